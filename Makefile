@@ -1,0 +1,45 @@
+# make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
+# make test    run the tests                              make gpu     tests and benchmarks that need CUDA
+# make check   linter, formatter, types
+#
+# demo, test, check and bench make their own virtual environment, .venv, from pyproject.toml and constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench gpu clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,6s/^# \{0,1\}//p' Makefile
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "autoprof needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11 or such."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(RUN) -m autoprof demo
+
+test: $(READY)
+	$(RUN) -m pytest
+
+check: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+bench: $(READY)
+	$(RUN) -m benchmarks
+
+# On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours.
+gpu:
+	$(PYTHON) -m pytest -m gpu tests/gpu
+	$(PYTHON) -m benchmarks.gpu
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

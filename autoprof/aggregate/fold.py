@@ -1,0 +1,231 @@
+"""Frames → running statistics, folded in by the block."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from ..span import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
+from ..summary import Clock, Row, Summary
+from .rows import RowKey, step_rows
+from .table import Table
+
+BLOCK: Final = 64
+"""Steps of one layout folded in together: the arithmetic's fixed cost (about 200 µs) becomes 3 µs a step."""
+BLOCKS: Final = 32
+"""Layouts with a block of their own; a run whose steps all differ folds them in early instead of growing."""
+ROWS: Final = 4096
+"""Rows kept apart; names made up anew each step would else grow without end. What comes later is counted."""
+
+STEP: Final = RowKey("", Phase.OTHER, 0)
+"""The row of the steps themselves: always the first."""
+_STEP_ROW: Final = np.zeros(1, dtype=np.int64)
+
+
+class _Block:
+    """Steps of one layout waiting to be folded in; ``host`` is None while the host's clock is the one that counts."""
+
+    __slots__ = ("count", "host", "last_step", "layout", "row_of", "rows", "steps", "total")
+
+    def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
+        self.layout = layout
+        self.rows = step_rows(layout)
+        self.row_of = row_of
+        self.count = 0
+        self.last_step = -1
+        self.total: Nanoseconds = np.empty((BLOCK, len(layout)), dtype=np.int64)
+        self.host: Nanoseconds | None = None
+        self.steps: Nanoseconds = np.empty(BLOCK, dtype=np.int64)
+
+    def add(self, frame: StepFrame) -> None:
+        position = self.count
+        self.total[position] = frame.total_ns
+        if frame.device_ns is not None:
+            if self.host is None:
+                self.host = self.total.copy()  # so far the clock that counts was the host's
+            self.host[position] = frame.host_ns
+        elif self.host is not None:
+            self.host[position] = frame.host_ns
+        self.steps[position] = frame.step_ns
+        self.last_step = frame.step
+        self.count = position + 1
+
+
+class Aggregate:
+    """Fold frames into statistics. Not thread-safe: it belongs to the thread that calls ``Session.step``."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.warmup_steps = 0
+        self.skipped: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self._scalars: dict[str, float] = {}
+        self._memory: dict[str, int] = {}
+        self._phases: Counter[Phase] = Counter()
+        self._blocks: dict[Layout, _Block] = {}
+        self._clock: Clock = "host"
+        self._samples = 0.0
+        self._samples_ns = 0
+        self._overhead_ns = 0
+        self._observed_ns = 0
+        self._table = Table()
+        self._table.row(STEP, None, None)
+
+    def add(self, frame: StepFrame) -> None:
+        """Fold one frame in; a warm-up frame is only counted."""
+        if frame.dropped:
+            self.dropped["marks"] += frame.dropped
+        if frame.memory:
+            self._memory.update(frame.memory)
+        if frame.scalars:
+            self._scalars.update(frame.scalars)
+        self._overhead_ns += frame.overhead_ns
+        self._observed_ns += frame.duration_ns
+        if frame.warmup:
+            self.warmup_steps += 1
+            return
+        self.steps += 1
+        if frame.device_ns is not None:
+            self._clock = "device"
+        samples = frame.scalars.get("samples")
+        if samples is not None:
+            self._samples += samples
+            self._samples_ns += frame.duration_ns
+        block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
+        block.add(frame)
+        if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
+            self._fold_memory(block, frame.memory_start_bytes, frame.memory_end_bytes)
+        if block.count == BLOCK:
+            self._fold(block)
+
+    def _open_block(self, layout: Layout) -> _Block:
+        if len(self._blocks) >= BLOCKS:
+            self.fold()
+            self._blocks.clear()
+        rows, table = step_rows(layout), self._table
+        row_of = np.full(len(rows), -1, dtype=np.int64)
+        for i, key in enumerate(rows.keys):
+            if key not in table.index and len(table.index) >= ROWS:
+                self.dropped["names beyond the limit"] += 1
+                continue
+            parent = rows.parents[i]
+            row_of[i] = table.row(key, rows.fqns[i], rows.keys[parent] if parent >= 0 else None)
+        block = self._blocks[layout] = _Block(layout, row_of)
+        return block
+
+    def fold(self) -> None:
+        """Fold in what waits in blocks, so that every number is current."""
+        for block in self._blocks.values():
+            if block.count:
+                self._fold(block)
+
+    def _fold(self, block: _Block) -> None:
+        count, rows, table = block.count, block.rows, self._table
+        block.count = 0
+        total = block.total[:count]
+        own = block.layout.self_ns(total)
+        for phase, spans in block.layout.phase_groups:
+            self._phases[phase] += int(own[:, spans].sum())
+        table.count(_STEP_ROW, block.steps[:count, None], block.last_step)
+        totals = rows.totals(total)
+        hosts = totals if block.host is None else rows.totals(block.host[:count])
+        kept = block.row_of >= 0
+        into = block.row_of[kept]
+        table.count(into, totals[:, kept], block.last_step)
+        table.own[into] += rows.sums(own).sum(axis=0)[kept]
+        table.host[into] += hosts.sum(axis=0)[kept]
+        table.calls[into] += rows.calls[kept] * count
+
+    def _fold_memory(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
+        seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
+        growth = block.rows.totals(np.where(seen, end - start, 0))
+        kept = block.row_of >= 0
+        into = block.row_of[kept]
+        self._table.growth[into] = np.maximum(self._table.growth[into], growth[kept])
+        of_span = block.row_of[block.rows.of_span]
+        seen &= of_span >= 0
+        np.maximum.at(self._table.peak, of_span[seen], np.maximum(start, end)[seen])
+
+    def merge(self, other: Aggregate) -> None:
+        """Add another window's or rank's statistics to this one."""
+        self.fold()
+        other.fold()
+        self._table.merge(other._table)
+        self._phases.update(other._phases)
+        self.skipped.update(other.skipped)
+        self.dropped.update(other.dropped)
+        self.steps += other.steps
+        self.warmup_steps += other.warmup_steps
+        self._overhead_ns += other._overhead_ns
+        self._observed_ns += other._observed_ns
+        self._samples += other._samples
+        self._samples_ns += other._samples_ns
+        self._scalars.update(other._scalars)
+        self._memory.update(other._memory)
+        if other._clock == "device":
+            self._clock = "device"
+
+    def summary(
+        self, *, notes: tuple[str, ...] = (), unsampled_steps: int = 0, skipped: Mapping[str, int] | None = None
+    ) -> Summary:
+        """Return the statistics so far, rows in descending order of total time."""
+        self.fold()
+        table, some = self._table, self.steps > 0
+        p50, p95 = table.quantile_ns(0.5), table.quantile_ns(0.95)
+        total_step_ns = int(table.total[0])
+        phases = {phase: self._phases[phase] for phase in Phase if phase in self._phases}
+        phases[Phase.OTHER] = total_step_ns - sum(phases.values())
+        rows = [self._row(key, row, int(p50[row]), int(p95[row])) for key, row in table.index.items() if row]
+        rows.sort(key=lambda row: (-row.total_ns, row.name, row.phase))
+        return Summary(
+            clock=self._clock,
+            steps=self.steps,
+            warmup_steps=self.warmup_steps,
+            unsampled_steps=unsampled_steps,
+            total_step_ns=total_step_ns,
+            step_mean_ns=total_step_ns // self.steps if some else 0,
+            step_min_ns=int(table.min[0]) if some else 0,
+            step_max_ns=int(table.max[0]),
+            step_p50_ns=int(p50[0]) if some else 0,
+            step_p95_ns=int(p95[0]) if some else 0,
+            step_last_ns=int(table.last[0]),
+            phases=phases,
+            rows=tuple(rows),
+            overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
+            overhead_ns=self._overhead_ns,
+            throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
+            scalars=dict(self._scalars),
+            memory=dict(self._memory),
+            dropped=dict(self.dropped),
+            skipped={**self.skipped, **(skipped or {})},
+            notes=notes,
+        )
+
+    def _row(self, key: RowKey, row: int, p50: int, p95: int) -> Row:
+        table = self._table
+        parent, all_steps_ns = table.parents[row], int(table.total[0])
+        total, occurred, peak = int(table.total[row]), int(table.occurred[row]), int(table.peak[row])
+        return Row(
+            name=key.name,
+            fqn=table.fqns[row],
+            phase=key.phase,
+            calls=int(table.calls[row]),
+            steps=occurred,
+            total_ns=total,
+            self_ns=int(table.own[row]),
+            host_total_ns=int(table.host[row]),
+            mean_ns=total // occurred if occurred else 0,
+            min_ns=int(table.min[row]) if occurred else 0,
+            max_ns=int(table.max[row]),
+            p50_ns=p50,
+            p95_ns=p95,
+            last_ns=int(table.last[row]),
+            share=total / all_steps_ns if all_steps_ns else 0.0,
+            parent=parent.name if parent else None,
+            lane=key.lane,
+            memory_growth_bytes=int(table.growth[row]) if peak != NOT_MEASURED else None,
+            memory_peak_bytes=peak if peak != NOT_MEASURED else None,
+        )

@@ -1,0 +1,33 @@
+"""The command ``autoprof``: one file a command; an error that a user can cause is one message, not a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..errors import AutoprofError
+from . import config, demo, show
+
+COMMANDS = (demo, show, config)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, or 2 for an error of usage or input, 130 for Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="autoprof", description="See where each training step of a model goes.")
+    parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except AutoprofError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe went away: say nothing more, as any filter does
+        sys.stderr.close()
+        return 141

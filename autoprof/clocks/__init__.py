@@ -1,0 +1,34 @@
+"""Where time comes from: the host's clock, or events on a device's streams."""
+
+from __future__ import annotations
+
+import torch
+
+from .accelerator import AcceleratorEvents
+from .base import Clock, Reading, Times
+from .cuda import CudaEvents
+from .device import DeviceClock, EventSource, Place, Stamp
+from .host import HostClock
+
+__all__ = ["Clock", "DeviceClock", "EventSource", "HostClock", "Place", "Reading", "Stamp", "Times", "choose_clock"]
+
+
+def choose_clock(device_type: str) -> tuple[Clock, str | None]:
+    """Return the clock for work on this kind of device, and a note when only the host's can be had."""
+    if device_type in ("cpu", "meta"):
+        return HostClock(), None
+    if device_type == "cuda":
+        return DeviceClock(CudaEvents()), None
+    try:
+        source = AcceleratorEvents(device_type)
+        start, end = source.new(), source.new()
+        place = source.here()
+        assert place is not None
+        source.record(start, place)
+        source.record(end, place)
+        source.synchronize(end)
+        source.elapsed_ns(start, end)
+    except Exception as error:  # whatever a backend raises for lack of events means: no device clock
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        return HostClock(), f"no timed events on {device_type!r} ({reason}); host times only"
+    return DeviceClock(source), None

@@ -1,0 +1,41 @@
+"""Accelerators other than CUDA, through torch's generic ``torch.Event``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .device import Place
+
+
+class AcceleratorEvents:
+    """Timed ``torch.Event`` of the accelerator that torch names current (xpu, hpu, …).
+
+    Raises whatever torch raises where the device has no timed events; ``choose_clock`` tries one before relying on it.
+    """
+
+    def __init__(self, device_type: str) -> None:
+        self.device_type = device_type
+        self._streams: dict[Place, Any] = {}
+
+    def here(self) -> Place | None:
+        stream = torch.accelerator.current_stream()
+        place = (stream.device_index, stream.stream_id)
+        self._streams.setdefault(place, stream)
+        return place
+
+    def new(self) -> Any:
+        return torch.Event(device=self.device_type, enable_timing=True)
+
+    def record(self, event: Any, place: Place) -> None:
+        event.record(self._streams[place])
+
+    def query(self, event: Any) -> bool:
+        return bool(event.query())
+
+    def elapsed_ns(self, start: Any, end: Any) -> int:
+        return int(round(start.elapsed_time(end) * 1e6))
+
+    def synchronize(self, event: Any) -> None:
+        event.synchronize()

@@ -1,0 +1,35 @@
+"""The configuration: YAML text → ``Config``. See ``docs/configuration.md``."""
+
+from .load import load_config, parse_config
+from .publish import json_schema, reference_markdown
+from .schema import (
+    MODULE_PHASES,
+    Config,
+    ConsoleOptions,
+    FunctionRule,
+    JsonlOptions,
+    LogOptions,
+    MemoryPlotOptions,
+    Rule,
+    Sample,
+    Sinks,
+)
+from .source import Source
+
+__all__ = [
+    "MODULE_PHASES",
+    "Config",
+    "ConsoleOptions",
+    "FunctionRule",
+    "JsonlOptions",
+    "LogOptions",
+    "MemoryPlotOptions",
+    "Rule",
+    "Sample",
+    "Sinks",
+    "Source",
+    "json_schema",
+    "load_config",
+    "parse_config",
+    "reference_markdown",
+]

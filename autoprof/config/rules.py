@@ -1,0 +1,98 @@
+"""What is timed: rules that select modules, and functions by their path."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final, Literal
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from ..names import clean_name, quoted
+from ..span import Phase
+from .part import Part
+from .patterns import ANY_FQN, check_template, compile_pattern
+
+MODULE_PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
+ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
+
+_FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+class Rule(Part):
+    """Select modules and say what is timed of them. It needs `match` or `type`; with both, both must hold."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["match"]}, {"required": ["type"]}]})
+
+    match: str | None = None
+    """A regular expression that must match the module's whole fqn."""
+    type: str | None = None
+    """A regular expression that must match the whole class name of the module."""
+    name: str | None = Field(default=None, min_length=1)
+    """The name to show; `\\1`, `\\g<word>` stand for groups of `match`, `\\g<0>` for the fqn. Several modules
+    under one name add up. Default: the fqn with `/` for `.` (for the model itself: its class name)."""
+    phases: tuple[ModulePhase, ...] = Field(
+        default=MODULE_PHASES, min_length=1, json_schema_extra={"uniqueItems": True}
+    )
+    """What is timed."""
+    memory: bool = Field(default=False, strict=True)
+    """Record the memory before and after each call as well."""
+
+    @cached_property
+    def match_pattern(self) -> re.Pattern[str]:
+        """`match`, compiled once; it matches every fqn where there is no `match`."""
+        return compile_pattern(ANY_FQN if self.match is None else self.match)
+
+    @cached_property
+    def type_pattern(self) -> re.Pattern[str] | None:
+        """`type`, compiled once."""
+        return None if self.type is None else compile_pattern(self.type)
+
+    @field_validator("match", "type")
+    @classmethod
+    def _compiles(cls, value: str | None) -> str | None:
+        if value is not None:
+            compile_pattern(value)
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _expands(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and "match" in info.data:
+            check_template(value, compile_pattern(ANY_FQN if info.data["match"] is None else info.data["match"]))
+        return value
+
+    @field_validator("phases")
+    @classmethod
+    def _distinct(cls, value: tuple[ModulePhase, ...]) -> tuple[ModulePhase, ...]:
+        twice = sorted({phase.value for phase in value if value.count(phase) > 1})
+        if twice:
+            raise ValueError(f"{', '.join(twice)} is there twice; allowed: each phase once")
+        return value
+
+    @model_validator(mode="after")
+    def _selects(self) -> Rule:
+        if self.match is None and self.type is None:
+            raise ValueError("the rule selects nothing by itself; it needs 'match' or 'type', or both")
+        return self
+
+
+class FunctionRule(Part):
+    """Time a function without touching its source."""
+
+    path: str
+    """Where the function is: `package.module:function` or `package.module:Class.method`."""
+    name: str | None = Field(default=None, min_length=1)
+    """The name to show. Default: the path with `/` for `.` and `:`."""
+
+    @field_validator("path")
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        if not _FUNCTION_PATH.fullmatch(value):
+            raise ValueError(f"{quoted(value)} is not the path of a function; allowed: 'package.module:qualified.name'")
+        return value
+
+    @property
+    def label(self) -> str:
+        """The name to show, clean."""
+        return clean_name(self.name or self.path.replace(".", "/").replace(":", "/"))

@@ -1,0 +1,107 @@
+"""What can be asked for: the one schema that validates a configuration, documents it and describes it to editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
+
+from .options import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
+from .part import Part
+from .rules import MODULE_PHASES, FunctionRule, Rule
+from .source import Source
+
+__all__ = [
+    "MODULE_PHASES",
+    "Config",
+    "ConsoleOptions",
+    "FunctionRule",
+    "JsonlOptions",
+    "LogOptions",
+    "MemoryPlotOptions",
+    "Rule",
+    "Sample",
+    "Sinks",
+]
+
+
+class Sample(Part):
+    """Which steps are recorded, which of them count, and what that may cost."""
+
+    every: int = Field(default=1, ge=1, strict=True)
+    """Record each Nth step."""
+    warmup: int = Field(default=3, ge=0, strict=True)
+    """Keep the first N steps apart from every statistic."""
+    budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
+    """The fraction of step time that autoprof may cost: above it the reports say so. `null` asks for no such word."""
+
+
+class Config(Part):
+    """All that a run is asked to record, and where it goes."""
+
+    enabled: bool = Field(default=True, strict=True)
+    """`false` attaches nothing and writes nothing."""
+    targets: tuple[Rule, ...] = ()
+    """The modules to time. The first rule that matches a module wins. Empty: every direct child of the model."""
+    functions: tuple[FunctionRule, ...] = ()
+    """The functions to time."""
+    step: Literal["auto", "manual"] = "auto"
+    """What ends a step: `manual` is the call of `session.step()`; `auto` also works without that call."""
+    compile: Literal["outside"] = "outside"
+    """How code under `torch.compile` is timed: from outside the compiled region."""
+    sample: Sample = Sample()
+    """Which steps are recorded, and what that may cost."""
+    output: Path = Path("runs")
+    """The folder in which each run gets its own; relative to the working directory."""
+    sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
+    """Where the steps go: `{}` is nowhere; without this key, to all four sinks."""
+
+    _source: Source = PrivateAttr(default=Source())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Take the source from the validation context, where there is one."""
+        if isinstance(context, Source):
+            self._source = context
+
+    @property
+    def source(self) -> Source:
+        """Where the configuration came from."""
+        return self._source
+
+    @field_validator("targets", "functions", "sample", mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: Any, info: ValidationInfo) -> Any:
+        return {} if value is None and info.field_name == "sample" else () if value is None else value
+
+    @field_validator("sinks", mode="before")
+    @classmethod
+    def _not_empty(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("the value is missing; write {} for no sinks, or leave the key out for all four")
+        return value
+
+    @field_validator("compile", mode="before")
+    @classmethod
+    def _only_outside(cls, value: Any) -> Any:
+        word = "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
+        if word in ("inside", "off"):
+            raise ValueError(f"'{word}' is not in this version of autoprof; allowed: outside")
+        return value
+
+    @field_validator("output", mode="before")
+    @classmethod
+    def _is_folder(cls, value: Any) -> Any:
+        if isinstance(value, str) and (not value.strip() or "\0" in value):
+            raise ValueError(f"{value!r} is not a folder; allowed: a path such as runs")
+        return value
+
+    @field_validator("output")
+    @classmethod
+    def _of_home(cls, value: Path) -> Path:
+        try:
+            return value.expanduser()
+        except RuntimeError as error:
+            raise ValueError(
+                f"{str(value)!r} has no home folder to start from; allowed: a path such as runs"
+            ) from error

@@ -1,0 +1,71 @@
+"""Where a configuration came from, so that a message can name the file, the line and the key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
+
+from ..errors import ConfigError
+from ..names import shorten, visible
+
+IN_PYTHON: Final = "config"
+"""Stands for the file in messages about a configuration that has none."""
+
+Key = tuple[str | int, ...]
+"""The way to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file (or ``config``, for one given in Python) and the line of each key. All sources compare equal.
+
+    A configuration is what it says, not where it stands: hence the fields that do not take part in comparison.
+    """
+
+    where: str = field(default=IN_PYTHON, compare=False)
+    lines: Mapping[Key, int] = field(default_factory=dict, compare=False)
+
+    def place(self, key: Key | str, line: int | None = None) -> str:
+        """Return ``file:line: dotted.key`` for a key in either form, without the line where none is known."""
+        key = undotted(key) if isinstance(key, str) else key
+        line = line or self.line(key)
+        position = f"{self.where}:{line}" if line else self.where
+        return f"{position}: {dotted(key)}" if key else position
+
+    def line(self, key: Key) -> int | None:
+        """Return the line of the key or, for a key that is not written, of the nearest one around it."""
+        while key not in self.lines:
+            if not key:
+                return None
+            key = key[:-1]
+        return self.lines[key]
+
+
+def dotted(key: Key) -> str:
+    """Write a key as people do: ``targets[1].phases[0]``."""
+    words = (f"[{part}]" if isinstance(part, int) else f".{shorten(visible(part), 60)}" for part in key)
+    return "".join(words).removeprefix(".")
+
+
+def undotted(text: str) -> Key:
+    """Read a key as people write it, the reverse of ``dotted``."""
+    return tuple(int(index) if index else word for index, word in re.findall(r"\[(\d+)\]|([^.\[\]]+)", text))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong at a key, and what is allowed there; the line where it is not that of the key."""
+
+    key: Key
+    text: str
+    line: int | None = None
+
+
+def refusal(source: Source, problems: Iterable[Problem]) -> ConfigError:
+    """Return the error that reports the problems together, in the order of their lines."""
+    lined = [(problem.line or source.line(problem.key) or 0, problem) for problem in problems]
+    lined.sort(key=itemgetter(0))
+    return ConfigError(f"{source.place(problem.key, line)}: {problem.text}" for line, problem in lined)

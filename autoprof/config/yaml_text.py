@@ -1,0 +1,191 @@
+"""YAML text → plain data with the line of every key. Nothing in the text is executed, and nothing in it can explode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from ..errors import ConfigError
+from ..names import quoted, visible
+from .source import Key, Problem, Source
+
+VALUES_LIMIT: Final = 100_000
+"""The most values that one text may stand for, with its aliases written out: a configuration has hundreds."""
+DEPTH_LIMIT: Final = 50
+NUMBER_BITS: Final = 64
+
+_YAML: Final = "tag:yaml.org,2002:"
+_MERGE: Final = f"{_YAML}merge"
+_NULL: Final = f"{_YAML}null"
+_SCALARS: Final = frozenset(_YAML + kind for kind in ("str", "int", "float", "bool", "null"))
+_TAGS: Final = {
+    yaml.ScalarNode: _SCALARS,
+    yaml.SequenceNode: frozenset({f"{_YAML}seq"}),
+    yaml.MappingNode: frozenset({f"{_YAML}map"}),
+}
+_EXPONENT: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, except that a date is text and that ``1e-2`` is a number (YAML 1.1 says the opposite)."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in _SCALARS or tag == _MERGE]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(f"{_YAML}float", _EXPONENT, list("-+0123456789"))
+
+
+def read_yaml(
+    text: str, where: str, foreign: Callable[[set[str]], set[str]]
+) -> tuple[dict[str, Any], Source, list[Problem]]:
+    """Read one document whose top level is a mapping; an empty text is an empty mapping.
+
+    ``foreign`` picks the top-level keys that belong to someone else, whose values are not looked at. Problems of
+    single keys come back in the list, and those keys are left out of the data. Raises ``ConfigError`` where
+    nothing can be read at all.
+    """
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+    except yaml.YAMLError as error:
+        raise ConfigError([_syntax_problem(error, text, where)]) from None
+    except RecursionError:
+        raise ConfigError([f"{where}: nested too deeply; allowed: {DEPTH_LIMIT} levels"]) from None
+    reader = _Reader(loader, where)
+    if root is None or root.tag == _NULL:
+        return {}, Source(where), []
+    if not isinstance(root, yaml.MappingNode):
+        kind = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
+        line = root.start_mark.line + 1
+        raise ConfigError([f"{where}:{line}: the file holds {kind}; allowed: keys with values, such as 'output: runs'"])
+    data = reader.read(root, foreign)
+    return data, Source(where, reader.lines), reader.problems
+
+
+class _Refused(Exception):
+    """A value whose problem is noted; whatever holds it goes on without it."""
+
+
+class _Reader:
+    """Turn nodes into values, noting lines and problems, and stop where a text stands for far too much."""
+
+    def __init__(self, loader: _Loader, where: str) -> None:
+        self.lines: dict[Key, int] = {}
+        self.problems: list[Problem] = []
+        self._loader = loader
+        self._where = where
+        self._left = VALUES_LIMIT
+        self._depth = 0
+
+    def read(self, root: yaml.MappingNode, foreign: Callable[[set[str]], set[str]]) -> dict[str, Any]:
+        names = [key.value if isinstance(key, yaml.ScalarNode) else "" for key, _ in root.value]
+        skipped = foreign(set(names))
+        root.value = [pair for name, pair in zip(names, root.value, strict=True) if name not in skipped]
+        return self._mapping(root, ())
+
+    def _value(self, node: yaml.Node, key: Key) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise ConfigError([f"{self._where}: its aliases stand for more than {VALUES_LIMIT} values; allowed: fewer"])
+        if self._depth >= DEPTH_LIMIT:
+            line = node.start_mark.line + 1
+            raise ConfigError([f"{self._where}:{line}: nested too deeply; allowed: {DEPTH_LIMIT} levels"])
+        if node.tag not in _TAGS[type(node)]:
+            tag = quoted(node.tag.replace(_YAML, "!!"))
+            self._refuse(key, f"the tag {tag} is not read; allowed: plain YAML without tags")
+        self._depth += 1
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, key)
+            return self._sequence(node, key) if isinstance(node, yaml.SequenceNode) else self._scalar(node, key)
+        finally:
+            self._depth -= 1
+
+    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for merged in self._merged(node, key):
+            values = {**merged, **values}
+        written: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            line = key_node.start_mark.line + 1
+            with suppress(_Refused):
+                name = self._name(key_node, key, line)
+                inside = (*key, name)
+                self.lines[inside] = line
+                if name in written:
+                    text = f"the key is on line {written[name]} as well; allowed: once"
+                    self.problems.append(Problem(inside, text))
+                written[name] = line
+                values.pop(name, None)
+                values[name] = self._value(value_node, inside)
+        return values
+
+    def _merged(self, node: yaml.MappingNode, key: Key) -> Iterator[dict[str, Any]]:
+        for key_node, value_node in node.value:
+            if key_node.tag != _MERGE:
+                continue
+            several = isinstance(value_node, yaml.SequenceNode)
+            for part in value_node.value if several else [value_node]:
+                with suppress(_Refused):
+                    if not isinstance(part, yaml.MappingNode):
+                        line = key_node.start_mark.line + 1
+                        self._refuse(key, "'<<' merges a value without keys; allowed: one or more mappings", line)
+                    yield self._value(part, key)
+
+    def _name(self, node: yaml.Node, key: Key, line: int) -> str:
+        if isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}str":
+            return str(node.value)
+        simple = isinstance(node, yaml.ScalarNode)
+        shown = f"the key {quoted(node.value)}" if simple else "a key that is a list or a mapping"
+        self.problems.append(Problem(key, f"{shown} is not text; allowed: a word, in quotes if need be", line))
+        raise _Refused
+
+    def _sequence(self, node: yaml.SequenceNode, key: Key) -> list[Any]:
+        values = []
+        for index, item in enumerate(node.value):
+            inside = (*key, index)
+            self.lines[inside] = item.start_mark.line + 1
+            try:
+                values.append(self._value(item, inside))
+            except _Refused:
+                values.append(None)  # the others keep their index
+        return values
+
+    def _scalar(self, node: yaml.Node, key: Key) -> Any:
+        try:
+            value = self._loader.construct_object(node)
+        except (ValueError, KeyError, IndexError, yaml.YAMLError):
+            kind = node.tag.removeprefix(_YAML)
+            self._refuse(key, f"{quoted(str(node.value))} is not a YAML {kind}; allowed: a plain value")
+        if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
+            self._refuse(key, f"the number is too large; allowed: at most {NUMBER_BITS} bits")
+        return value
+
+    def _refuse(self, key: Key, text: str, line: int | None = None) -> NoReturn:
+        self.problems.append(Problem(key, text, line))
+        raise _Refused
+
+
+def _syntax_problem(error: yaml.YAMLError, text: str, where: str) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return f"{where}:{line}: the character U+{error.character:04X} cannot stand in YAML; allowed: printable text"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"{where}: not YAML: {error}; allowed: YAML 1.1"
+    problem = str(error.problem)
+    place = f"{where}:{error.problem_mark.line + 1}"
+    if "'\\t'" in problem:
+        return f"{place}: a tab stands where YAML wants spaces; allowed: spaces for indentation"
+    if "another document" in problem:
+        return f"{place}: a second document begins with '---'; allowed: one document in a file"
+    context = f" ({error.context})" if error.context else ""
+    column = error.problem_mark.column + 1
+    return f"{place}: not YAML at column {column}: {visible(problem + context)}; look at the indentation and the quotes"

@@ -1,0 +1,153 @@
+"""Blurred clips and spike streams made from real photographs.
+
+A window glides over a photograph. Each frame of the clip is one exposure: S sub-frames, averaged in linear light. The
+same sub-frames drive a simulated spike camera, whose spikes are counted per sub-frame. The target is the sub-frame in
+the middle of the exposure. The photographs come with scikit-image's wheel and are read from there: nothing is
+downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from autoprof.errors import MissingExtra
+
+from .presets import Preset
+
+Image = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float32]
+
+TRAINING: Final = ("astronaut.png", "coffee.png", "rocket.jpg", "motorcycle_left.png")
+VALIDATION: Final = ("chelsea.png",)
+"""Photographs that no training clip is cut from."""
+
+GAMMA: Final = 2.2
+"""Display to linear light, near enough to sRGB's curve: light adds up in a sensor, display values do not."""
+LUMINANCE: Final = np.array([0.2126, 0.7152, 0.0722], dtype=np.float32)
+"""Weights of linear red, green and blue (ITU-R BT.709)."""
+SPEED: Final = (0.8, 2.0)
+"""Slowest and fastest motion, in pixels per sub-frame."""
+TICKS: Final = 16
+"""Ticks of the spike camera per sub-frame: it reads out far faster than anything moves."""
+
+
+class Clip(NamedTuple):
+    """One training pair, or a batch of them with a leading B."""
+
+    rgb: Tensor
+    """Blurred frames (T, 3, H, W), display values in [0, 1]."""
+    spike: Tensor
+    """Spikes per tick (T, S, H, W), in [0, 1]."""
+    sharp: Tensor
+    """Sharp frames (T, 3, H, W), display values in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipShape:
+    """Say how large a clip is: frames (T), spike planes and sub-frames per frame (S), side in pixels."""
+
+    frames: int
+    bins: int
+    side: int
+
+    @classmethod
+    def of(cls, preset: Preset) -> ClipShape:
+        """Return the shape that the preset's model takes."""
+        return cls(preset.model.frames, preset.model.spike_bins, preset.crop)
+
+
+def load_photographs(names: Sequence[str] = TRAINING) -> list[Image]:
+    """Read photographs (H, W, 3) from the installed scikit-image; ``MissingExtra`` where they are not."""
+    try:
+        from skimage.io import imread
+
+        folder = files("skimage") / "data"
+        return [np.ascontiguousarray(imread(str(folder / name))[..., :3]) for name in names]
+    except (ImportError, FileNotFoundError) as error:
+        raise MissingExtra(
+            "autoprof demo: needs the photographs of scikit-image; pip install 'torch-autoprof[demo]'"
+        ) from error
+
+
+def integrate_and_fire(light: Floats, charge: Floats, ticks: int = TICKS) -> Floats:
+    """Turn linear light (N, H, W) in [0, 1] into the spikes that fire under it, per tick, same shape.
+
+    Each pixel adds the light of every tick to its charge, fires when the charge reaches one and keeps the rest: after
+    any number of ticks its spikes differ from the light it received by less than one. ``charge`` (H, W) in [0, 1) is
+    where the pixels start; those of a real spike camera are out of step with each other (Dong et al., DCC 2017).
+    """
+    received = charge + ticks * np.cumsum(light, axis=0, dtype=np.float64)
+    fired = np.diff(np.floor(np.concatenate([charge[None], received])), axis=0)
+    return np.asarray(fired / ticks, dtype=np.float32)
+
+
+def glide(photograph: Image, shape: ClipShape, random: np.random.Generator) -> Floats:
+    """Cut the sub-frames of one clip: linear light (T * S, H, W, 3) in [0, 1], moving on a slightly curved path."""
+    ticks = shape.frames * shape.bins
+    angle = random.uniform(0, 2 * np.pi) + np.linspace(0, random.uniform(-0.6, 0.6), ticks)
+    path = np.cumsum(random.uniform(*SPEED) * np.stack([np.sin(angle), np.cos(angle)], axis=1), axis=0)
+    path -= path.min(axis=0)
+    # One pixel of slack for the interpolation to the right and below.
+    room = np.array(photograph.shape[:2]) - shape.side - 1 - np.ceil(path.max(axis=0))
+    if room.min() < 0:
+        raise ValueError(f"photograph: {photograph.shape[:2]} is too small for a moving window of {shape.side} pixels")
+    path += np.floor(random.uniform(0, 1, 2) * (room + 1))
+    top, left = (int(edge) for edge in path.min(axis=0))
+    bottom, right = (int(edge) + shape.side + 2 for edge in path.max(axis=0))
+    linear = (photograph[top:bottom, left:right].astype(np.float32) / 255) ** np.float32(GAMMA)
+    return np.stack([_window(linear, y - top, x - left, shape.side) for y, x in path])
+
+
+def _window(image: Floats, y: float, x: float, side: int) -> Floats:
+    """Cut a square at a fractional place, with bilinear weights."""
+    row, column = int(y), int(x)
+    down, right = np.float32(y - row), np.float32(x - column)
+    part = image[row : row + side + 1, column : column + side + 1]
+    part = part[:-1] * (1 - down) + part[1:] * down
+    return np.asarray(part[:, :-1] * (1 - right) + part[:, 1:] * right, dtype=np.float32)
+
+
+def simulate(photograph: Image, shape: ClipShape, random: np.random.Generator) -> Clip:
+    """Expose one clip: the blurred frames, the spikes that ran meanwhile, and the sharp frames in the middle."""
+    light = glide(photograph, shape, random)
+    charge = random.uniform(0, 1, (shape.side, shape.side)).astype(np.float32)
+    spike = integrate_and_fire(np.clip(light @ LUMINANCE, 0, 1), charge)
+    exposures = light.reshape(shape.frames, shape.bins, shape.side, shape.side, 3)
+    return Clip(
+        rgb=_display(exposures.mean(axis=1)),
+        spike=torch.from_numpy(spike.reshape(shape.frames, shape.bins, shape.side, shape.side)),
+        sharp=_display(exposures[:, shape.bins // 2]),
+    )
+
+
+def _display(linear: Floats) -> Tensor:
+    values: Any = np.clip(linear, 0, 1) ** np.float32(1 / GAMMA)
+    return torch.from_numpy(np.ascontiguousarray(values.transpose(0, 3, 1, 2), dtype=np.float32))
+
+
+class BlurredClips(Dataset[Clip]):
+    """Make clips on demand; clip i depends on the seed and i alone, whichever worker makes it."""
+
+    def __init__(self, photographs: Sequence[Image], shape: ClipShape, length: int, *, seed: int = 0) -> None:
+        self.photographs = tuple(photographs)
+        self.shape = shape
+        self.length = length
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Clip:
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        random = np.random.default_rng((self.seed, index))
+        return simulate(self.photographs[index % len(self.photographs)], self.shape, random)

@@ -1,0 +1,116 @@
+"""The spike-camera branch: an encoder of 3D convolutions at four scales, and attention along time on each scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import FeedForward, small_linear
+from .presets import ModelConfig
+
+SCALES: Final = 4
+"""Scales of the spike branch: 1, 1/2, 1/4 and 1/8 of the resolution of the frames."""
+
+
+class Residual3D(nn.Module):
+    """Refine features with two 3D convolutions and a residual sum: (B, C, T, H, W) to the same shape."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv3d(dim, dim, 3, padding=1)
+        self.conv2 = nn.Conv3d(dim, dim, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` plus what the convolutions see."""
+        return x + cast(Tensor, self.conv2(F.gelu(self.conv1(x))))
+
+
+class SpikeScale3D(nn.Module):
+    """Project (stride 1) or halve the resolution (stride 2), then refine: (B, C, T, H, W)."""
+
+    def __init__(self, channels: int, dim: int, stride: int) -> None:
+        super().__init__()
+        self.project = nn.Conv3d(channels, dim, 3, stride=(1, stride, stride), padding=1)
+        self.residual = Residual3D(dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features with ``dim`` channels, rows and columns divided by the stride, all frames kept."""
+        return cast(Tensor, self.residual(F.gelu(self.project(x))))
+
+
+class SpikeEncoder3D(nn.Module):
+    """Encode a spike stream at four scales."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        dim = config.spike_dim
+        self.scales = nn.ModuleList(
+            SpikeScale3D(dim if scale else config.spike_bins, dim, 2 if scale else 1) for scale in range(SCALES)
+        )
+
+    def forward(self, spike: Tensor) -> list[Tensor]:
+        """Map (B, T, S, H, W) to four tensors (B, C, T, H / 2^i, W / 2^i)."""
+        # The frames know how bright a pixel is; what the spikes add is how it changed during the exposure. The factor
+        # brings these small differences to the size that the convolutions' initial weights expect.
+        x = 4 * (spike - spike.mean(dim=2, keepdim=True)).transpose(1, 2)
+        features = []
+        for scale in self.scales:
+            x = scale(x)
+            features.append(x)
+        return features
+
+
+class TemporalAttention(nn.Module):
+    """Attend along time at each pixel: (pixels, T, C) to the same shape."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(dim)
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.project = small_linear(dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what attention adds to ``x``; the residual sum is the caller's."""
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(dim=-1)
+        return cast(Tensor, self.project((weights @ v).transpose(1, 2).flatten(2)))
+
+
+class SpikeTemporalScale(nn.Module):
+    """Apply temporal attention and a feed-forward network to one scale, a block of pixels at a time."""
+
+    def __init__(self, dim: int, heads: int, block: int) -> None:
+        super().__init__()
+        self.block = block
+        self.attention = TemporalAttention(dim, heads)
+        self.ffn = FeedForward(dim)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map (B, C, T, H, W) to (B, T, H, W, C)."""
+        b, c, t, h, w = features.shape
+        pixels = features.permute(0, 3, 4, 2, 1).reshape(b * h * w, t, c)
+        blocks = []
+        for x in torch.split(pixels, self.block):
+            x = x + self.attention(x)
+            blocks.append(x + self.ffn(x))
+        return torch.cat(blocks).view(b, h, w, t, c).permute(0, 3, 1, 2, 4)
+
+
+class SpikeTemporalSA(nn.Module):
+    """Relate the spikes of different frames, on each of the four scales by itself."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.scales = nn.ModuleList(
+            SpikeTemporalScale(config.spike_dim, config.heads, config.spike_block) for _ in range(SCALES)
+        )
+
+    def forward(self, features: Sequence[Tensor]) -> list[Tensor]:
+        """Map four tensors (B, C, T, H / 2^i, W / 2^i) to four (B, T, H / 2^i, W / 2^i, C)."""
+        return [scale(x) for scale, x in zip(self.scales, features, strict=True)]

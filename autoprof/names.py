@@ -1,0 +1,84 @@
+"""Names made harmless once, at set-up, so that no table, log, terminal or folder has to think of them again."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+NAME_LIMIT: Final = 200
+"""The longest name, in characters; a longer one ends with an ellipsis."""
+FILE_NAME_LIMIT: Final = 120
+"""The longest file name, in UTF-8 bytes; file systems allow 255, which leaves room for suffixes."""
+
+_ELLIPSIS: Final = "…"
+_EMPTY: Final = "?"
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # controls, zero-width and bidi characters, line separators
+_SHORT_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_WINDOWS_DEVICES: Final = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789")}
+)
+
+
+def clean_name(name: str) -> str:
+    """Return the name as it may be shown and stored: visible, at most ``NAME_LIMIT`` characters, never empty.
+
+    ``/`` stays, because it makes the tree, but the segments can never act as a path: empty ones go, and the dots of
+    ``.`` and ``..`` become underscores. Cleaning a clean name changes nothing.
+    """
+    segments = (segment.strip() for segment in visible(name).split("/"))
+    kept = [_undot(segment) for segment in segments if segment]
+    return shorten("/".join(kept), NAME_LIMIT) or _EMPTY
+
+
+def file_name(name: str) -> str:
+    """Return one path component for the name: letters (of any script), digits and ``-._``, never hidden, never special.
+
+    Two names may share a file name; whoever creates files must not overwrite.
+    """
+    kept = "".join(char if _is_plain(char) else "_" for char in name)
+    kept = _cut_bytes(kept.strip(" .") or "_", FILE_NAME_LIMIT).rstrip(".")
+    return f"_{kept}" if kept.split(".")[0].lower() in _WINDOWS_DEVICES else kept
+
+
+def visible(text: str) -> str:
+    """Write out every character that acts instead of showing: controls, escapes, bidi overrides, zero-width ones.
+
+    They become ``\\x1b`` or ``\\u202e``; a lone surrogate becomes U+FFFD. Everything else, CJK included, is untouched.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_show, text))
+
+
+def quoted(text: str, limit: int = 60) -> str:
+    """Quote the text for a message: visible, short, and with its backslashes as they were written."""
+    return f"'{shorten(visible(text), limit)}'"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Cut the text to ``limit`` characters, the last of them an ellipsis, where it is longer."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
+
+
+def _show(char: str) -> str:
+    category = unicodedata.category(char)
+    if category == "Cs":
+        return "\N{REPLACEMENT CHARACTER}"
+    if category not in _INVISIBLE:
+        return char
+    code = ord(char)
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
+    return _SHORT_ESCAPES.get(char) or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")
+
+
+def _undot(segment: str) -> str:
+    return "_" * len(segment) if segment in (".", "..") else segment
+
+
+def _is_plain(char: str) -> bool:
+    return char in "-._" or unicodedata.category(char)[0] in "LMN"
+
+
+def _cut_bytes(text: str, limit: int) -> str:
+    return text.encode()[:limit].decode(errors="ignore")

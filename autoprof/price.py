@@ -1,0 +1,13 @@
+"""What marks cost: found by ``calibrate``, charged by ``resolve``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Nanoseconds per mark: of a call's forward alone, and of a call whose backward is followed."""
+
+    plain_ns: float = 0.0
+    followed_ns: float = 0.0

@@ -1,0 +1,111 @@
+"""Hooks on modules: forward and recompute by the calls themselves, backward by the autograd nodes of their tensors.
+
+A hook is a bound method, the cheapest callable that can say what a copy of it is. ``copy.deepcopy(model)`` gives
+each copied hook an orphan to be bound to, which takes itself off the copy at the copy's first call; a pickle holds
+functions of the standard library that do nothing, so that it loads where autoprof is not installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..memory import Memory
+from ..recorder import MEMORY, Recorder
+from ..span import Phase
+from .handle import Handle
+from .hooks import Hooks
+
+if TYPE_CHECKING:
+    from ..targets import Target
+
+_nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns None, and pickles by name
+
+
+class ModuleProbe:
+    """The hooks of one module, attached and detached as a whole; ``enter`` and ``leave`` are made by ``make_hooks``."""
+
+    __slots__ = ("_enter", "_follows", "_handle", "_leave", "_memory", "_open", "module", "recorder")
+    where = "module hooks"
+
+    def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
+        self.recorder = recorder
+        self.module = target.module
+        self._handle: Handle | None = None
+        self._open: list[int] = []
+        self._memory = memory if target.memory else None
+        self._follows = Phase.BACKWARD in target.phases
+        code = recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases)
+        if self._follows:
+            enter, leave = hooks.following(self, code, self._open)
+        else:
+            enter, leave = hooks.plain(self, code)
+        self._enter, self._leave = types.MethodType(enter, self), types.MethodType(leave, self)
+
+    def attach(self) -> None:
+        """Hook the module: ours outermost, so that what the hooks of others do belongs to the module."""
+        if self._handle is not None:
+            return
+        self._open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
+        handle = self._handle = Handle()
+        module = self.module
+        handle.add(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=self._follows).remove)
+        if self._memory is not None:
+            handle.add(module.register_forward_pre_hook(self.remember).remove)
+        handle.add(module.register_forward_hook(self._leave, always_call=True).remove)
+        if self._memory is not None:
+            handle.add(module.register_forward_hook(self.remember, always_call=True).remove)
+
+    def detach(self) -> None:
+        """Take the hooks off."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.remove()
+
+    def remember(self, module: nn.Module, *_args: Any) -> None:
+        """Record the memory at the mark just made."""
+        if torch.compiler.is_dynamo_compiling():
+            return
+        try:
+            self.recorder.value(MEMORY, self._memory.level_bytes())  # type: ignore[union-attr]
+        except Exception:
+            self.fail(module)
+
+    def fail(self, module: nn.Module) -> None:
+        """Take the hooks off after a failure of ours and count it; the user's call goes on."""
+        with contextlib.suppress(Exception):
+            self.recorder.fail(self.where)
+            self.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
+        return Orphan()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return types.SimpleNamespace, (), {"enter": _nothing, "leave": _nothing, "remember": _nothing}
+
+
+class Orphan:
+    """What the hooks of a copied module are bound to; a hook that finds itself bound to one only calls ``fail``."""
+
+    __slots__ = ()
+
+    def fail(self, module: nn.Module) -> None:
+        """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            for key in [key for key, hook in hooks.items() if isinstance(getattr(hook, "__self__", None), Orphan)]:
+                del hooks[key]
+                for flags in (
+                    module._forward_pre_hooks_with_kwargs,
+                    module._forward_hooks_with_kwargs,
+                    module._forward_hooks_always_called,
+                ):
+                    flags.pop(key, None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
+        return self
+
+    __reduce__ = ModuleProbe.__reduce__

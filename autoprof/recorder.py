@@ -1,0 +1,196 @@
+"""The hot path: marks. One mark is one reading of the clock and one append to the step's buffer.
+
+The buffer is a flat list with three items a mark — code, reading, thread — so that an append is one ``list.extend``
+(atomic under the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made.
+A code is an integer: kind (4 bits), index of the name (20 bits) and, where backward has to find the call again, the
+call's ordinal above them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from .clocks import Clock
+from .names import clean_name
+from .span import Phase
+
+KIND_BITS: Final = 4
+INDEX_BITS: Final = 20
+ORDINAL_SHIFT: Final = KIND_BITS + INDEX_BITS
+KIND_MASK: Final = (1 << KIND_BITS) - 1
+INDEX_MASK: Final = (1 << INDEX_BITS) - 1
+ORDINAL: Final = 1 << ORDINAL_SHIFT
+STEP: Final = ORDINAL << 28
+"""How far apart the ordinals of two steps lie: a code that refers to an earlier step's call is that much lower."""
+
+ENTER: Final = 0
+"""A span begins."""
+RECOMPUTE: Final = 1
+"""A module's forward begins inside a backward pass."""
+RESUME: Final = 2
+"""A suspended call (generator, coroutine) goes on: a span, but no further call."""
+LEAVE: Final = 3
+"""A span ends."""
+START: Final = 4
+"""The node that made a call's output starts: that call's backward begins, unless it runs already."""
+END: Final = 5
+"""The node that made a call's input starts: the backward of that call, and of all later calls, is over."""
+PASS: Final = 6
+"""The node of an output that was there before the call: the call passes it through, its backward takes no time."""
+GRAPH_BEGIN: Final = 7
+"""A backward pass reaches the first hooked node."""
+GRAPH_END: Final = 8
+"""A backward pass is over."""
+LOGGED: Final = 9
+"""A duration measured elsewhere; the reading is the duration."""
+MEMORY: Final = 10
+"""Bytes at the last mark of this thread; the reading is the bytes."""
+PAUSE: Final = 11
+UNPAUSE: Final = 12
+
+MARKS: Final = 1_000_000
+"""Marks kept of one step; about 100 bytes each. What a longer step makes beyond them is counted as dropped."""
+FULL: Final = 3 * MARKS
+NAMES: Final = 4096
+"""Names that code may make up while it runs; what comes beyond shares one."""
+
+
+class Label(NamedTuple):
+    """What a code's index stands for."""
+
+    name: str
+    fqn: str | None
+    phase: Phase
+    phases: frozenset[Phase]
+
+
+class Recorder:
+    """The open step's buffer, the names its codes stand for, and the marks of backward nodes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.buffer: list[Any] = []
+        self.extend: Callable[[tuple[int, Any, int]], None] = self.buffer.extend
+        self.read = clock.read
+        self.serial = 0
+        self.number = _made()
+        self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
+        self.labels: list[Label] = []
+        self.dropped = 0
+        self.failures: dict[str, int] = {}
+        self._user: dict[str, int] = {}
+        self._labelling = threading.Lock()
+        self._renew: Callable[[], None] = _no_one
+
+    def state(
+        self,
+    ) -> tuple[list[Any], Callable[[tuple[int, Any, int]], None], Callable[[], Any], Callable[[], int], int]:
+        """Return buffer, ``extend``, ``read``, ``next_ordinal`` and ``serial`` as they are until the next change."""
+        return self.buffer, self.extend, self.read, self.next_ordinal, self.serial
+
+    def on_change(self, renew: Callable[[], None]) -> None:
+        """Have ``renew`` called whenever what ``state`` returns has changed."""
+        self._renew = renew
+
+    def use_clock(self, clock: Clock) -> None:
+        """Read another clock from now on; the marks of the old one must have been taken."""
+        self.read = clock.read
+        self._renew()
+
+    def label(self, name: str, fqn: str | None, phase: Phase, phases: frozenset[Phase] | None = None) -> int:
+        """Return the shifted index that stands for this name in codes; ``phases`` are those that become spans."""
+        label = Label(clean_name(name), fqn, phase, phases or frozenset((phase,)))
+        with self._labelling:  # another thread's label between the append and the count would take this one's place
+            self.labels.append(label)
+            return (len(self.labels) - 1) << KIND_BITS
+
+    def user_code(self, name: str) -> int:
+        """Return the shifted index of a name that the user's code made up, the same for the same name."""
+        code = self._user.get(name)
+        if code is None:
+            if len(self._user) >= NAMES:
+                name = f"(beyond {NAMES} names)"
+                code = self._user.get(name)
+                if code is not None:
+                    return code
+            code = self._user[name] = self.label(str(name), None, Phase.USER)
+        return code
+
+    def mark(self, code: int) -> None:
+        """Append one mark. Never raises: it is called in the middle of the user's code."""
+        try:
+            if len(self.buffer) > FULL:
+                self.overflow()
+            self.extend((code, self.read(), threading.get_ident()))
+        except Exception:
+            self.fail("marks")
+
+    def value(self, code: int, value: int) -> None:
+        """Append a value in a mark's place: a duration or a number of bytes."""
+        self.extend((code, value, threading.get_ident()))
+
+    def overflow(self) -> None:
+        """Only count what the rest of this step would append."""
+        self.extend = self._drop
+        self._renew()
+
+    def _drop(self, _mark: tuple[int, Any, int]) -> None:
+        self.dropped += 1
+
+    def holds(self, phase: Phase) -> bool:
+        """Tell whether a span of this phase has begun in the open step."""
+        return any(
+            code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase
+            for code in self.buffer[0::3]
+        )
+
+    def fail(self, where: str) -> None:
+        """Count a failure of our own; the session says it once."""
+        self.failures[where] = self.failures.get(where, 0) + 1
+
+    def take(self) -> tuple[list[Any], int]:
+        """Take the step's marks and the number dropped, and begin a new buffer.
+
+        A mark that another thread is appending this very moment may still land in the list that is taken.
+        """
+        taken, dropped = self.buffer, self.dropped
+        self.buffer = []
+        self.extend = self.buffer.extend
+        self.dropped = 0
+        self.serial += 1
+        self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
+        self._renew()
+        return taken, dropped
+
+    def stop(self) -> None:
+        """Append nothing any more: nodes of a graph that outlives the session keep their hooks."""
+        self.extend = _nothing
+        self.buffer = []
+        self._renew()
+
+
+def _no_one() -> None:
+    pass
+
+
+def _nothing(_mark: tuple[int, Any, int]) -> None:
+    pass
+
+
+active: Recorder | None = None
+"""The recorder that ``span`` and ``timed`` write to: of those recording now, the one made last; None when none is."""
+_recording: list[Recorder] = []
+_made = itertools.count().__next__
+
+
+def activate(recorder: Recorder, on: bool) -> None:
+    """Let this recorder take part in being ``active``, or no longer."""
+    global active
+    if on and recorder not in _recording:
+        _recording.append(recorder)
+        _recording.sort(key=lambda one: one.number)
+    elif not on and recorder in _recording:
+        _recording.remove(recorder)
+    active = _recording[-1] if _recording else None

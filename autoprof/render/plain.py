@@ -1,0 +1,25 @@
+"""The plain line, for places where nothing can be drawn: a log of a job, a notebook, a pipe."""
+
+from __future__ import annotations
+
+from ..summary import Summary
+from ..units import format_ms, format_rate
+from .lines import name_lines
+from .panel import SHORT, top_lines
+from .text import safe
+
+
+def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "utf-8") -> str:
+    """Return the run so far in one line: means per recorded step, percentages of the step that add up to it."""
+    if not summary.steps:
+        return f"autoprof | step {step} | warming up"
+    whole = max(summary.total_step_ns, 1)
+    shares = [f"{SHORT[phase]} {100 * ns / whole:.0f} %" for phase, ns in summary.phases.items() if ns]
+    parts = [f"autoprof | step {step}", format_ms(summary.step_mean_ns), " ".join(shares)]
+    if summary.throughput is not None:
+        parts.append(format_rate(summary.throughput))
+    names = top_lines(name_lines(summary), top, summary.total_step_ns)
+    if names:
+        parts.append("top " + ", ".join(f"{bar.name} {100 * bar.total_ns / whole:.0f} %" for bar in names))
+    parts.append(f"overhead {100 * summary.overhead:.2f} %")
+    return safe(" | ".join(parts), encoding)

@@ -1,0 +1,151 @@
+"""The report at the end of a run: what is printed to the terminal and kept in ``summary.txt``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ..span import TRAINING_LANE, Phase
+from ..summary import Finding, Summary, counts
+from ..units import format_bytes, format_count, format_ms, format_percent, format_rate
+from .lines import Line, name_lines, walk
+from .panel import label
+from .text import crop, fit, glyphs_for, safe
+
+NARROWEST: Final = 80
+NAMES: Final = 24
+"""Names shown; the rest is counted in one line."""
+
+SPREAD: Final = 8
+"""Names × phases whose distribution is shown."""
+
+_NUMBERS: Final = f"{'calls':>6}{'per step':>12}{'share':>9}{'forward':>10}{'recompute':>10}{'backward':>10}"
+_SPREAD: Final = f"{'mean':>12}{'p50':>12}{'p95':>12}{'max':>12}"
+_ADDS_UP: Final = (
+    "Means per recorded step; percentages are of the step. The phases add up to the",
+    "step exactly, and so do the names at the left edge with other's share. A name",
+    "includes the names indented below it; the rest of it is its own. Recompute and",
+    "backward stand apart; under longest, a backward includes the recompute in it.",
+)
+
+
+def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES, encoding: str = "utf-8") -> list[str]:
+    """Return the report, no line wider than ``width`` cells (at least 80)."""
+    width = max(width, NARROWEST)
+    glyphs = glyphs_for(encoding)
+    lines = [glyphs.rule * width, *_head(summary), ""]
+    if summary.steps:
+        lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
+        lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
+    lines += [text for finding in summary.findings for text in _finding(finding)]
+    lines.append(glyphs.rule * width)
+    return [crop(safe(line, encoding), width).rstrip() for line in lines]
+
+
+def _head(summary: Summary) -> Iterator[str]:
+    apart = [
+        f"{count} {what}"
+        for count, what in ((summary.warmup_steps, "warm-up, kept apart"), (summary.unsampled_steps, "not sampled"))
+        if count
+    ]
+    recorded = f"autoprof: {summary.steps} steps on the {summary.clock}'s clock"
+    yield f"{recorded} ({'; '.join(apart)})" if apart else recorded
+    if not summary.steps:
+        yield "nothing was recorded: no step ended after the warm-up"
+        return
+    times = (
+        ("mean", summary.step_mean_ns),
+        ("p50", summary.step_p50_ns),
+        ("p95", summary.step_p95_ns),
+        ("min", summary.step_min_ns),
+        ("max", summary.step_max_ns),
+    )
+    phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
+    yield "step       " + ", ".join(phrased[:3])
+    yield "           " + ", ".join(phrased[3:])
+    if summary.throughput is not None:
+        yield f"throughput {format_rate(summary.throughput)}"
+    if summary.memory:
+        yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
+    yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"
+    for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
+        yield f"{word}    {counts(reasons) if reasons else 'nothing'}"
+    for note in summary.notes:
+        yield f"note       {note}"
+
+
+def _phases(summary: Summary, full: str) -> Iterator[str]:
+    whole = max(summary.total_step_ns, 1)
+    yield f"{'phase':<12}{'per step':>14}{'share':>9}"
+    for phase, ns in summary.phases.items():
+        if ns or phase is Phase.OTHER:
+            yield _phase(str(phase), ns, whole, summary.steps) + "  " + full * round(40 * max(ns, 0) / whole)
+    yield _phase("step", summary.total_step_ns, whole, summary.steps)
+
+
+def _phase(name: str, ns: int, whole: int, steps: int) -> str:
+    return f"{name:<12}{format_ms(ns / steps):>14}{format_percent(ns / whole):>9}"
+
+
+def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[str]:
+    lines = name_lines(summary)
+    room = width - len(_NUMBERS)
+    every = list(walk(lines.roots))
+    # A parent is never shorter than its child, so the longest names are a tree of their own.
+    kept = {id(line) for line, _, _ in sorted(every, key=lambda entry: (-entry[0].total_ns, entry[1]))[:top]}
+    yield fit("name", room) + _NUMBERS
+    for line, depth, name in every:
+        if id(line) in kept:
+            yield _line(line, depth, name, summary, room, ellipsis)
+    left = [line.total_ns for line, _, _ in every if id(line) not in kept]
+    if left:
+        most = format_percent(max(left) / summary.total_step_ns)
+        yield f"{ellipsis} and {len(left)} more names, at most {most} of the step each"
+    if not every:
+        yield "no span was recorded: the whole step is other"
+    if lines.beside:
+        yield ""
+        yield "beside the step's account (other threads, durations measured elsewhere)"
+        for line, depth, name in list(walk(lines.beside))[:top]:
+            yield _line(line, depth, name, summary, room, ellipsis)
+
+
+def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellipsis: str) -> str:
+    phase = line.rows[0].phase
+    split = line.forward_ns or line.recompute_ns or line.backward_ns
+    shown = name if split or phase.value == name else f"{name} ({phase})"
+    text = fit(safe("  " * min(depth, 6) + shown), room, ellipsis)
+    calls = max(row.calls for row in line.rows) / summary.steps
+    text += f"{format_count(calls):>6}{format_ms(line.total_ns / summary.steps):>12}"
+    text += f"{format_percent(line.total_ns / summary.total_step_ns):>9}"
+    if split:
+        text += "".join(_part(ns / summary.steps) for ns in (line.forward_ns, line.recompute_ns, line.backward_ns))
+    return text
+
+
+def _part(ns: float) -> str:
+    return f"{format_ms(ns) if ns else '-':>10}"
+
+
+def _spread(summary: Summary, width: int, ellipsis: str) -> Iterator[str]:
+    rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:SPREAD]
+    if not rows:
+        return
+    room = width - len(_SPREAD)
+    yield ""
+    yield fit("longest", room) + _SPREAD
+    for row in rows:
+        shown = row.name if row.phase.value == row.name else f"{row.name} {row.phase}"
+        times = (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)
+        yield fit(safe(shown), room, ellipsis) + "".join(f"{format_ms(ns):>12}" for ns in times)
+
+
+def _finding(finding: Finding) -> Sequence[str]:
+    where = " ".join(str(part) for part in (finding.name, finding.phase) if part)
+    gain = f" (up to {format_ms(finding.gain_ns)} a step)" if finding.gain_ns else ""
+    return (
+        "",
+        f"[{finding.severity}] {finding.rule}{': ' + where if where else ''}{gain}",
+        f"  why   {finding.why}",
+        f"  next  {finding.next}",
+    )

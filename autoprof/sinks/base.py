@@ -1,0 +1,46 @@
+"""The seam where frames leave the straight line: ``Sink``, and ``RunInfo``, what a sink may know of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TextIO, runtime_checkable
+
+from ..errors import OutputError
+from ..runs import RunFolder
+from ..span import StepFrame
+from ..summary import Summary
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where frames go. A sink may raise: whoever calls it counts that and switches this one sink off."""
+
+    def write(self, frame: StepFrame) -> None:
+        """Take one step's frame. Called on the training thread, so it must not wait and must not keep the frame."""
+
+    def close(self, summary: Summary) -> None:
+        """Finish with the statistics of the whole run. Called once, also after a ``write`` that raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What the sinks of one run share.
+
+    ``folder`` is None for a run without files. ``summary`` computes the statistics so far when it is called, so a
+    sink calls it only when it is about to show them. ``clock`` gives seconds and decides when a sink is due again.
+    """
+
+    folder: RunFolder | None
+    rank: int
+    summary: Callable[[], Summary]
+    stream: TextIO
+    clock: Callable[[], float] = time.monotonic
+
+
+def folder_of(run: RunInfo) -> RunFolder:
+    """Return the folder of a run that has one; a sink that writes files is made for no other."""
+    if run.folder is None:
+        raise OutputError("sinks: this run has no folder, so nothing can be written; name one as output")
+    return run.folder

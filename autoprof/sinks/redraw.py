@@ -1,0 +1,126 @@
+"""Drawing the memory picture beside the training: a process of its own, at the lowest priority.
+
+A thread would take the interpreter from the training for as long as matplotlib draws. A process costs one write to
+a pipe: the history lies in a small file, a byte asks for a drawing, and requests that arrive during one become one.
+It ends when its standard input does, that is at the latest with the training process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from ..render.memory import MemoryHistory, NameMemory, memory_figure
+from ..runs import write_atomic
+
+PARENT_CHECK_S: Final = 5.0
+"""A forked loader worker may hold the pipe open after its parent died; then the changed parent tells."""
+_STOP_S: Final = 5.0
+_BOOT: Final = (
+    "import os, sys, types\n"
+    "getattr(os, 'nice', int)(19)\n"
+    "if os.read(0, 1):\n"  # nothing is imported before there is something to draw
+    "    package = sys.modules['autoprof'] = types.ModuleType('autoprof')\n"
+    "    package.__path__ = [sys.argv[1]]\n"  # its __init__ imports torch: seconds, and memory that a drawing needs not
+    "    from autoprof.sinks.redraw import serve\n"
+    "    serve(sys.argv[2], sys.argv[3])\n"
+)
+
+
+def pack(history: MemoryHistory) -> bytes:
+    """Return the history as bytes: a line of JSON, then the columns as they lie in memory."""
+    head = {
+        "points": len(history.steps),
+        "series": list(history.series),
+        "names": [asdict(entry) for entry in history.names],
+        "stride": history.stride,
+    }
+    columns = [history.steps, *history.series.values()]
+    return json.dumps(head).encode() + b"\n" + b"".join(column.tobytes() for column in columns)
+
+
+def unpack(data: bytes) -> MemoryHistory:
+    """Return what ``pack`` was given."""
+    line, _, rest = data.partition(b"\n")
+    head = json.loads(line)
+    columns = np.frombuffer(rest, dtype=np.int64).reshape(1 + len(head["series"]), head["points"])
+    return MemoryHistory(
+        steps=columns[0],
+        series=dict(zip(head["series"], columns[1:], strict=True)),
+        names=tuple(NameMemory(**entry) for entry in head["names"]),
+        stride=head["stride"],
+    )
+
+
+def write_picture(history: MemoryHistory, path: Path) -> None:
+    """Draw the history and replace the picture at ``path`` in one go."""
+    picture = BytesIO()
+    memory_figure(history).savefig(picture, format="png")
+    write_atomic(path, picture.getvalue())
+
+
+class Redrawer:
+    """The training's side: start the process, hand it histories, end it."""
+
+    def __init__(self, data: Path, picture: Path) -> None:
+        self._data = data
+        self._picture = picture
+        package = Path(__file__).resolve().parents[1]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, str(package), str(data.resolve()), str(picture.resolve())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""},
+            start_new_session=True,  # Ctrl-C is for the training
+        )
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin
+        os.set_blocking(self._pipe.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        """The drawing process."""
+        return self._process.pid
+
+    def ask(self, history: MemoryHistory) -> None:
+        """Hand a history over and ask for its drawing; never waits. A process that is gone or busy is left alone."""
+        write_atomic(self._data, pack(history))
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._pipe.fileno(), b".")
+
+    def close(self) -> None:
+        """End the process and remove what it leaves, so that no late drawing replaces a newer one."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._pipe.close()
+        self._data.unlink(missing_ok=True)
+        for draft in self._picture.parent.glob(f".{self._picture.name}.{self.pid}"):
+            draft.unlink(missing_ok=True)
+
+
+def serve(data: str, picture: str) -> None:
+    """Draw once for all requests that have arrived, until standard input ends or the parent is another."""
+    parent = os.getppid()
+    while True:
+        with contextlib.suppress(OSError, ValueError):  # the folder is gone or full: the next request may fare better
+            write_picture(unpack(Path(data).read_bytes()), Path(picture))
+        while not select.select([0], [], [], PARENT_CHECK_S)[0]:
+            if os.getppid() != parent:
+                return
+        if not os.read(0, 4096):
+            return

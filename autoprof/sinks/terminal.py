@@ -1,0 +1,86 @@
+"""Lines pinned to the bottom of a terminal while everything else scrolls above them.
+
+The terminal is told to scroll only the rows above the panel (DECSTBM, as apt does for its progress line), so a
+program's own prints, and bars that rewrite their line, keep the cursor and work as ever. Each drawing is one write
+that saves and restores the cursor. Nothing is read from the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+SPARE_ROWS: Final = 6
+"""Rows that must be left to the program; a smaller terminal gets no panel."""
+
+_SAVE: Final = "\x1b7"
+_RESTORE: Final = "\x1b8"
+_ERASE_BELOW: Final = "\x1b[J"
+_WHOLE_SCREEN: Final = "\x1b[r"
+_NO_WRAP: Final = "\x1b[?7l"
+_WRAP: Final = "\x1b[?7h"
+_INDEX: Final = "\x1bD"
+"""Move down, scrolling at the bottom, without going to the first column as a newline would."""
+
+
+class PinnedLines:
+    """Hold lines at the bottom of ``stream``'s terminal. Belongs to the process that made it, not to its forks."""
+
+    _holder: PinnedLines | None = None
+    """Whose lines are shown: a terminal has one bottom, so a second session's panel must find it taken."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._owner = os.getpid()
+        self._size: tuple[int, int] | None = None
+        self._height = 0
+
+    @staticmethod
+    def terminal_size(stream: TextIO) -> tuple[int, int] | None:
+        """Return columns and rows, or None when ``stream`` is no terminal that takes these commands."""
+        try:
+            if not stream.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
+                return None
+            columns, rows = os.get_terminal_size(stream.fileno())
+        except (OSError, ValueError, AttributeError):  # closed, replaced by an object, or not backed by a file
+            return None
+        return (columns, rows) if columns > 0 and rows > 0 else None
+
+    def is_free(self) -> bool:
+        """Say whether no other panel of this process holds the bottom of the terminal."""
+        return PinnedLines._holder in (None, self)
+
+    def draw(self, lines: Sequence[str], size: tuple[int, int]) -> None:
+        """Show ``lines``, each narrower than the terminal of this size; make or move the room for them first."""
+        rows = size[1]
+        setup = ""
+        PinnedLines._holder = self
+        if size != self._size or len(lines) != self._height:
+            setup = self._release() + self._reserve(len(lines), rows)
+            self._size, self._height = size, len(lines)
+        first = rows - len(lines) + 1
+        drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
+        self._write(f"{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}")
+
+    def clear(self) -> None:
+        """Take the lines away and give the whole screen back. Does nothing where nothing is shown."""
+        release = self._release()
+        self._height, self._size = 0, None
+        if PinnedLines._holder is self:
+            PinnedLines._holder = None
+        if release and os.getpid() == self._owner:
+            self._write(release)
+
+    def _release(self) -> str:
+        # The cursor is above the panel, so erasing below it also removes what a resize has moved or folded.
+        return f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}" if self._height else ""
+
+    @staticmethod
+    def _reserve(height: int, rows: int) -> str:
+        # Setting the margins moves the cursor to the top left corner: save it, and put it back.
+        return f"{_INDEX * height}\x1b[{height}A{_SAVE}\x1b[1;{rows - height}r{_RESTORE}"
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

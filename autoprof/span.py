@@ -1,0 +1,193 @@
+"""The shapes that travel from ``resolve`` on: ``Phase``, ``Span``, ``Layout``, ``StepFrame``.
+
+A step's spans are kept in columns. What most steps of a run share (which spans there are, how they nest) is one
+``Layout``; what differs (the nanoseconds) is a handful of integer arrays. A frame is therefore about ten objects
+however many spans it has, and none of them is one that the garbage collector walks. ``Span`` objects are built
+only for those who ask for ``frame.spans``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Nanoseconds = npt.NDArray[np.int64]
+
+TRAINING_LANE: Final = 0
+"""The lane of the thread that trains (and of the autograd threads that work for it while it waits)."""
+LOGGED_LANE: Final = -1
+"""The lane of durations measured elsewhere (``log_timing``): they are rows, but no part of the step's account."""
+NOT_MEASURED: Final = -1
+"""What a column of measured values holds where nothing was measured; never shown as a value."""
+
+
+class Phase(str, Enum):
+    """What a span's time was spent on; ``OTHER`` is what no span covers and belongs to no span."""
+
+    DATA = "data"
+    H2D = "h2d"
+    FORWARD = "forward"
+    RECOMPUTE = "recompute"
+    BACKWARD = "backward"
+    COMM = "comm"
+    OPTIMIZER = "optimizer"
+    USER = "user"
+    VALIDATION = "validation"
+    OTHER = "other"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One named interval of one step. Times are nanoseconds from the step's start; None means not measured."""
+
+    name: str
+    fqn: str | None
+    phase: Phase
+    parent: int | None
+    start_ns: int
+    host_ns: int
+    device_start_ns: int | None = None
+    device_ns: int | None = None
+    memory_start_bytes: int | None = None
+    memory_end_bytes: int | None = None
+    calls: int = 1
+    lane: int = TRAINING_LANE
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Name the spans of a step and say how they nest, without any time. Columns of equal length, parents first.
+
+    ``parents`` holds indices into the columns, -1 for a root. ``calls`` is 1, or 0 for the later slices of one
+    call (a generator or a coroutine that was suspended). ``lanes`` is 0 for the training thread, 1, 2, … for
+    threads beside it, ``LOGGED_LANE`` for durations measured elsewhere.
+    """
+
+    names: tuple[str, ...]
+    fqns: tuple[str | None, ...]
+    phases: tuple[Phase, ...]
+    parents: tuple[int, ...]
+    calls: tuple[int, ...]
+    lanes: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def _families(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds]:
+        """Children sorted by parent, where each parent's run of children starts, and the parents."""
+        parents = np.asarray(self.parents, dtype=np.int64)
+        children = np.flatnonzero(parents >= 0)
+        children = children[np.argsort(parents[children], kind="stable")]
+        having, starts = np.unique(parents[children], return_index=True)
+        return children, starts, having
+
+    @cached_property
+    def phase_groups(self) -> tuple[tuple[Phase, Nanoseconds], ...]:
+        """For each phase its spans of the training thread, in order."""
+        groups: dict[Phase, list[int]] = {}
+        for i, (phase, lane) in enumerate(zip(self.phases, self.lanes, strict=True)):
+            if lane == TRAINING_LANE:
+                groups.setdefault(phase, []).append(i)
+        return tuple((phase, np.asarray(indices, dtype=np.int64)) for phase, indices in groups.items())
+
+    def self_ns(self, total_ns: Nanoseconds) -> Nanoseconds:
+        """Return each span's time without its children, exactly: ``total - sum(total of children)``.
+
+        The last axis runs over the spans; steps of one layout may be stacked before it.
+        """
+        own: Nanoseconds = total_ns.copy()
+        children, starts, having = self._families
+        if len(children):
+            own[..., having] -= np.add.reduceat(total_ns[..., children], starts, axis=-1)
+        return own
+
+
+@dataclass(frozen=True, eq=False)
+class StepFrame:
+    """One step's resolved spans, in integers: nanoseconds and bytes.
+
+    ``start_ns`` and ``host_ns`` have one entry a span; ``device_start_ns`` and ``device_ns`` too, or are None when
+    the run has no device clock (an entry of ``NOT_MEASURED`` marks a span that the device clock did not see).
+    ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
+    in this step. ``warmup`` steps are kept apart from every statistic.
+    """
+
+    step: int
+    start_unix_ns: int
+    duration_ns: int
+    layout: Layout
+    start_ns: Nanoseconds
+    host_ns: Nanoseconds
+    device_duration_ns: int | None = None
+    device_start_ns: Nanoseconds | None = None
+    device_ns: Nanoseconds | None = None
+    memory_start_bytes: Nanoseconds | None = None
+    memory_end_bytes: Nanoseconds | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+    overhead_ns: int = 0
+    dropped: int = 0
+    warmup: bool = False
+
+    @classmethod
+    def of(cls, **values: Any) -> StepFrame:
+        """Make a frame of values for every field, in a third of the time that a frozen dataclass's ``__init__`` takes."""
+        frame = cls.__new__(cls)
+        object.__setattr__(frame, "__dict__", values)
+        return frame
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Build the step's spans as objects, in the order of the columns (a parent before its children)."""
+        layout, count = self.layout, len(self.layout)
+        return tuple(
+            map(
+                Span,
+                layout.names,
+                layout.fqns,
+                layout.phases,
+                (None if parent < 0 else parent for parent in layout.parents),
+                self.start_ns.tolist(),
+                self.host_ns.tolist(),
+                _optional(self.device_start_ns, count, self.device_ns),
+                _optional(self.device_ns, count),
+                _optional(self.memory_start_bytes, count),
+                _optional(self.memory_end_bytes, count),
+                layout.calls,
+                layout.lanes,
+            )
+        )
+
+    @property
+    def step_ns(self) -> int:
+        """The step's length on the clock that counts: the device's where there is one, else the host's."""
+        return self.duration_ns if self.device_duration_ns is None else self.device_duration_ns
+
+    @property
+    def total_ns(self) -> Nanoseconds:
+        """Each span's length on the clock that counts; a span that the device clock did not see counts 0."""
+        return self.host_ns if self.device_ns is None else self.device_ns.clip(min=0)
+
+    def phase_ns(self) -> dict[Phase, int]:
+        """Split the step into phases by the spans' own time; ``OTHER`` is the rest, so the values sum to ``step_ns``."""
+        own = self.layout.self_ns(self.total_ns)
+        phases = {phase: int(own[indices].sum()) for phase, indices in self.layout.phase_groups}
+        phases[Phase.OTHER] = self.step_ns - sum(phases.values())
+        return phases
+
+
+def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:
+    if column is None:
+        return [None] * count
+    seen = column if measured is None else measured
+    return [None if mark == NOT_MEASURED else value for value, mark in zip(column.tolist(), seen.tolist(), strict=True)]

@@ -1,0 +1,144 @@
+"""A model as people name it: wrappers left out, shared modules once, containers that are never called known as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from torch import nn
+
+PATHS_LIMIT: Final = 64
+"""The most paths to a shared module that are followed, so that modules shared within shared ones do not multiply."""
+
+_WRAPPED_AS: Final = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "AveragedModel": "module",
+    "DeepSpeedEngine": "module",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "ActivationWrapper": "_checkpoint_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "OffloadWrapper": "_checkpoint_wrapped_module",
+    "OptimizedModule": "_orig_mod",
+}
+"""For each class of wrapper, known by name so that none is imported, the child that it wraps."""
+
+_PREFIXES: Final = ("FSDP", "Parametrized", "Lazy")
+"""What torch puts before the name of a class when it replaces or prepares a module's class."""
+
+_WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
+"""Classes whose ``forward`` or ``__call__`` only says that there is none."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A place in the model: what to attach to, every fqn that leads there, and the class names it goes by.
+
+    A wrapper and what it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls again to
+    recompute; of a compiled module it is the compiled wrapper, because hooks inside the wrapper do not fire.
+    """
+
+    module: nn.Module
+    inner: nn.Module
+    class_names: tuple[str, ...]
+    fqns: list[str] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
+    compiled_in: str | None = None
+    """The fqn of the compiled module around this one (or of this one, compiled in place), whose hooks do not fire."""
+
+    @property
+    def fqn(self) -> str:
+        """The first fqn, in the order of the model."""
+        return self.fqns[0]
+
+    @property
+    def class_name(self) -> str:
+        """The class of the module without its wrappers, as its author wrote it."""
+        return self.class_names[-1]
+
+    @property
+    def called(self) -> bool:
+        """Whether the module is ever called; a container without ``forward`` only hands out its children."""
+        return self.module is not self.inner or _has_forward(self.inner, self.class_name)
+
+    def called_below(self) -> Iterator[Node]:
+        """Yield the nearest nodes below that are called, through containers that are not."""
+        pending, seen = list(reversed(self.children)), {self}
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.called:
+                yield node
+            else:
+                pending.extend(reversed(node.children))
+
+
+_Visit = tuple[str, Node, frozenset[Node], str | None]
+"""What is yet to be walked: fqn, node, the nodes above it, the compiled module above it."""
+
+
+def walk(model: nn.Module) -> list[Node]:
+    """Return the model's nodes in the order of ``named_modules``, the model first; a shared module is one node."""
+    known: dict[int, Node] = {}
+    order: list[Node] = []
+    pending: list[_Visit] = [("", _node(model, known), frozenset(), None)]
+    while pending:
+        fqn, node, above, compiled_in = pending.pop()
+        if node in above or len(node.fqns) == PATHS_LIMIT or fqn in node.fqns:
+            continue
+        children = [(name, _node(child, known)) for name, child in node.inner._modules.items() if child is not None]
+        if not node.fqns:
+            order.append(node)
+            node.children = [child for _, child in children]
+            node.compiled_in = fqn if compiled_in is None and _compiled_in_place(node.module) else compiled_in
+        node.fqns.append(fqn)
+        below = above | {node}
+        compiled = node.compiled_in if node.module is node.inner else fqn
+        pending.extend((f"{fqn}.{name}" if fqn else name, child, below, compiled) for name, child in reversed(children))
+    return order
+
+
+def _node(module: nn.Module, known: dict[int, Node]) -> Node:
+    """Return the node of the module, made at the first meeting: unwrapped, with the names of all its classes."""
+    outermost_compiled = None
+    class_names: list[str] = []
+    inner = module
+    while (wrapped := _wrapped(inner)) is not None:
+        class_names.append(type(inner).__name__)
+        if outermost_compiled is None and type(inner).__name__ == "OptimizedModule":
+            outermost_compiled = inner
+        inner = wrapped
+    class_names += _class_names(inner)
+    attached = inner if outermost_compiled is None else outermost_compiled
+    return known.setdefault(id(inner), Node(attached, inner, tuple(class_names)))
+
+
+def _wrapped(module: nn.Module) -> nn.Module | None:
+    attributes = (_WRAPPED_AS.get(cls.__name__) for cls in type(module).__mro__)
+    children = (module._modules.get(attribute) for attribute in attributes if attribute is not None)
+    return next((child for child in children if child is not None), None)
+
+
+def _class_names(module: nn.Module) -> list[str]:
+    """Return the names of the module's class, the author's own name last."""
+    name = type(module).__name__
+    ancestors = [cls.__name__ for cls in type(module).__mro__[1:]]
+    if "ScriptModule" in ancestors:
+        return [name, str(module.original_name)]
+    return [name, *(base for base in ancestors if name in [prefix + base for prefix in _PREFIXES])]
+
+
+def _has_forward(module: nn.Module, class_name: str) -> bool:
+    if "forward" in vars(module):
+        return True
+    classes = [cls for cls in type(module).__mro__ if cls not in _WITHOUT_FORWARD]
+    if any(cls.__name__ == "ScriptModule" for cls in classes):
+        return class_name not in ("ModuleList", "ModuleDict")  # a scripted container has the class of a scripted module
+    return any("forward" in vars(cls) or "__call__" in vars(cls) for cls in classes)
+
+
+def _compiled_in_place(module: nn.Module) -> bool:
+    return getattr(module, "_compiled_call_impl", None) is not None  # after module.compile()

@@ -1,0 +1,57 @@
+"""Integers of nanoseconds and bytes phrased for people. The one place where units are converted for display."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+
+_TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
+_SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
+
+
+def format_ns(ns: float) -> str:
+    """Phrase a duration with the unit that suits it: ``280.0 ms``, ``12.3 µs``, ``1.2 s``, ``85 ns``."""
+    size = abs(ns)
+    for scale, unit in _TIMES:
+        if size >= 0.99995 * scale:  # 999.96 µs would be rounded to 1000.0 µs
+            return f"{ns / scale:.1f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def format_ms(ns: float) -> str:
+    """Phrase a duration in milliseconds whatever its size, so that a column can be compared by eye: ``0.01 ms``."""
+    ms = ns / NS_PER_MS
+    if ms and abs(ms) < 0.005:
+        return "<0.01 ms" if ms > 0 else ">-0.01 ms"
+    return f"{ms:.2f} ms" if abs(ms) < 9.995 else f"{ms:.1f} ms"
+
+
+def format_bytes(count: float) -> str:
+    """Phrase bytes in powers of 1024: ``512 B``, ``21.2 MiB``, ``1.26 GiB``."""
+    size = float(count)
+    for unit, digits in _SIZES:
+        if abs(size) < 1024 - 0.5 * 10**-digits:
+            return f"{size:.{digits}f} {unit}"
+        size /= 1024
+    return f"{size:.2f} PiB"
+
+
+def format_percent(fraction: float) -> str:
+    """Phrase a fraction: ``45.2 %``; what is there but would round to nothing reads ``<0.1 %``."""
+    percent = 100 * fraction
+    if percent and abs(percent) < 0.05:
+        return "<0.1 %" if percent > 0 else ">-0.1 %"
+    return f"{percent:.1f} %"
+
+
+def format_rate(per_second: float) -> str:
+    """Phrase a rate of samples with three significant digits: ``1.95 samples/s``, ``1234 samples/s``."""
+    digits = 2 if abs(per_second) < 9.995 else 1 if abs(per_second) < 99.95 else 0
+    return f"{per_second:.{digits}f} samples/s"
+
+
+def format_count(count: float) -> str:
+    """Phrase a count or a mean count without needless decimals: ``4``, ``1.5``."""
+    return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"

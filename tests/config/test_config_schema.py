@@ -1,0 +1,250 @@
+"""What can be asked for, what it defaults to, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from autoprof.config import (
+    Config,
+    ConsoleOptions,
+    FunctionRule,
+    JsonlOptions,
+    LogOptions,
+    MemoryPlotOptions,
+    Rule,
+    Sample,
+    Sinks,
+    json_schema,
+    load_config,
+    parse_config,
+)
+from autoprof.errors import ConfigError
+from autoprof.span import Phase
+
+
+def problem(text):
+    """Return the only problem of a text that must have one."""
+    with pytest.raises(ConfigError) as raised:
+        parse_config(text)
+    (only,) = raised.value.problems
+    return only
+
+
+def test_the_defaults():
+    """A configuration without keys times every child, in all four sinks."""
+    config = Config()
+    assert (config.enabled, config.targets, config.functions) == (True, (), ())
+    assert (config.step, config.compile, config.output) == ("auto", "outside", Path("runs"))
+    assert config.sample == Sample(every=1, warmup=3, budget=0.01)
+    assert config.sinks.console == ConsoleOptions(top=5, every=10, interval_s=0.5)
+    assert config.sinks.log == LogOptions(every=1, flush_s=5.0, flush_every=None)
+    assert config.sinks.jsonl == JsonlOptions(every=1, flush_s=5.0)
+    assert config.sinks.memory_plot == MemoryPlotOptions(redraw_s=60.0)
+
+
+def test_no_sinks():
+    """``sinks: {}`` is none, and different from leaving the key out."""
+    assert parse_config("sinks: {}").sinks == Sinks(console=None, log=None, jsonl=None, memory_plot=None)
+
+
+def test_a_dumped_configuration_is_read_back():
+    """What ``run.json`` records of a configuration validates to the same one."""
+    config = parse_config("targets: [{match: a, phases: [forward]}]\nsinks: {log: }\nsample: {budget: null}")
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize("value", ["", "{}", "null"])
+def test_a_named_sink_is_on(value):
+    """A sink without options has its defaults, and the others stay off."""
+    assert parse_config(f"sinks:\n  log: {value}\n").sinks == Sinks(log=LogOptions())
+
+
+@pytest.mark.parametrize("text", ["targets:", "functions:", "sample:"])
+def test_an_empty_section_has_its_default(text):
+    """A list whose entries are all commented out is an empty list."""
+    assert parse_config(text) == Config()
+
+
+def test_an_empty_sinks_key_is_ambiguous():
+    """It could mean none or all; the error says how to write either."""
+    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for all four")
+
+
+@pytest.mark.parametrize(("text", "value"), [("null", None), ("0.5", 0.5)])
+def test_the_governor_can_be_switched_off(text, value):
+    """``budget: null`` is no budget."""
+    assert parse_config(f"sample: {{budget: {text}}}").sample.budget == value
+
+
+def test_whole_numbers_are_seconds_too():
+    """``flush_s: 3`` needs no decimal point."""
+    assert parse_config("sinks: {log: {flush_s: 3}}").sinks.log == LogOptions(flush_s=3.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "enabled: 1",
+        "enabled: 'true'",
+        "step: 1",
+        "output: ''",
+        "output: [a]",
+        'output: "a\\0b"',
+        "output: ~no-such-user-here/x",
+        "sample: [1]",
+        "sample: {every: true}",
+        "sample: {every: 1.0}",
+        "sample: {every: '1'}",
+        "sample: {every: 0}",
+        "sample: {warmup: -1}",
+        "sample: {budget: 0}",
+        "sample: {budget: 1}",
+        "sample: {budget: .nan}",
+        "sample: {budget: true}",
+        "sinks: [console]",
+        "sinks: {console: true}",
+        "sinks: {console: {top: '5'}}",
+        "sinks: {console: {interval_s: .inf}}",
+        "sinks: {log: {flush_every: 0}}",
+        "sinks: {memory_plot: {redraw_s: 4.9}}",
+        "targets: {match: a}",
+        "targets: a",
+        "targets: [a]",
+        "targets: [{match: 0}]",
+        "targets: [{match: a, memory: 1}]",
+        "targets: [{match: a, name: ''}]",
+        "targets: [{match: a, phases: forward}]",
+        "targets: [{match: a, phases: []}]",
+        "targets: [{match: a, phases: [forward, forward]}]",
+        "targets: [{match: a, phases: [optimizer]}]",
+        "targets: [{match: a, phases: [3]}]",
+        "targets: [{}]",
+        "targets: [{name: a}]",
+        "functions: [{path: a.b}]",
+        "functions: [{path: 'a:b:c'}]",
+        "functions: [{path: 'a b:c'}]",
+        "functions: [{path: '../a:c'}]",
+        "functions: [a:b]",
+    ],
+)
+def test_what_does_not_fit_is_refused(text):
+    """One sentence says what is wrong and what is allowed; nothing is converted silently."""
+    assert any(words in problem(text) for words in ("; allowed: ", "did you mean", "; it needs "))
+
+
+@pytest.mark.parametrize("word", ["inside", "off", "'off'"])
+def test_ways_to_treat_compiled_code_that_are_not_there_yet(word):
+    """The design knows them, this version does not, and says so (a bare ``off`` is false in YAML)."""
+    assert problem(f"compile: {word}") == (
+        f"config:1: compile: '{word.strip(chr(39))}' is not in this version of autoprof; allowed: outside"
+    )
+
+
+def test_the_phases_of_a_rule():
+    """They are phases, all three by default, in the order they were written."""
+    written, default = parse_config("targets: [{match: a, phases: [backward, forward]}, {match: b}]").targets
+    assert written.phases == (Phase.BACKWARD, Phase.FORWARD)
+    assert default.phases == (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("stage([1-7", "unterminated character set at character 7"),
+        ("*a", "nothing to repeat at character 1"),
+        ("a)", "unbalanced parenthesis at character 2"),
+    ],
+)
+@pytest.mark.parametrize("key", ["match", "type"])
+def test_a_regular_expression_that_is_none(key, pattern, reason):
+    """The reason of ``re`` is passed on, with the position."""
+    assert problem(f"targets: [{{{key}: '{pattern}'}}]").startswith(
+        f"config:1: targets[0].{key}: '{pattern}' is not a regular expression: {reason}; allowed"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999}", "(" * 3000 + ")" * 3000])
+def test_a_regular_expression_that_is_too_much(pattern):
+    """Limits of ``re`` are errors of the configuration, briefly told."""
+    text = problem(f"targets: [{{match: '{pattern}'}}]")
+    assert "regular expression" in text
+    assert len(text) < 250
+
+
+def test_a_regular_expression_of_yesterday_is_accepted():
+    """``re`` warns of possible changes of its syntax; that is nothing a training run should hear of."""
+    assert Rule(match="[[a]b]").match_pattern.fullmatch("ab]")
+
+
+def test_a_pattern_is_compiled_once():
+    """Rules are tested against every module of a model."""
+    rule = Rule(match="a", type="B")
+    assert rule.match_pattern is rule.match_pattern
+    assert rule.type_pattern is rule.type_pattern
+
+
+@pytest.mark.parametrize("name", [r"\2", r"\g<wort>", r"\g<2>", r"\q", r"\g<"])
+def test_a_template_refers_to_groups_that_exist(name):
+    """A reference that cannot be filled is found at load, and the groups that there are are named."""
+    text = problem(f"targets: [{{match: '(?P<word>a)', name: '{name}'}}]")
+    assert text.startswith(f"config:1: targets[0].name: '{name}' does not fit 'match': ")
+    assert text.endswith(r"allowed: text with \g<0>, \1, \g<word>")
+
+
+@pytest.mark.parametrize("name", [r"\1/\g<word>", r"\g<0>", "时间", "a/b"])
+def test_a_template_that_fits(name):
+    """Numbers, words, the whole and plain text."""
+    assert parse_config(f"targets: [{{match: '(?P<word>a)', name: '{name}'}}]").targets[0].name == name
+
+
+def test_a_rule_with_only_a_type_has_the_whole_fqn_as_its_group():
+    """There is no group 1 without ``match``."""
+    assert parse_config(r"targets: [{type: A, name: 'X/\g<0>'}]").targets[0].name == r"X/\g<0>"
+    assert problem(r"targets: [{type: A, name: '\1'}]").endswith(r"allowed: text with \g<0>")
+
+
+@pytest.mark.parametrize("path", ["a:b", "pkg.mod:Class.method", "_a1.b:c", "пакет:функция"])
+def test_the_path_of_a_function(path):
+    """A module, a colon, a qualified name; importing it is not the configuration's matter."""
+    assert parse_config(f"functions: [{{path: '{path}'}}]").functions == (FunctionRule(path=path),)
+
+
+def test_the_label_of_a_function():
+    """Its name, made harmless, or its path as a tree."""
+    assert FunctionRule(path="pkg.mod:C.f").label == "pkg/mod/C/f"
+    assert FunctionRule(path="a:b", name="../x\x1b").label == r"__/x\x1b"
+
+
+def test_the_home_folder_may_be_abbreviated(monkeypatch):
+    """``~`` in ``output`` is the user's home."""
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert load_config({"output": "~/runs"}).output == Path("/home/someone/runs")
+
+
+def test_a_configuration_cannot_be_changed():
+    """It is a value."""
+    with pytest.raises(ValueError, match="frozen"):
+        Config().step = "manual"
+
+
+def test_a_key_in_the_wrong_place_is_pointed_to_the_right_one():
+    """A key that exists elsewhere is named with its place."""
+    assert problem("budget: 0.1").endswith("the key is unknown here; did you mean 'sample.budget'?")
+    assert problem("functions: [{path: 'a:b', match: a}]").endswith("did you mean 'targets[].match'?")
+
+
+def test_every_field_is_documented():
+    """The docstring under each field reaches the JSON Schema that editors read."""
+    schema = json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    fields = {f"{part['title']}.{key}": field for part in parts for key, field in part["properties"].items()}
+    assert not [key for key, field in fields.items() if not field.get("description")]
+    assert len(fields) > 30
+
+
+def test_the_json_schema_refuses_unknown_keys_but_knows_the_old_block():
+    """Editors mark typing mistakes, and leave a project's own keys alone."""
+    schema = json_schema()
+    assert schema["additionalProperties"] is False
+    assert {"LOG", "SAVE_DIR", "targets"} <= set(schema["properties"])
+    assert schema["patternProperties"] == {"^[A-Z][A-Z0-9_]*$": {}}

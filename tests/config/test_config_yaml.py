@@ -1,0 +1,168 @@
+"""YAML as people write it is understood, and YAML as nobody should write it does no harm."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoprof.config import parse_config
+from autoprof.errors import ConfigError
+
+
+def problems(text):
+    """Return the problems of a text that must have some."""
+    with pytest.raises(ConfigError) as raised:
+        parse_config(text, "train.yaml")
+    return raised.value.problems
+
+
+@pytest.mark.parametrize(("written", "budget"), [("0.05", 0.05), ("1e-2", 0.01), ("5E-3", 0.005), (".5", 0.5)])
+def test_numbers_may_have_an_exponent(written, budget):
+    """YAML 1.1 would read ``1e-2`` as text, which nobody expects."""
+    assert parse_config(f"sample: {{budget: {written}}}").sample.budget == budget
+
+
+def test_a_date_is_text():
+    """A folder may be called like a date."""
+    assert str(parse_config("output: 2026-01-31").output) == "2026-01-31"
+
+
+def test_anchors_and_merged_keys_are_understood():
+    """A rule may take its options from another one, and its own keys win."""
+    text = "targets:\n  - &base {match: a, phases: [forward], memory: true}\n  - {<<: *base, match: b}\n"
+    first, second = parse_config(text).targets
+    assert (second.match, second.phases, second.memory) == ("b", first.phases, True)
+
+
+def test_the_first_of_several_merged_mappings_wins():
+    """As the YAML specification of merging says."""
+    text = "targets:\n  - &a {match: a}\n  - &b {match: b, memory: true}\n  - {<<: [*a, *b]}\n"
+    merged = parse_config(text).targets[2]
+    assert (merged.match, merged.memory) == ("a", True)
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system", "!!python/name:os.system", "!env", "!!set", "!!binary"]
+)
+@pytest.mark.parametrize("value", ["'x'", "['x']", "{x: y}"])
+def test_a_tag_is_never_followed(tag, value):
+    """Nothing is executed or constructed; the key with the tag is refused."""
+    (problem,) = problems(f"output: {tag} {value}")
+    assert problem.startswith(f"train.yaml:1: output: the tag '{tag}' is not read; allowed: plain YAML")
+
+
+@pytest.mark.parametrize("value", ["!!int abc", "!!bool maybe", "!!float x"])
+def test_a_tag_that_its_value_contradicts(value):
+    """The standard tags are read, but not believed."""
+    (problem,) = problems(f"output: {value}")
+    assert problem.startswith("train.yaml:1: output: '")
+
+
+def test_aliases_cannot_explode():
+    """Nine levels of nine aliases each stand for a billion values; the error comes at once."""
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
+    assert problems("\n".join(levels)) == ("train.yaml: its aliases stand for more than 100000 values; allowed: fewer",)
+
+
+def test_merged_keys_cannot_explode():
+    """The same through ``<<``."""
+    levels = ["a0: &a0 {x: 1}", *(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}, *a{i - 1}]}}" for i in range(1, 20))]
+    assert "100000 values" in problems("\n".join(levels))[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["targets: &a [*a]", "sample: &a {b: *a}", "sample: &a {<<: *a}", "[" * 5000, "a: " + "[" * 5000]
+)
+def test_endless_and_abysmal_nesting_ends(text):
+    """A value that contains itself, or thousands of levels, is one error."""
+    (problem,) = problems(text)
+    assert "nested too deeply; allowed: 50 levels" in problem
+
+
+def test_a_key_that_is_there_twice_is_an_error():
+    """YAML parsers keep the last one silently; here both lines are named, and other problems are still found."""
+    assert problems("step: auto\noutput: a\nstep: nope\ntargets:\n  - {match: a, match: b}\nsteps: a\n") == (
+        "train.yaml:3: step: the key is on line 1 as well; allowed: once",
+        "train.yaml:5: targets[0].match: the key is on line 5 as well; allowed: once",
+        "train.yaml:6: steps: the key is unknown; did you mean 'step'?",
+    )
+
+
+@pytest.mark.parametrize("key", ["3", "on", "~", "[a]", "{a: b}"])
+def test_keys_are_text(key):
+    """YAML 1.1 makes other things of bare words such as ``on``."""
+    (problem,) = problems(f"? {key}\n: value")
+    assert problem.startswith("train.yaml:1: ")
+    assert "is not text; allowed: a word, in quotes if need be" in problem
+
+
+def test_merging_a_value_without_keys_is_an_error():
+    """``<<`` takes mappings."""
+    assert problems("output: a\n<<: 3") == (
+        "train.yaml:2: '<<' merges a value without keys; allowed: one or more mappings",
+    )
+
+
+def test_a_refused_value_is_reported_once():
+    """A required key with a tag is not missing as well, and a rule with one keeps the numbers of the others right."""
+    assert [
+        problem.split(": ")[1] for problem in problems("functions:\n  - path: !x y\ntargets:\n  - !x y\n  - 3\n")
+    ] == [
+        "functions[0].path",
+        "targets[0]",
+        "targets[1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("sample:\n\tevery: 1", "train.yaml:2: a tab stands where YAML wants spaces; allowed: spaces for indentation"),
+        ("a: 1\n---\na: 1", "train.yaml:2: a second document begins with '---'; allowed: one document in a file"),
+        (
+            "just words",
+            "train.yaml:1: the file holds a single value; allowed: keys with values, such as 'output: runs'",
+        ),
+        ("\n- a", "train.yaml:2: the file holds a list; allowed: keys with values, such as 'output: runs'"),
+        ("a: 1\nb: \x00", "train.yaml:2: the character U+0000 cannot stand in YAML; allowed: printable text"),
+        ("a: 1\nb: \ud800", "train.yaml:2: the character U+D800 cannot stand in YAML; allowed: printable text"),
+    ],
+)
+def test_what_is_not_yaml_is_one_clear_error(text, problem):
+    """Our sentence, with the line."""
+    assert problems(text) == (problem,)
+
+
+@pytest.mark.parametrize(
+    "text", ["a: b: c", "a: [", "a: *b", "match: *x", "%YAML 9.9", "'", "a: 'x\nb: 1", "a: @x", "? ", "a: !<"]
+)
+def test_broken_yaml_never_shows_another_librarys_traceback(text):
+    """Every syntax error is a ``ConfigError`` of one line that names the file."""
+    (problem,) = problems(text)
+    assert problem.startswith("train.yaml")
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, "99999999999999999999999"])
+def test_enormous_numbers_are_refused(number):
+    """Python does not even read or print them; the key is named all the same."""
+    (problem,) = problems(f"sample: {{every: {number}}}")
+    assert problem.startswith("train.yaml:1: sample.every: ")
+    assert len(problem) < 200
+
+
+SIGNS = st.sampled_from("\n\t :-{}[],&*'\"#!?%|>a1~时\x85")
+WORDS = st.sampled_from(["\n  ", "\n- ", ": ", "targets", "match", "phases", "LOG", "sinks", "log", "off", "<<: "])
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.one_of(st.text(max_size=60), st.lists(st.one_of(SIGNS, WORDS), max_size=40).map("".join)))
+def test_any_text_is_a_configuration_or_one_error(text):
+    """Nothing else than ``ConfigError`` ever comes out, and every line of it names the file."""
+    found = ("train.yaml",)
+    try:
+        parse_config(text, "train.yaml")
+    except ConfigError as error:
+        found = error.problems
+    assert found
+    assert all(problem.startswith("train.yaml") and "\n" not in problem for problem in found)

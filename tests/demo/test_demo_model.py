@@ -1,0 +1,164 @@
+"""``VRTWithSpike``: its shape, what its YAML relies on, and that checkpointing changes nothing but time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from autoprof.demo.attention import join_windows, shift_mask, split_windows
+from autoprof.demo.data import Clip
+from autoprof.demo.losses import deblurring_loss
+from autoprof.demo.model import VRTWithSpike
+from autoprof.demo.spike import SpikeEncoder3D, SpikeTemporalSA
+
+Build = Callable[..., VRTWithSpike]
+
+
+def outputs_of(model: nn.Module, batch: Clip) -> dict[str, list[object]]:
+    """Run one forward and return what each module returned, call by call."""
+    seen: dict[str, list[object]] = {}
+    hooks = [
+        module.register_forward_hook(lambda _m, _in, out, name=name: seen.setdefault(name, []).append(out))
+        for name, module in model.named_modules()
+    ]
+    with torch.no_grad():
+        model(batch.rgb, batch.spike)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def loss_and_gradients(model: VRTWithSpike, batch: Clip) -> tuple[Tensor, dict[str, Tensor]]:
+    """Run one forward and backward."""
+    loss = deblurring_loss(model(batch.rgb, batch.spike), batch.sharp)
+    loss.backward()
+    return loss, {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def test_the_output_has_the_shape_of_the_frames(tiny_model: Build, batch: Clip) -> None:
+    """A restored clip is as long and as large as the blurred one."""
+    assert tiny_model()(batch.rgb, batch.spike).shape == batch.rgb.shape == (2, 2, 3, 16, 16)
+
+
+def test_the_network_predicts_a_residual(tiny_model: Build, batch: Clip) -> None:
+    """With its last layer at zero the model returns the blurred clip to the last bit."""
+    model = tiny_model()
+    nn.init.zeros_(model.restore.weight)
+    assert torch.equal(model(batch.rgb, batch.spike), batch.rgb)
+
+
+def test_the_stages_work_at_three_resolutions(tiny_model: Build, batch: Clip) -> None:
+    """Encoder 1, 1/2, 1/4, 1/4; bottleneck 1/4; decoder 1/2, 1."""
+    seen = outputs_of(tiny_model(), batch)
+    sides = [seen[f"stage{i}"][0].shape[2] for i in range(1, 8)]  # type: ignore[attr-defined]
+    assert sides == [16, 8, 4, 4, 4, 8, 16]
+
+
+def test_stage8_is_a_list_that_is_never_called(tiny_model: Build, batch: Clip) -> None:
+    """Its layers run, one by one; the ``ModuleList`` itself does not."""
+    model = tiny_model()
+    seen = outputs_of(model, batch)
+    assert isinstance(model.stage8, nn.ModuleList)
+    assert "stage8" not in seen
+    assert all(f"stage8.{i}" in seen for i in range(len(model.stage8)))
+
+
+def test_the_spike_branch_has_four_scales(tiny_model: Build, batch: Clip) -> None:
+    """Encoder and temporal attention give features at 1, 1/2, 1/4 and 1/8 of the resolution."""
+    model = tiny_model()
+    seen = outputs_of(model, batch)
+    assert isinstance(model.spike_encoder, SpikeEncoder3D)
+    assert isinstance(model.spike_attention, SpikeTemporalSA)
+    assert [seen[f"spike_encoder.scales.{i}"][0].shape for i in range(4)] == [  # type: ignore[attr-defined]
+        (2, 8, 2, side, side) for side in (16, 8, 4, 2)
+    ]
+    assert [seen[f"spike_attention.scales.{i}"][0].shape for i in range(4)] == [  # type: ignore[attr-defined]
+        (2, 2, side, side, 8) for side in (16, 8, 4, 2)
+    ]
+
+
+def test_temporal_attention_works_block_by_block(tiny_model: Build, batch: Clip) -> None:
+    """The finest scale is cut into as many blocks as its pixels need; the result does not depend on the cut."""
+    whole, cut = (outputs_of(tiny_model(spike_block=block), batch) for block in (512, 100))
+    assert len(whole["spike_attention.scales.0.attention"]) == 1
+    assert len(cut["spike_attention.scales.0.attention"]) == 6
+    torch.testing.assert_close(cut["spike_attention"][0], whole["spike_attention"][0])
+
+
+def test_the_same_seed_gives_the_same_gradients(tiny_model: Build, batch: Clip) -> None:
+    """Two models of one seed agree to the last bit, forward and backward."""
+    loss, gradients = loss_and_gradients(tiny_model(), batch)
+    again, gradients_again = loss_and_gradients(tiny_model(), batch)
+    assert torch.equal(loss, again)
+    assert all(torch.equal(gradients[name], gradients_again[name]) for name in gradients)
+
+
+def test_every_parameter_gets_a_gradient(tiny_model: Build, batch: Clip) -> None:
+    """No weight is idle: a profiler sees the backward of every module."""
+    model = tiny_model()
+    _, gradients = loss_and_gradients(model, batch)
+    assert gradients.keys() == dict(model.named_parameters()).keys()
+
+
+@pytest.mark.parametrize("attention", [False, True])
+@pytest.mark.parametrize("ffn", [False, True])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_changes_no_bit(
+    tiny_model: Build, batch: Clip, attention: bool, ffn: bool, reentrant: bool
+) -> None:
+    """Loss and gradients with checkpointing of attention, FFN or both equal those without it exactly."""
+    loss, gradients = loss_and_gradients(tiny_model(), batch)
+    model = tiny_model(use_checkpoint_attn=attention, use_checkpoint_ffn=ffn, checkpoint_reentrant=reentrant)
+    same, recomputed = loss_and_gradients(model, batch)
+    assert torch.equal(loss, same)
+    assert all(torch.equal(gradients[name], recomputed[name]) for name in gradients)
+
+
+@pytest.mark.parametrize(("attention", "ffn"), [(True, False), (False, True)])
+def test_checkpointing_recomputes_what_was_asked_for(
+    tiny_model: Build, batch: Clip, attention: bool, ffn: bool
+) -> None:
+    """Attention and FFN are checkpointed separately: only the chosen one runs again in backward."""
+    model = tiny_model(use_checkpoint_attn=attention, use_checkpoint_ffn=ffn)
+    calls = {"attention": 0, "ffn": 0}
+
+    def count(kind: str) -> None:
+        calls[kind] += 1
+
+    block = model.stage1.residual_group1[0]
+    block.attention.register_forward_pre_hook(lambda _m, _in: count("attention"))
+    block.ffn.register_forward_pre_hook(lambda _m, _in: count("ffn"))
+    loss_and_gradients(model, batch)
+    assert calls == {"attention": 1 + attention, "ffn": 1 + ffn}
+
+
+def test_windows_are_cut_and_joined_without_loss() -> None:
+    """``join_windows`` undoes ``split_windows``."""
+    x = torch.arange(2 * 4 * 8 * 12 * 3).view(2, 4, 8, 12, 3)
+    windows = split_windows(x, (2, 4, 4))
+    assert windows.shape == (2, 2 * 2 * 3, 32, 3)
+    assert torch.equal(join_windows(windows, (2, 4, 4), (4, 8, 12)), x)
+
+
+def test_a_shifted_window_does_not_look_across_the_border() -> None:
+    """The shift is cyclic; what it brings from the far side is masked, and nothing else."""
+    mask = shift_mask((1, 1, 8), (1, 1, 4), (0, 0, 2), torch.device("cpu"))
+    far = torch.tensor([0, 0, 1, 1]).bool()
+    assert not mask[0].any()
+    assert torch.equal(mask[1], far[:, None] != far[None, :])
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 3, 16, 16), (2, 2, 3, 12, 16)])
+def test_frames_that_do_not_fit_are_refused(tiny_model: Build, shape: tuple[int, ...]) -> None:
+    """A wrong number of frames, or sides that windows do not divide, are named in the error."""
+    with pytest.raises(ValueError, match=r"rgb: shape .* it takes \(B, 2, 3, H, W\) with H and W divisible by 16"):
+        tiny_model()(torch.zeros(shape), torch.zeros(2, 2, 4, 16, 16))
+
+
+def test_spikes_that_do_not_fit_are_refused(tiny_model: Build, batch: Clip) -> None:
+    """The spike stream must have the frames' length and size."""
+    with pytest.raises(ValueError, match="spike: shape"):
+        tiny_model()(batch.rgb, batch.spike[:, :, :3])

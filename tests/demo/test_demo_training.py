@@ -1,0 +1,136 @@
+"""The training: the loss falls, and the command's options mean what they say."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from autoprof.demo import add_arguments, run
+from autoprof.demo.data import Clip
+from autoprof.demo.losses import charbonnier, deblurring_loss, edge_loss, psnr
+from autoprof.demo.model import VRTWithSpike
+from autoprof.demo.progress import ProgressLine
+from autoprof.demo.train import DemoOptions, train, warmup_and_cosine
+from autoprof.errors import AutoprofError
+
+
+def parse(*words: str) -> argparse.Namespace:
+    """Parse a command line of ``autoprof demo``."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(words)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_loss_falls_on_a_fixed_batch(tiny_model: Callable[..., VRTWithSpike], batch: Clip) -> None:
+    """Twenty steps of plain PyTorch on real clips take at least a fifth off the loss."""
+    model = tiny_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    losses = []
+    for _ in range(20):
+        loss = deblurring_loss(model(batch.rgb, batch.spike), batch.sharp)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_training_reports_every_step() -> None:
+    """A profiled training gives one loss a step and a summary."""
+    result = train(DemoOptions(size="tiny", steps=4), {"sinks": {}, "sample": {"warmup": 1}})
+    assert result.steps == len(result.losses) == 4
+    assert result.summary.steps == 3
+    assert result.summary.warmup_steps == 1
+
+
+def test_the_same_seed_trains_alike() -> None:
+    """Two trainings of one seed give the same losses to the last bit."""
+    first, again = (train(DemoOptions(size="tiny", steps=2), {"sinks": {}}) for _ in range(2))
+    assert first.losses == again.losses
+
+
+def test_checkpointing_is_an_option_of_the_training() -> None:
+    """``--no-checkpoint`` reaches the model."""
+    assert DemoOptions(checkpoint=True).model_config.use_checkpoint_attn
+    assert not DemoOptions(checkpoint=False).model_config.use_checkpoint_ffn
+
+
+def test_the_learning_rate_rises_then_falls() -> None:
+    """A short warm-up to the full rate, then a cosine to a twentieth."""
+    factors = [warmup_and_cosine(step, 100) for step in range(101)]
+    assert factors[:5] == sorted(factors[:5])
+    assert factors[5:] == sorted(factors[5:], reverse=True)
+    assert max(factors) == pytest.approx(1)
+    assert factors[-1] == pytest.approx(0.05)
+
+
+def test_the_loss_of_a_perfect_result_is_its_floor() -> None:
+    """Charbonnier's epsilon is what remains in each term."""
+    clip = torch.rand(1, 2, 3, 8, 8)
+    assert deblurring_loss(clip, clip).item() == pytest.approx(1e-3 + 0.5 * 2e-3)
+
+
+def test_the_edge_loss_ignores_a_constant_offset() -> None:
+    """It compares slopes alone."""
+    clip = torch.rand(1, 2, 3, 8, 8)
+    assert edge_loss(clip + 0.25, clip).item() == pytest.approx(2e-3, rel=1e-3)
+    assert charbonnier(torch.full((4,), 0.25)).item() == pytest.approx(0.25, rel=1e-3)
+
+
+def test_psnr_is_in_decibels() -> None:
+    """An error of a tenth everywhere is 20 dB."""
+    assert psnr(torch.full((4,), 0.5), torch.full((4,), 0.6)).item() == pytest.approx(20, abs=1e-3)
+
+
+def test_the_defaults_are_the_demo() -> None:
+    """Without options: small, CPU, checkpointing, the packaged configuration."""
+    args = parse()
+    assert (args.size, args.steps, args.device, args.checkpoint) == ("small", None, "cpu", True)
+    assert (args.workers, args.seed, args.config, args.output) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize("words", [("--steps", "0"), ("--workers", "-1"), ("--size", "huge"), ("--steps", "many")])
+def test_a_wrong_option_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The parser exits with status 2 and names the option."""
+    with pytest.raises(SystemExit, match="2"):
+        parse(*words)
+    assert words[0] in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    """The error names the option and what is allowed, before anything is trained."""
+    with pytest.raises(AutoprofError, match=r"--device cuda:99: .*; allowed here: cpu"):
+        run(parse("--device", "cuda:99"))
+
+
+def test_progress_without_a_terminal_is_a_few_plain_lines() -> None:
+    """Ten lines over the whole training, no control characters, the loss as last read."""
+    stream = io.StringIO()
+    with ProgressLine(100, stream) as progress:
+        for step in range(1, 101):
+            progress.advance(step, 0.5 if step % 10 == 1 else None)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "step 100/100  loss 0.5000"
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_progress_on_a_terminal_stays_on_one_line() -> None:
+    """The bar is redrawn in place; the only line feed is the one at the end."""
+    stream = Terminal()
+    with ProgressLine(3, stream) as progress:
+        for step in range(1, 4):
+            progress.advance(step, 0.25)
+    assert "3/3" in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1

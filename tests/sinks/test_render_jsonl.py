@@ -1,0 +1,115 @@
+"""One step as a line of JSON, and back."""
+
+from __future__ import annotations
+
+import json
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sink_builders import VRT, frame_of, layout_of
+
+from autoprof.render.jsonl import LAYOUTS, FrameDecoder, FrameEncoder
+from autoprof.span import Layout, StepFrame
+
+
+def same(a: StepFrame, b: StepFrame) -> bool:
+    """Say whether two frames are equal in everything."""
+    plain = ("step", "start_unix_ns", "duration_ns", "device_duration_ns", "overhead_ns", "dropped", "warmup")
+    return (
+        all(getattr(a, name) == getattr(b, name) for name in plain)
+        and a.spans == b.spans
+        and (a.scalars, a.memory) == (b.scalars, b.memory)
+        and {name: getattr(a.layout, name) for name in Layout.__dataclass_fields__}
+        == {name: getattr(b.layout, name) for name in Layout.__dataclass_fields__}
+    )
+
+
+def test_a_line_says_what_people_look_for() -> None:
+    """Step, seconds, throughput, phases, memory and every scalar stand at the top level."""
+    data = json.loads(FrameEncoder().encode(frame_of(scalars={"loss": 0.25, "samples": 2.0}, memory={"rss_bytes": 7})))
+    assert (data["step"], data["step_time_s"], data["throughput"], data["loss"]) == (1, 1.0, 2.0, 0.25)
+    assert data["phases_ms"]["recompute"] == 100.0
+    assert sum(data["phases_ms"].values()) == pytest.approx(1000)
+    assert data["memory"] == {"rss_bytes": 7}
+    assert data["warmup"] is False
+    assert data["overhead_ns"] == 3_000_000
+
+
+@given(st.lists(st.tuples(st.sampled_from(["forward", "backward", "recompute"]), st.integers(-1, 8)), max_size=10))
+def test_the_phases_are_those_of_the_frame(tree: list[tuple[str, int]]) -> None:
+    """However phases nest, a line has the same account as the frame."""
+    rows = tuple((f"n{i}", phase, min(parent, i - 1), 10.0 + i) for i, (phase, parent) in enumerate(tree))
+    frame = frame_of(rows, lanes=[0] * len(rows))
+    phases = json.loads(FrameEncoder().encode(frame))["phases_ms"]
+    assert phases == {str(phase): ns / 1_000_000 for phase, ns in frame.phase_ns().items()}
+
+
+def test_without_samples_there_is_no_throughput() -> None:
+    """What was not logged is absent, not zero."""
+    assert "throughput" not in json.loads(FrameEncoder().encode(frame_of()))
+
+
+def test_a_layout_is_written_once() -> None:
+    """The names are in the first line that has them; later lines name them by number."""
+    encoder, layout = FrameEncoder(), layout_of(VRT)
+    first, second = (json.loads(encoder.encode(frame_of(layout=layout, step=step))) for step in (1, 2))
+    assert "layout" in first
+    assert "layout" not in second
+    assert first["layout_id"] == second["layout_id"]
+
+
+@pytest.mark.parametrize("value", [inf, -inf, nan])
+def test_a_scalar_that_json_cannot_say_is_null(value: float) -> None:
+    """NaN and infinity keep the line valid JSON, and are read back as what they were."""
+    line = FrameEncoder().encode(frame_of(scalars={"loss": value}))
+    data = json.loads(line, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    assert data["loss"] is None
+    back = FrameDecoder().decode(line).scalars["loss"]
+    assert back == value or (isnan(back) and isnan(value))
+
+
+def test_a_scalar_cannot_replace_a_field() -> None:
+    """A scalar called ``step`` is kept aside, and the step stays the step."""
+    frame = frame_of(step=7, scalars={"step": 3.0, "spans": 4.0})
+    line = FrameEncoder().encode(frame)
+    assert json.loads(line)["step"] == 7
+    assert FrameDecoder().decode(line).scalars == {"step": 3.0, "spans": 4.0}
+
+
+def test_a_device_frame_reads_back() -> None:
+    """The device's columns and what it did not see survive."""
+    device = np.array([int(ms * 1_000_000) for *_, ms in VRT])
+    device[2] = -1
+    frame = frame_of(
+        device_duration_ns=900_000_000, device_start_ns=device // 2, device_ns=device,
+        memory_start_bytes=np.full(len(VRT), 5), memory_end_bytes=np.full(len(VRT), -1), dropped=4,
+    )  # fmt: skip
+    assert same(FrameDecoder().decode(FrameEncoder().encode(frame)), frame)
+
+
+def test_more_layouts_than_are_remembered_still_read_back() -> None:
+    """A run whose steps all differ keeps neither side growing, and every frame is whole."""
+    encoder, decoder = FrameEncoder(), FrameDecoder()
+    layouts = [layout_of(((f"n{i}", "forward", -1, 1),)) for i in range(LAYOUTS + 3)]
+    for i in (*range(LAYOUTS + 3), 0, LAYOUTS + 2):
+        frame = frame_of(((f"n{i}", "forward", -1, 1),), layout=layouts[i])
+        assert same(decoder.decode(encoder.encode(frame)), frame)
+    assert len(encoder._forms) <= LAYOUTS
+    assert len(decoder._layouts) <= LAYOUTS
+
+
+@given(
+    names=st.lists(st.text(max_size=30), max_size=5),
+    scalars=st.dictionaries(st.text(max_size=20), st.floats(allow_nan=False), max_size=5),
+    memory=st.dictionaries(st.text(max_size=20), st.integers(0, 2**62), max_size=3),
+)
+def test_every_frame_reads_back_equal(names: list[str], scalars: dict[str, float], memory: dict[str, int]) -> None:
+    """Whatever names, scalars and readings hold, the line is one line and the frame comes back."""
+    rows = tuple((name, "forward", i - 1, 100 - i) for i, name in enumerate(names))
+    frame = frame_of(rows, scalars=scalars, memory=memory, warmup=bool(names))
+    line = FrameEncoder().encode(frame)
+    assert line.count("\n") == 1
+    assert same(FrameDecoder().decode(line.encode()), frame)

@@ -1,0 +1,147 @@
+"""The readable log."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sink_builders import VRT, acts, frame_of, layout_of, summary_of
+
+from autoprof.render.log import Averages, render_log_summary, render_step
+from autoprof.summary import Summary
+
+_LINE = re.compile(r"^(?P<name>.+?) *: +(?P<ms>[\d.]+)ms \( *(?P<percent>[\d.]+)%\)")
+
+
+def top_level(section: str) -> dict[str, float]:
+    """Return the milliseconds of the lines at the left edge."""
+    found = (_LINE.match(line) for line in section.splitlines())
+    return {match["name"]: float(match["ms"]) for match in found if match and not match["name"].startswith(" ")}
+
+
+def test_a_step_of_the_log() -> None:
+    """Names stand in a tree, the longest first, with percentages of the step and running averages."""
+    text = render_step(frame_of(scalars={"loss": 0.25}, memory={"rss_bytes": 1 << 30}), Averages())
+    assert text.splitlines() == [
+        "=" * 80,
+        "Step 1",
+        "=" * 80,
+        "VRT                                     :    820.000ms ( 82.0%) [avg:    820.000ms]"
+        " fwd 280.000 rec 100.000 bwd 440.000",
+        "  - Stage8                              :    500.000ms ( 50.0%) [avg:    500.000ms]"
+        " fwd 150.000 rec 100.000 bwd 250.000",
+        "  - Spike时间自注意力                   :    240.000ms ( 24.0%) [avg:    240.000ms] fwd 80.000 bwd 160.000",
+        "  - self                                :     80.000ms (  8.0%)",
+        "optimizer                               :     60.000ms (  6.0%) [avg:     60.000ms]",
+        "data                                    :     40.000ms (  4.0%) [avg:     40.000ms]",
+        "Loss                                    :     20.000ms (  2.0%) [avg:     20.000ms] (sum of parts)",
+        "  - VGG                                 :     20.000ms (  2.0%) [avg:     20.000ms]",
+        "other                                   :     60.000ms (  6.0%)",
+        "",
+        "Total-----------------------------------:   1000.000ms",
+        "",
+        "forward 28.0 % backward 44.0 % recompute 10.0 % user 2.0 % optimizer 6.0 % data 4.0 % other 6.0 %"
+        " | loss=0.25 | rss 1.00 GiB | autoprof 0.3 %",
+        "",
+    ]  # fmt: skip
+
+
+def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
+    """A nested module is part of its parent: the seed counted it twice in Total, this does not."""
+    rows = (("forward", "forward", -1, 280), ("VRT", "forward", 0, 150), ("VRT/Stage1", "forward", 1, 25))
+    text = render_step(frame_of(rows, step_ms=300), Averages())
+    assert "Total-----------------------------------:    300.000ms" in text
+    assert sum(top_level(text).values()) == pytest.approx(300)
+
+
+def test_a_child_without_its_parent_stands_below_a_header() -> None:
+    """``A/B`` appears below ``A`` although ``A`` was never measured, and the header is marked as a sum."""
+    rows = (("A/B", "forward", -1, 10), ("A/C/D", "forward", -1, 20))
+    lines = render_step(frame_of(rows, step_ms=40), Averages()).splitlines()[3:7]
+    assert [line.split(":")[0].rstrip() for line in lines] == ["A", "  - C/D", "  - B", "other"]
+    assert lines[0].endswith("30.000ms] (sum of parts)")
+
+
+def test_a_measured_sibling_is_no_header() -> None:
+    """``A`` and ``A/B`` that ran one after the other are not put into one another."""
+    rows = (("A", "forward", -1, 10), ("A/B", "forward", -1, 20))
+    text = render_step(frame_of(rows, step_ms=40), Averages())
+    assert top_level(text) == {"A/B": 20.0, "A": 10.0, "other": 10.0}
+
+
+def test_a_name_inside_itself_counts_once() -> None:
+    """A recursive module's time is that of its outermost call."""
+    rows = (("A", "forward", -1, 30), ("B", "forward", 0, 20), ("A", "forward", 1, 10))
+    assert top_level(render_step(frame_of(rows, step_ms=30), Averages())) == {"A": 30.0, "other": 0.0}
+
+
+def test_averages_run_over_recorded_steps() -> None:
+    """The average is of the steps so far; a warm-up step is shown but not counted."""
+    averages, layout = Averages(), layout_of((("A", "forward", -1, 10),))
+    texts = [
+        render_step(frame_of((("A", "forward", -1, ms),), layout=layout, step=step, warmup=step == 1), averages)
+        for step, ms in enumerate((90, 10, 30), start=1)
+    ]
+    assert "Step 1 (warm-up, kept apart)" in texts[0]
+    assert "avg" not in texts[0]
+    assert "[avg:     20.000ms]" in texts[2]
+
+
+def test_the_work_of_other_threads_stands_beside_the_account() -> None:
+    """Spans of other threads and logged durations are listed below Total and are no part of it."""
+    rows = (("A", "forward", -1, 10), ("worker", "user", -1, 500), ("log/x", "user", -1, 7))
+    text = render_step(frame_of(rows, step_ms=40, lanes=(0, 1, -1)), Averages())
+    account, beside = text.split("Beside the step's account")
+    assert top_level(account) == {"A": 10.0, "other": 30.0}
+    assert set(top_level(beside)) == {"worker", "log"}
+
+
+def test_a_step_without_spans_is_all_other() -> None:
+    """Nothing measured is said as other, not as an empty step."""
+    assert top_level(render_step(frame_of((), step_ms=40), Averages())) == {"other": 40.0}
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-1, 6), st.integers(0, 3)), max_size=12))
+def test_the_top_level_adds_up_to_the_step(tree: list[tuple[str, int, int]]) -> None:
+    """Whatever nests in whatever, the lines at the left edge and other are the step."""
+    phases = ("forward", "backward", "recompute", "user")
+    budgets: list[float] = []
+    rows: list[tuple[str, str, int, float]] = []
+    left = 1000.0
+    for name, parent, phase in tree:
+        parent = min(parent, len(rows) - 1)
+        ms = round((budgets[parent] if parent >= 0 else left) * 0.4, 3)
+        if parent >= 0:
+            budgets[parent] -= ms
+        else:
+            left -= ms
+        budgets.append(ms)
+        rows.append((name, phases[phase], parent, ms))
+    assert sum(top_level(render_step(frame_of(rows), Averages())).values()) == pytest.approx(1000, abs=0.01)
+
+
+@given(st.text(min_size=1, max_size=300))
+def test_a_name_never_breaks_a_line(name: str) -> None:
+    """A name is one line of printable characters, whatever it holds."""
+    text = render_step(frame_of(((name, "forward", -1, 10),)), Averages())
+    assert not acts(text.replace("\n", ""))
+
+
+def test_the_summary_has_avg_min_max_and_n(summary: Summary) -> None:
+    """The log ends with the statistics of every name and phase."""
+    text = render_log_summary(summary)
+    assert "Timing Summary (Total 2 steps)" in text
+    assert (
+        "VRT forward                             : avg=   280.000ms  min=   280.000ms  max=   280.000ms  (n=2)"
+        "  p50=280.000ms  p95=280.000ms"
+    ) in text.splitlines()
+    assert "  - Stage8 recompute                    : avg=   100.000ms" in text
+
+
+def test_the_summary_of_nothing_is_short() -> None:
+    """A run without a recorded step has no statistics."""
+    assert "Timing Summary (Total 0 steps, 1 warm-up steps kept apart)" in render_log_summary(
+        summary_of([frame_of(VRT, warmup=True)])
+    )

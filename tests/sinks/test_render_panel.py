@@ -1,0 +1,138 @@
+"""The live panel and the plain line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from sink_builders import acts, frame_of, summary_of
+
+from autoprof.render.lines import name_lines
+from autoprof.render.panel import render_panel, top_lines
+from autoprof.render.plain import render_plain
+from autoprof.summary import Summary
+
+_COLOR = re.compile(r"\x1b\[\d*m")
+NASTY = st.text(alphabet=st.sampled_from("a/中é\x1b\x9b\n\t\u202e\u200b\ud800$…[2J"), min_size=1, max_size=60)
+
+
+def test_the_panel_at_80_columns(summary: Summary) -> None:
+    """The longest names that do not contain one another, aligned across scripts, with their phases."""
+    lines = render_panel(summary, width=80, top=5, color=False, step=2)
+    assert lines == [
+        "┌─ autoprof · step 2 · 1000.0 ms/step · 2.00 samples/s ─────────────────────────",
+        "│ VRT/Stage8        ███░░░    500.0 ms   50.0 %  fwd   150  rec   100  bwd   250",
+        "│ Spike时间自注意力 ██░░░░    240.0 ms   24.0 %  fwd  80.0  rec     -  bwd   160",
+        "│ VRT (self)        █░░░░░     80.0 ms    8.0 %  fwd  50.0  rec     -  bwd  30.0",
+        "│ optimizer         █░░░░░     60.0 ms    6.0 %",
+        "│ data              █░░░░░     40.0 ms    4.0 %",
+        "│ everything else   █░░░░░     80.0 ms    8.0 %",
+        "│ data 4% fwd 28% rec 10% bwd 44% opt 6% user 2% other 6%",
+        "└─ Total 1000.0 ms · p50 1000.0 ms · p95 1000.0 ms · autoprof itself 0.3 % ─────",
+    ]
+
+
+def test_the_panel_without_unicode(summary: Summary) -> None:
+    """A terminal that is not UTF-8 gets ASCII alone."""
+    lines = render_panel(summary, width=60, top=2, color=False, encoding="latin-1")
+    assert "\n".join(lines).isascii()
+    assert lines[1].startswith("| VRT/Stage8")
+    assert "Spike????????" in lines[2] or "Spike" in lines[2]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_colours_take_no_room(summary: Summary, width: int) -> None:
+    """With its colour codes taken out, a coloured panel is the plain one."""
+    plain = render_panel(summary, width=width, top=5, color=False)
+    assert [_COLOR.sub("", line) for line in render_panel(summary, width=width, top=5, color=True)] == plain
+
+
+def test_the_shown_lines_add_up_to_the_step(summary: Summary) -> None:
+    """What is shown never overlaps, and with everything else it is the whole step."""
+    bars = top_lines(name_lines(summary), 5, summary.total_step_ns)
+    assert sum(bar.total_ns for bar in bars) <= summary.total_step_ns
+    assert all(bar.forward_ns + bar.recompute_ns + bar.backward_ns in (0, bar.total_ns) for bar in bars)
+    percents = [
+        float(line.split(" %")[0].split()[-1]) for line in render_panel(summary, width=80, top=5, color=False)[1:7]
+    ]
+    assert sum(percents) == pytest.approx(100, abs=0.3)
+
+
+def test_a_name_gives_way_to_its_children_only_when_they_explain_it(make_summary: Callable[..., Summary]) -> None:
+    """A module whose children cover less than half of it is shown itself."""
+    rows = (("A", "forward", -1, 900), ("A/B", "forward", 0, 100))
+    summary = make_summary(rows)
+    assert [bar.name for bar in top_lines(name_lines(summary), 5, summary.total_step_ns)] == ["A"]
+
+
+def test_a_lone_child_does_not_stand_beside_its_parent(make_summary: Callable[..., Summary]) -> None:
+    """A parent and its only child are one line's time, shown once."""
+    rows = (("A", "forward", -1, 900), ("A/B", "forward", 0, 900))
+    summary = make_summary(rows)
+    assert [(bar.name, bar.total_ns) for bar in top_lines(name_lines(summary), 5, summary.total_step_ns)] == [
+        ("A/B", 900_000_000)
+    ]
+
+
+def test_recompute_is_taken_out_of_the_backward_it_ran_in(summary: Summary) -> None:
+    """Forward, recompute and backward of a name, and of all that contain it, add up to its time."""
+    (vrt, *_) = name_lines(summary).roots
+    assert (vrt.name, vrt.total_ns, vrt.forward_ns, vrt.recompute_ns, vrt.backward_ns) == (
+        "VRT", 1640_000_000, 560_000_000, 200_000_000, 880_000_000,
+    )  # fmt: skip
+
+
+def test_durations_measured_elsewhere_are_shown_where_nothing_else_is(make_summary: Callable[..., Summary]) -> None:
+    """A run that only logs timings has them in its panel."""
+    summary = make_summary((("A", "user", -1, 500), ("A/B", "user", -1, 300)), lanes=(-1, -1))
+    text = "\n".join(render_panel(summary, width=80, top=5, color=False))
+    assert "A/B" in text
+    assert "A (self)" in text
+
+
+def test_before_the_first_recorded_step_the_panel_says_so() -> None:
+    """Warm-up steps are not shown as a run of zero milliseconds."""
+    text = "\n".join(render_panel(summary_of([frame_of(warmup=True)]), width=80, top=5, color=False))
+    assert "1 warm-up steps, kept apart" in text
+    assert "ms" not in text
+
+
+def test_what_was_lost_is_said(make_summary: Callable[..., Summary]) -> None:
+    """Dropped marks are in the panel."""
+    text = "\n".join(render_panel(make_summary(dropped=3), width=80, top=5, color=False))
+    assert "dropped 3 marks" in text
+
+
+@given(
+    names=st.lists(NASTY, min_size=1, max_size=8, unique=True),
+    width=st.integers(1, 220),
+    top=st.integers(1, 10),
+    encoding=st.sampled_from(["utf-8", "ascii", "gbk", "nonsense"]),
+    note=NASTY,
+)
+def test_no_name_acts_on_the_terminal_nor_widens_the_panel(
+    names: list[str], width: int, top: int, encoding: str, note: str
+) -> None:
+    """Whatever the names hold, lines keep to the width and contain no control character."""
+    rows = tuple((name, "forward", i - 1 if i % 3 else -1, 1000 / (i + 1)) for i, name in enumerate(names))
+    summary = summary_of([frame_of(rows, step_ms=3000)], notes=(note,))
+    lines = render_panel(summary, width=width, top=top, color=False, encoding=encoding)
+    assert max(map(cell_len, lines)) <= width
+    assert not acts("".join([*lines, render_plain(summary, step=1, encoding=encoding)]))
+
+
+def test_the_plain_line(summary: Summary) -> None:
+    """One line says where the step goes."""
+    assert render_plain(summary, step=120) == (
+        "autoprof | step 120 | 1000.0 ms | data 4 % fwd 28 % rec 10 % bwd 44 % opt 6 % user 2 % other 6 % | "
+        "2.00 samples/s | top VRT/Stage8 50 %, Spike时间自注意力 24 %, VRT (self) 8 % | overhead 0.30 %"
+    )
+
+
+def test_the_plain_line_before_the_first_recorded_step() -> None:
+    """Warming up is a state, not a measurement."""
+    assert render_plain(summary_of([]), step=1) == "autoprof | step 1 | warming up"

@@ -1,0 +1,102 @@
+"""The report at the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from sink_builders import acts, frame_of, summary_of
+
+from autoprof.render.summary_text import render_summary
+from autoprof.span import Phase
+from autoprof.summary import Finding, Summary
+
+GOLDEN = """\
+────────────────────────────────────────────────────────────────────────────────
+autoprof: 2 steps on the host's clock
+step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
+           min 1000.0 ms, max 1000.0 ms
+throughput 2.00 samples/s
+overhead   0.3 % of the run's step time went to autoprof itself
+dropped    nothing
+skipped    nothing
+
+phase             per step    share
+data               40.0 ms    4.0 %  ██
+forward           280.0 ms   28.0 %  ███████████
+recompute         100.0 ms   10.0 %  ████
+backward          440.0 ms   44.0 %  ██████████████████
+optimizer          60.0 ms    6.0 %  ██
+user               20.0 ms    2.0 %  █
+other              60.0 ms    6.0 %  ██
+step             1000.0 ms  100.0 %
+
+name                    calls    per step    share   forward recompute  backward
+VRT                         1    820.0 ms   82.0 %  280.0 ms  100.0 ms  440.0 ms
+  Stage8                    1    500.0 ms   50.0 %  150.0 ms  100.0 ms  250.0 ms
+  Spike时间自注意力         1    240.0 ms   24.0 %   80.0 ms         -  160.0 ms
+optimizer                   1     60.0 ms    6.0 %
+data                        1     40.0 ms    4.0 %
+Loss/VGG (user)             1     20.0 ms    2.0 %
+"""
+
+
+def test_the_report_at_80_columns(summary: Summary) -> None:
+    """Phases that add up to the step, then names in their tree, then the spread of the longest."""
+    text = "\n".join(render_summary(summary))
+    assert text.startswith(GOLDEN)
+    assert "VRT backward                        540.0 ms    540.0 ms    540.0 ms    540.0 ms" in text
+    assert "The phases add up to the\nstep exactly" in text
+
+
+def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
+    """What is not shown is said."""
+    assert "… and 4 more names, at most 24.0 % of the step each" in render_summary(summary, top=2)
+
+
+def test_a_shown_name_never_lacks_its_parent(summary: Summary) -> None:
+    """A limit cuts leaves, not roots."""
+    assert [line.split()[0] for line in render_summary(summary, top=2)[20:22]] == ["VRT", "Stage8"]
+
+
+def test_what_was_dropped_and_skipped_is_said_with_reasons(summary: Summary) -> None:
+    """Losses are part of the report."""
+    text = "\n".join(render_summary(replace(summary, dropped={"marks": 3}, skipped={"steps (budget)": 2})))
+    assert "dropped    3 marks" in text
+    assert "skipped    2 steps (budget)" in text
+
+
+def test_findings_say_why_and_what_next(summary: Summary) -> None:
+    """A finding is shown with its evidence's words."""
+    finding = Finding(
+        "data-wait", "warning", "the loader is slow", "more workers", name="data", phase=Phase.DATA, gain_ns=40_000_000
+    )
+    text = "\n".join(render_summary(replace(summary, findings=(finding,))))
+    assert (
+        "[warning] data-wait: data data (up to 40.0 ms a step)\n  why   the loader is slow\n  next  more workers"
+        in text
+    )
+
+
+def test_nothing_recorded_is_said() -> None:
+    """A run of warm-up alone reports no zeros."""
+    text = "\n".join(render_summary(summary_of([frame_of(warmup=True)])))
+    assert "0 steps on the host's clock (1 warm-up, kept apart)" in text
+    assert "nothing was recorded" in text
+    assert "0.0" not in text
+
+
+@given(name=st.text(min_size=1, max_size=100), width=st.integers(1, 220), encoding=st.sampled_from(["utf-8", "ascii"]))
+def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> None:
+    """No name widens the report or acts on the terminal."""
+    lines = render_summary(summary_of([frame_of(((name, "forward", -1, 10),))]), width=width, encoding=encoding)
+    assert max(map(cell_len, lines)) <= max(width, 80)
+    assert not acts("".join(lines))
+
+
+def test_the_number_of_steps_does_not_lengthen_the_report() -> None:
+    """The report is about the run, not its steps."""
+    short, long = (summary_of([frame_of(step=i) for i in range(steps)]) for steps in (1, 40))
+    assert len(render_summary(short)) == len(render_summary(long))

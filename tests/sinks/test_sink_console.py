@@ -1,0 +1,290 @@
+"""The live display on a terminal and beside one."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_terminal import Screen, TerminalStream
+from sink_builders import Clock, frame_of, summary_of
+
+from autoprof.config.schema import ConsoleOptions
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.console import ConsoleSink
+from autoprof.sinks.terminal import PinnedLines
+from autoprof.summary import Summary
+
+
+class Console:
+    """A console sink on a stream, with a count of the summaries it asked for."""
+
+    def __init__(self, stream: io.StringIO, clock: Clock, **options: object) -> None:
+        self.asked = 0
+        self.clock = clock
+        self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, self.summary, stream, clock))  # type: ignore[arg-type]
+
+    def summary(self) -> Summary:
+        self.asked += 1
+        return summary_of([frame_of()])
+
+    def step(self, step: int, seconds: float = 1.0) -> None:
+        self.clock.now += seconds
+        self.sink.write(frame_of(step=step))
+
+    def close(self) -> None:
+        self.sink.close(self.summary())
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TerminalStream]:
+    """A terminal of 80 × 24 without colours."""
+    stream = TerminalStream()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(
+        os, "get_terminal_size", lambda _: os.terminal_size((stream.screen.columns, stream.screen.rows))
+    )
+    yield stream
+    PinnedLines._holder = None
+
+
+def test_a_pipe_gets_a_line_every_n_steps(clock: Clock) -> None:
+    """Where there is no terminal, each Nth step prints one plain line, however fast the steps are."""
+    stream = io.StringIO()
+    console = Console(stream, clock, every=10)
+    for step in range(1, 41):
+        console.step(step, seconds=0.001)
+    lines = stream.getvalue().splitlines()
+    assert [line.split(" | ")[1] for line in lines] == ["step 10", "step 20", "step 30", "step 40"]
+    assert console.asked == 4
+
+
+def test_a_dumb_terminal_gets_lines(terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``TERM=dumb`` is no terminal to draw on."""
+    monkeypatch.setenv("TERM", "dumb")
+    Console(terminal, clock, every=1).step(1)
+    assert "\x1b" not in "".join(terminal.writes)
+
+
+def test_the_panel_stands_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
+    """The panel takes the last rows, in one write, and the cursor stays where the program left it."""
+    terminal.screen.feed("before\n")
+    Console(terminal, clock, every=1).step(1)
+    assert len(terminal.writes) == 1
+    assert terminal.screen.text[0] == "before"
+    assert terminal.screen.text[-1].startswith("└─ Total 1000.0 ms")
+    assert (terminal.screen.x, terminal.screen.y) == (0, 1)
+
+
+def test_prints_scroll_above_the_panel(terminal: TerminalStream, clock: Clock) -> None:
+    """A program that prints more than the screen loses nothing and touches no line of the panel."""
+    console = Console(terminal, clock, every=1)
+    for step in range(1, 41):
+        console.step(step)
+        terminal.screen.feed(f"print {step} 损失\n")
+    screen = terminal.screen
+    height = sum(line.startswith(("┌", "│", "└")) for line in screen.text)
+    assert screen.text[-height].startswith("┌─ autoprof · step 40")
+    printed = [line for line in screen.scrolled + screen.text[:-height] if line]
+    assert printed == [f"print {step} 损失" for step in range(1, 41)]
+
+
+def test_a_bar_that_rewrites_its_line_keeps_it(terminal: TerminalStream, clock: Clock) -> None:
+    """A tqdm bar goes on rewriting its own line while the panel is redrawn."""
+    console = Console(terminal, clock, every=1)
+    for step in range(1, 6):
+        terminal.screen.feed(f"\repoch: {step}/5")
+        console.step(step)
+    assert [line for line in terminal.screen.text if "epoch" in line] == ["epoch: 5/5"]
+
+
+def test_a_full_screen_makes_room_first(terminal: TerminalStream, clock: Clock) -> None:
+    """With the cursor on the last row, what stood there scrolls up instead of being drawn over."""
+    terminal.screen.feed("".join(f"line {i}\n" for i in range(30)) + "half")
+    Console(terminal, clock, every=1).step(1)
+    terminal.screen.feed(" done\n")
+    seen = terminal.screen.scrolled + terminal.screen.text
+    assert [line for line in seen if line.startswith(("line", "half"))] == [f"line {i}" for i in range(30)] + [
+        "half done"
+    ]
+
+
+def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock: Clock) -> None:
+    """Nothing is drawn, and no summary asked for, before N steps and the interval have passed."""
+    console = Console(terminal, clock, every=10, interval_s=1.0)
+    for step in range(1, 101):
+        console.step(step, seconds=0.02)  # 2 s in all
+    assert console.asked == len(terminal.writes) == 2
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(120, 40), (60, 20)])
+def test_a_resize_moves_the_panel(terminal: TerminalStream, clock: Clock, columns: int, rows: int) -> None:
+    """After a resize the next drawing stands at the new bottom, and the old panel is gone."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    terminal.screen.resize(columns, rows)
+    console.step(2)
+    screen = terminal.screen
+    assert screen.text[-1].startswith("└─ Total")
+    assert sum(line.startswith("┌─ autoprof") for line in screen.text) == 1
+    assert sum(line.startswith("└─ Total") for line in screen.text) == 1
+
+
+def test_a_terminal_that_is_too_small_gets_lines(terminal: TerminalStream, clock: Clock) -> None:
+    """A panel that would leave the program no room is not drawn, and one that stood there is taken away."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    terminal.screen.resize(80, 10)
+    console.step(2)
+    assert not any(line.startswith("┌─") for line in terminal.screen.text)
+    assert "autoprof | step 2" in terminal.writes[-1]
+    assert terminal.screen.bottom == 9
+
+
+def test_close_gives_the_screen_back_and_leaves_the_report(terminal: TerminalStream, clock: Clock) -> None:
+    """After ``close`` the whole screen scrolls again, the panel is gone and the report stays."""
+    console = Console(terminal, clock, every=1)
+    terminal.screen.feed("before\n")
+    console.step(1)
+    console.close()
+    screen = terminal.screen
+    assert (screen.top, screen.bottom) == (0, 23)
+    seen = screen.scrolled + screen.text
+    assert not any("┌" in line or "█░" in line for line in seen)
+    assert "before" in seen
+    assert "autoprof: 1 steps on the host's clock" in seen
+
+
+def test_a_second_panel_finds_the_bottom_taken(terminal: TerminalStream, clock: Clock) -> None:
+    """Two sessions in one process do not fight for the same rows: the second prints lines."""
+    first, second = Console(terminal, clock, every=1), Console(terminal, clock, every=1)
+    first.step(1)
+    second.step(1)
+    assert terminal.writes[-1].startswith("\nautoprof | step 1")
+    first.close()
+    second.step(2)
+    assert "┌─ autoprof · step 2" in terminal.writes[-1]
+
+
+def test_a_broken_stream_raises(terminal: TerminalStream, clock: Clock) -> None:
+    """A reader that went away is the session's to count; the sink says it and keeps nothing pinned."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    terminal.broken = True
+    with pytest.raises(BrokenPipeError):
+        console.step(2)
+    assert PinnedLines._holder is None
+
+
+def test_a_failed_summary_gives_the_screen_back(terminal: TerminalStream, clock: Clock) -> None:
+    """When drawing fails for a reason of ours, the scroll region does not stay behind."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    console.sink._run = RunInfo(None, 0, lambda: 1 / 0, terminal, clock)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ZeroDivisionError):
+        console.step(2)
+    assert terminal.screen.bottom == 23
+
+
+def test_a_closed_stream_raises(clock: Clock) -> None:
+    """A stream that was closed makes ``write`` raise, not pass over it."""
+    stream = io.StringIO()
+    console = Console(stream, clock, every=1)
+    stream.close()
+    with pytest.raises(ValueError, match="closed file"):
+        console.step(1)
+
+
+def test_a_fork_leaves_the_terminal_alone(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked worker that exits does not take the parent's panel away."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    count = len(terminal.writes)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    console.sink._give_back()
+    assert len(terminal.writes) == count
+
+
+@pytest.mark.parametrize(("value", "colored"), [("", True), ("1", False)])
+def test_no_color_is_respected(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch, value: str, colored: bool
+) -> None:
+    """``NO_COLOR`` with any value but the empty one means no colours."""
+    monkeypatch.setenv("NO_COLOR", value)
+    Console(terminal, clock, every=1).step(1)
+    assert ("\x1b[32m" in terminal.writes[0]) is colored
+
+
+_PROGRAM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from autoprof.config.schema import ConsoleOptions
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.console import ConsoleSink
+from sink_builders import frame_of, summary_of
+from tqdm import tqdm
+run = RunInfo(None, 0, lambda: summary_of([frame_of()]), sys.stdout)
+sink = ConsoleSink(ConsoleOptions(every=1, interval_s=0.0), run)
+for step in tqdm(range(1, 31), mininterval=0, file=sys.stdout):
+    sink.write(frame_of(step=step))
+    if step % 10 == 0:
+        tqdm.write(f"loss at {step}")
+    if step == 20 and sys.argv[2] == "crash":
+        sys.exit("the program died")
+sink.close(summary_of([frame_of()]))
+print("the program goes on")
+"""
+
+
+def run_on_pty(how: str) -> Screen:
+    """Run the program on a real pseudo-terminal of 100 × 30 and return its screen."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(Path(__file__).parent), how]
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as program:
+        os.close(slave)
+        output = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # how a pseudo-terminal says that the program is gone
+                break
+            if not part:
+                break
+            output += part
+        program.wait()
+    os.close(master)
+    screen = Screen(100, 30)
+    screen.feed(output.decode().replace("\r\n", "\n"))
+    return screen
+
+
+def test_beside_a_real_tqdm_bar_on_a_real_terminal() -> None:
+    """With a bar and prints on the same terminal, all that was printed is there, once, and the screen is whole."""
+    screen = run_on_pty("end")
+    seen = [line for line in screen.scrolled + screen.text if line]
+    assert [line for line in seen if line.startswith("loss")] == ["loss at 10", "loss at 20", "loss at 30"]
+    assert sum(line.startswith("100%") for line in seen) == 1
+    assert seen[-1] == "the program goes on"
+    assert not any("┌" in line or "░" in line for line in seen)
+    assert (screen.top, screen.bottom) == (0, 29)
+
+
+def test_a_program_that_dies_gets_its_screen_back() -> None:
+    """Without a ``close`` the interpreter's exit still resets the scroll region and takes the panel away."""
+    screen = run_on_pty("crash")
+    assert (screen.top, screen.bottom) == (0, 29)
+    assert not any("┌" in line for line in screen.text)
+    assert any("the program died" in line for line in screen.text)

@@ -1,0 +1,182 @@
+"""Files that hold whole lines only, and the two sinks that write them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
+
+from autoprof.config.schema import JsonlOptions, LogOptions
+from autoprof.errors import OutputError
+from autoprof.runs import RunFolder, read_run
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.files import BUFFER_BYTES, LineFile
+from autoprof.sinks.jsonl import JsonlSink
+from autoprof.sinks.log import LogSink
+
+
+def run_info(tmp_path: Path, clock: Clock, rank: int = 0) -> RunInfo:
+    folder = RunFolder.create(tmp_path, rank=rank)
+    return RunInfo(folder, rank, lambda: summary_of([]), sys.stdout, clock)
+
+
+def test_lines_wait_until_they_are_due(tmp_path: Path, clock: Clock) -> None:
+    """Nothing is written before the time has passed, and everything then."""
+    path = tmp_path / "lines"
+    file = LineFile(path, 5.0, clock)
+    file.write("a\n")
+    assert path.read_text() == ""
+    clock.now = 5.0
+    file.write("b\n")
+    assert path.read_text() == "a\nb\n"
+    file.close()
+
+
+def test_a_full_buffer_is_written_at_once(tmp_path: Path, clock: Clock) -> None:
+    """What is kept back is bounded, in however little time it comes."""
+    path = tmp_path / "lines"
+    file = LineFile(path, 5.0, clock)
+    file.write("x" * BUFFER_BYTES + "\n")
+    assert path.stat().st_size == BUFFER_BYTES + 1
+    file.close()
+
+
+def test_closing_twice_is_closing_once(tmp_path: Path, clock: Clock) -> None:
+    """``close`` writes what waits and may be called again."""
+    file = LineFile(tmp_path / "lines", 5.0, clock)
+    file.write("a\n")
+    file.close()
+    file.close()
+    assert (tmp_path / "lines").read_text() == "a\n"
+
+
+def test_a_write_that_fails_half_way_leaves_whole_lines(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the disk fills up inside a line, the torn line is cut off and the error raised."""
+    path = tmp_path / "lines"
+    file = LineFile(path, 0.0, clock)
+    file.write("first\n")
+    write, calls = os.write, []
+
+    def full(descriptor: int, data: bytes) -> int:
+        calls.append(1)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[:3])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        file.write("second\n")
+    monkeypatch.undo()
+    file.close()
+    assert path.read_text() == "first\n"
+
+
+def test_a_file_that_cannot_be_opened_fails_at_set_up(tmp_path: Path, clock: Clock) -> None:
+    """A sink without its file is an error before the first step."""
+    (tmp_path / "lines").mkdir()
+    with pytest.raises(OutputError, match=r"lines: cannot be written \(Is a directory\); it must be a file"):
+        LineFile(tmp_path / "lines", 1.0, clock)
+
+
+def test_the_jsonl_of_a_run_reads_back(tmp_path: Path, clock: Clock) -> None:
+    """Each step is a line, and the saved run gives its frames."""
+    run = run_info(tmp_path, clock)
+    sink, layout = JsonlSink(JsonlOptions(), run), layout_of(VRT)
+    for step in range(1, 6):
+        sink.write(frame_of(layout=layout, step=step))
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    frames = list(read_run(run.folder.path).frames)
+    assert [frame.step for frame in frames] == [1, 2, 3, 4, 5]
+    assert frames[4].spans == frame_of(step=5).spans
+
+
+def test_every_n_writes_each_nth_frame(tmp_path: Path, clock: Clock) -> None:
+    """``every: 2`` keeps each second step."""
+    run = run_info(tmp_path, clock)
+    sink = JsonlSink(JsonlOptions(every=2), run)
+    for step in range(1, 6):
+        sink.write(frame_of(step=step))
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    assert [frame.step for frame in read_run(run.folder.path).frames] == [2, 4]
+
+
+def test_the_log_ends_with_the_summary(tmp_path: Path, clock: Clock) -> None:
+    """``timing.log`` has a section a step and the statistics at the end."""
+    run = run_info(tmp_path, clock)
+    sink, frames = LogSink(LogOptions(), run), [frame_of(step=step) for step in (1, 2)]
+    for frame in frames:
+        sink.write(frame)
+    sink.close(summary_of(frames))
+    assert run.folder is not None
+    text = (run.folder.rank_path / "timing.log").read_text(encoding="utf-8")
+    assert [text.count(part) for part in ("\nStep 1\n", "\nStep 2\n", "\nTiming Summary (Total 2 steps)\n")] == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -> None:
+    """With ``every: 2`` the average is still of all steps."""
+    run = run_info(tmp_path, clock)
+    sink = LogSink(LogOptions(every=2), run)
+    for step, ms in ((1, 10), (2, 30)):
+        sink.write(frame_of((("A", "forward", -1, ms),), step=step))
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    assert "30.000ms (  3.0%) [avg:     20.000ms]" in (run.folder.rank_path / "timing.log").read_text()
+
+
+def test_flush_every_writes_without_waiting(tmp_path: Path, clock: Clock) -> None:
+    """``flush_every: 1`` shows each section at once."""
+    run = run_info(tmp_path, clock)
+    sink = LogSink(LogOptions(flush_every=1), run)
+    sink.write(frame_of())
+    assert run.folder is not None
+    assert "Step 1" in (run.folder.rank_path / "timing.log").read_text(encoding="utf-8")
+    sink.close(summary_of([]))
+
+
+_WRITER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from autoprof.config.schema import JsonlOptions
+from autoprof.runs import RunFolder
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.jsonl import JsonlSink
+from sink_builders import frame_of, summary_of
+folder = RunFolder.create(Path(sys.argv[1]))
+sink = JsonlSink(JsonlOptions(flush_s=0.001), RunInfo(folder, 0, lambda: summary_of([]), sys.stdout))
+print(folder.path, flush=True)
+step = 0
+while True:
+    step += 1
+    sink.write(frame_of(step=step))
+    if step == 50:
+        print("running", flush=True)
+"""
+
+
+def test_a_killed_process_leaves_whole_lines(tmp_path: Path) -> None:
+    """After ``kill -9`` in the middle of writing, every line of the file is a frame."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        path = writer.stdout.readline().strip()
+        assert writer.stdout.readline() == "running\n"
+        os.kill(writer.pid, signal.SIGKILL)
+    frames = read_run(path).frames
+    assert [frame.step for frame in frames] == list(range(1, sum(1 for _ in frames) + 1))
+    assert frames.bad_lines == 0
+    assert (Path(path) / "rank0" / "steps.jsonl").read_bytes().endswith(b"\n")

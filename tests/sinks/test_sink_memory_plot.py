@@ -1,0 +1,242 @@
+"""The memory picture: its history, its drawing, and the process that draws meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sink_builders import Clock, frame_of, summary_of
+
+from autoprof.config.schema import MemoryPlotOptions
+from autoprof.render import fonts
+from autoprof.render.fonts import script_for
+from autoprof.render.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
+from autoprof.runs import RunFolder
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.history import POINTS, SERIES, History
+from autoprof.sinks.memory_plot import MemoryPlotSink
+from autoprof.sinks.redraw import Redrawer, pack, unpack, write_picture
+from autoprof.summary import Summary
+
+PNG = b"\x89PNG\r\n\x1a\n"
+MIB = 1 << 20
+
+
+def history(points: int = 3, *names: NameMemory) -> MemoryHistory:
+    steps = np.arange(1, points + 1)
+    return MemoryHistory(steps, {"rss_bytes": steps * MIB, "rss_peak_bytes": steps * 2 * MIB}, names)
+
+
+def test_a_short_run_keeps_every_reading() -> None:
+    """Below the limit a point is a step."""
+    kept = History()
+    for step in (1, 2, 5):
+        kept.add(step, {"rss_bytes": 10 * step})
+    snapshot = kept.snapshot()
+    assert snapshot.steps.tolist() == [1, 2, 5]
+    assert snapshot.series["rss_bytes"].tolist() == [10, 20, 50]
+
+
+@pytest.mark.parametrize("steps", [POINTS + 1, 5 * POINTS + 3, 40 * POINTS])
+def test_a_long_run_keeps_the_maxima_in_bounded_space(steps: int) -> None:
+    """Whatever the number of steps, there are at most 2048 points and no peak is lost."""
+    kept = History()
+    for step in range(1, steps + 1):
+        kept.add(step, {"rss_bytes": 9999 if step == steps // 2 else step % 7})
+    snapshot = kept.snapshot()
+    assert POINTS // 2 <= len(snapshot.steps) <= POINTS
+    assert snapshot.series["rss_bytes"].max() == 9999
+    assert snapshot.steps[-1] == steps
+    assert len(snapshot.steps) == -(-steps // snapshot.stride)
+
+
+def test_a_reading_that_begins_late_is_a_gap_before() -> None:
+    """What was not measured is not zero."""
+    kept = History()
+    kept.add(1, {"rss_bytes": 5})
+    kept.add(2, {"rss_bytes": 5, "allocated_bytes": 7})
+    assert kept.snapshot().series["allocated_bytes"].tolist() == [-1, 7]
+
+
+def test_kinds_of_readings_are_bounded() -> None:
+    """A reading under an ever new name does not grow the history."""
+    kept = History()
+    for step in range(3 * SERIES):
+        kept.add(step, {f"kind{step}": 1})
+    assert len(kept.snapshot().series) == SERIES
+
+
+def test_a_history_survives_its_way_to_the_other_process() -> None:
+    """What is unpacked is what was packed."""
+    before = replace(history(4, NameMemory("时间", 3, 4)), stride=2)
+    after = unpack(pack(before))
+    assert after.steps.tolist() == before.steps.tolist()
+    assert {key: column.tolist() for key, column in after.series.items()} == {
+        key: column.tolist() for key, column in before.series.items()
+    }
+    assert (after.names, after.stride) == (before.names, 2)
+
+
+def test_the_phases_of_a_name_are_one_bar() -> None:
+    """A name has the largest growth and level of its phases, and names without a reading have none."""
+    rows = (("A", "forward", -1, 1), ("A", "backward", -1, 1), ("B", "forward", -1, 1))
+    levels = np.array([[10, 20, -1], [60, 25, -1]])
+    frame = frame_of(rows, memory_start_bytes=levels[0], memory_end_bytes=levels[1])
+    assert name_memory(summary_of([frame]).rows) == (NameMemory("A", 50, 60),)
+
+
+@pytest.mark.parametrize("points", [1, 2, 2048])
+@pytest.mark.parametrize("names", [0, 1, 60])
+def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None:
+    """One step or thousands, no name or sixty: a picture without a warning, and what is left out is said."""
+    entries = tuple(NameMemory(f"VRT/Stage{i}/" + "x" * 3 * i, (60 - i) * MIB, 90 * MIB) for i in range(names))
+    figure = memory_figure(history(points, *entries))
+    assert len(figure.axes) == (2 if names else 1)
+    note = figure.get_supxlabel()
+    assert ("40 names with less growth are not shown" in note) is (names == 60)
+    assert ("memory: true asks for it" in note) is (names == 0)
+    if names:
+        assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
+
+
+def test_no_texts_overlap() -> None:
+    """Titles, legend, names and numbers stand clear of one another."""
+    entries = tuple(NameMemory(f"VRT/Stage{i}/residual_group", (60 - i) * MIB, 90 * MIB) for i in range(MODULES))
+    figure = memory_figure(history(30, *entries))
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    left, right = figure.axes
+    legend = left.get_legend()
+    assert legend is not None
+    texts = [
+        left.title,
+        left._left_title,
+        right._left_title,
+        *right.texts,
+        *right.get_yticklabels(),
+        *legend.get_texts(),
+    ]  # type: ignore[attr-defined]
+    boxes = [text.get_window_extent(renderer) for text in texts if text.get_text()]
+    assert not [1 for i, box in enumerate(boxes) for other in boxes[:i] if box.overlaps(other)]
+    assert all(figure.bbox.contains(*corner) for box in boxes for corner in box.corners())
+
+
+def test_a_script_without_a_font_is_spelt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no installed font has a character it is written as its code point, and the picture says so."""
+    monkeypatch.setattr(fonts, "_without", lambda path, characters: "".join(c for c in characters if ord(c) > 255))
+    fonts._search.cache_clear()
+    try:
+        figure = memory_figure(history(3, NameMemory("时A", MIB, MIB), NameMemory("𠀀", MIB, MIB)))
+    finally:
+        fonts._search.cache_clear()
+    labels = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    assert labels == ["\\u65f6A", "\\U00020000"]
+    assert "written as code points" in figure.get_supxlabel()
+
+
+def test_cjk_names_are_drawn_without_a_missing_glyph(tmp_path: Path) -> None:
+    """With whatever fonts this machine has, nothing is drawn as an empty box, which matplotlib would warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_picture(history(3, NameMemory("Spike时间自注意力/前向", MIB, MIB)), tmp_path / "memory.png")
+    assert not any("Last Resort" in family for family in script_for("时间").families)
+
+
+def test_dollar_signs_are_no_formula() -> None:
+    """A name is text, also where it looks like TeX that would not compile."""
+    figure = memory_figure(history(3, NameMemory(r"$\frac{$", MIB, MIB)))
+    assert figure.axes[1].get_yticklabels()[0].get_text() == r"$\frac{$"
+
+
+def test_the_users_style_is_neither_used_nor_changed() -> None:
+    """matplotlib's settings are the program's: a picture of ours leaves them alone."""
+    import matplotlib as mpl
+
+    with mpl.rc_context({"figure.facecolor": "black"}):
+        figure = memory_figure(history())
+        assert mpl.rcParams["figure.facecolor"] == "black"
+    assert figure.get_facecolor()[:3] == (1.0, 1.0, 1.0)
+
+
+def run_of(tmp_path: Path, clock: Clock, summary: Summary | None = None) -> RunInfo:
+    return RunInfo(RunFolder.create(tmp_path), 0, lambda: summary or summary_of([]), sys.stdout, clock)
+
+
+def test_the_picture_is_drawn_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    """``close`` leaves ``memory.png`` in the run's folder, and nothing else."""
+    run = run_of(tmp_path, clock)
+    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None), run)
+    sink.write(frame_of(memory={"rss_bytes": 5 * MIB}))
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    assert (run.folder.path / "memory.png").read_bytes().startswith(PNG)
+    assert sorted(path.name for path in run.folder.path.rglob("*")) == ["memory.png", "rank0", "run.json"]
+
+
+def test_a_run_without_readings_has_no_picture(tmp_path: Path, clock: Clock) -> None:
+    """Nothing measured is no picture of nothing."""
+    run = run_of(tmp_path, clock)
+    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=None), run)
+    sink.write(frame_of())
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    assert not (run.folder.path / "memory.png").exists()
+
+
+def test_a_drawing_is_asked_for_when_it_is_due(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two drawings a step only keeps its readings."""
+    asked: list[int] = []
+    monkeypatch.setattr(Redrawer, "ask", lambda self, history: asked.append(len(history.steps)))
+    sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=10.0), run_of(tmp_path, clock))
+    for step in range(1, 26):
+        clock.now = float(step)
+        sink.write(frame_of(step=step, memory={"rss_bytes": step}))
+    sink.close(summary_of([]))
+    assert asked == [10, 20]
+
+
+def test_another_process_draws_meanwhile(tmp_path: Path) -> None:
+    """A request becomes a picture without this process drawing, and the process ends with its input."""
+    picture = tmp_path / "memory.png"
+    redrawer = Redrawer(tmp_path / ".data", picture)
+    redrawer.ask(history())
+    redrawer._pipe.close()  # what a process that dies does to it
+    assert redrawer._process.wait(60) == 0
+    assert picture.read_bytes().startswith(PNG)
+    redrawer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.png"]
+
+
+def test_a_process_that_is_gone_is_left_alone(tmp_path: Path) -> None:
+    """A drawing process that was killed costs its drawings, not a step."""
+    redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
+    redrawer._process.kill()
+    redrawer._process.wait()
+    redrawer.ask(history())
+    redrawer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_requests_to_a_busy_process_do_not_wait(tmp_path: Path) -> None:
+    """A full pipe is a process that is busy; asking it returns at once."""
+    redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
+    os.kill(redrawer.pid, signal.SIGSTOP)
+    fill = iter(lambda: os.write(redrawer._pipe.fileno(), b"." * 4096), 0)
+    with pytest.raises(BlockingIOError):
+        list(fill)
+    redrawer.ask(history())
+    os.kill(redrawer.pid, signal.SIGCONT)
+    redrawer.close()
+
+
+@pytest.mark.parametrize("heavy", ["matplotlib", "rich.console"])
+def test_the_sinks_are_light_to_import(heavy: str) -> None:
+    """What only the end needs is not imported with the sinks."""
+    code = f"import sys, autoprof.sinks; sys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

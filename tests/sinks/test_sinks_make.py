@@ -1,0 +1,73 @@
+"""From the configuration's ``sinks`` to open sinks."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from sink_builders import Clock, frame_of, summary_of
+
+from autoprof.config.schema import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
+from autoprof.errors import OutputError
+from autoprof.runs import RunFolder
+from autoprof.sinks import RunInfo, Sink, make_sinks
+
+ALL = Sinks(
+    console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions(redraw_s=None)
+)
+
+
+def run_info(folder: RunFolder | None, clock: Clock, rank: int = 0) -> RunInfo:
+    return RunInfo(folder, rank, lambda: summary_of([]), io.StringIO(), clock)
+
+
+def names(sinks: tuple[Sink, ...]) -> list[str]:
+    for sink in sinks:
+        sink.close(summary_of([]))
+    return sorted(type(sink).__name__ for sink in sinks)
+
+
+def test_each_key_is_a_sink(tmp_path: Path, clock: Clock) -> None:
+    """What the configuration names is open, on rank 0."""
+    made = make_sinks(ALL, run_info(RunFolder.create(tmp_path), clock))
+    assert names(made) == ["ConsoleSink", "JsonlSink", "LogSink", "MemoryPlotSink"]
+
+
+def test_other_ranks_write_only_their_records(tmp_path: Path, clock: Clock) -> None:
+    """One terminal, one log and one plot a run."""
+    folder = RunFolder.create(tmp_path, rank=3, world_size=4, name="run")
+    assert names(make_sinks(ALL, run_info(folder, clock, rank=3))) == ["JsonlSink"]
+    assert (tmp_path / "run" / "rank3" / "steps.jsonl").exists()
+
+
+def test_no_sinks_are_none(tmp_path: Path, clock: Clock) -> None:
+    """An empty mapping opens nothing."""
+    assert make_sinks(Sinks(), run_info(RunFolder.create(tmp_path), clock)) == ()
+
+
+def test_without_a_folder_there_is_only_the_console(clock: Clock) -> None:
+    """A run without files has nowhere to write."""
+    assert names(make_sinks(ALL, run_info(None, clock))) == ["ConsoleSink"]
+
+
+def test_a_sink_that_cannot_open_closes_the_others(tmp_path: Path, clock: Clock) -> None:
+    """One clear error at set-up, and no file left open."""
+    folder = RunFolder.create(tmp_path)
+    (folder.rank_path / "steps.jsonl").mkdir()
+    with pytest.raises(OutputError, match=r"steps\.jsonl: cannot be written"):
+        make_sinks(ALL, run_info(folder, clock))
+
+
+def test_every_sink_takes_a_frame_and_a_summary(tmp_path: Path, clock: Clock) -> None:
+    """The sinks keep the promise of the protocol, and a run's folder holds what the design says."""
+    folder = RunFolder.create(tmp_path)
+    frame = frame_of(memory={"rss_bytes": 1 << 20})
+    for sink in make_sinks(ALL, run_info(folder, clock)):
+        assert isinstance(sink, Sink)
+        sink.write(frame)
+        sink.close(summary_of([frame]))
+    folder.write_summary(summary_of([frame]))
+    assert sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*.*")) == [
+        "memory.png", "rank0/steps.jsonl", "rank0/timing.log", "run.json", "summary.json", "summary.txt",
+    ]  # fmt: skip

@@ -1,0 +1,166 @@
+"""The folder of a run: made once, never overwritten, read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoprof.errors import OutputError
+from autoprof.render.jsonl import FrameEncoder
+from autoprof.runs import RunFolder, read_run, write_atomic
+from autoprof.span import Layout, Phase, StepFrame
+from autoprof.summary import Summary
+
+
+def frame(step: int, layout: Layout) -> StepFrame:
+    return StepFrame(
+        step=step,
+        start_unix_ns=step,
+        duration_ns=100,
+        layout=layout,
+        start_ns=np.array([0, 5]),
+        host_ns=np.array([60, 20 + step]),
+        scalars={"loss": 0.5},
+    )
+
+
+LAYOUT = Layout(("A", "A/B"), ("a", None), (Phase.FORWARD, Phase.FORWARD), (-1, 0), (1, 1), (0, 0))
+
+
+def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Two runs into one output never share a folder."""
+    first, second = RunFolder.create(tmp_path / "runs"), RunFolder.create(tmp_path / "runs")
+    assert first.path != second.path
+    assert first.rank_path.is_dir()
+    assert second.rank_path.is_dir()
+
+
+def test_a_name_that_is_taken_gets_a_number(tmp_path: Path) -> None:
+    """A named run leaves the earlier run of that name alone."""
+    assert [RunFolder.create(tmp_path, name="base").path.name for _ in range(3)] == ["base", "base-2", "base-3"]
+
+
+def test_a_name_cannot_leave_the_output_folder(tmp_path: Path) -> None:
+    """A name is one folder below the output, whatever it holds."""
+    assert RunFolder.create(tmp_path, name="../../etc/\x1b[2J").path.parent == tmp_path
+
+
+def test_ranks_meet_in_the_folder_of_their_name(tmp_path: Path) -> None:
+    """Ranks that agree on a name share the folder and keep to their own part of it."""
+    folders = [RunFolder.create(tmp_path, rank=rank, world_size=2, name="both") for rank in (1, 0)]
+    assert {folder.path for folder in folders} == {tmp_path / "both"}
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["rank0", "rank1", "run.json"]
+
+
+def test_a_rank_never_joins_a_run_that_has_that_rank(tmp_path: Path) -> None:
+    """A second run of a shared name is refused instead of mixed into the first."""
+    RunFolder.create(tmp_path, rank=0, world_size=2, name="both")
+    with pytest.raises(OutputError, match="holds another run already; give this run a name of its own"):
+        RunFolder.create(tmp_path, rank=0, world_size=2, name="both")
+
+
+def test_run_json_says_what_ran_and_how_it_ended(tmp_path: Path) -> None:
+    """``run.json`` has the start from the beginning, and the end from the end."""
+    folder = RunFolder.create(tmp_path, config={"step": "auto"}, devices=["cpu"])
+    info = json.loads((folder.path / "run.json").read_text())
+    assert info["config"] == {"step": "auto"}
+    assert info["devices"] == ["cpu"]
+    assert set(info["versions"]) == {"python", "torch", "autoprof"}
+    assert (info["end"], info["ended"]) == (None, None)
+    folder.finish("interrupted")
+    info = json.loads((folder.path / "run.json").read_text())
+    assert info["ended"] == "interrupted"
+    assert info["end"] >= info["start"]
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """An output below a file is refused, and the message names the file."""
+    (tmp_path / "runs").write_text("mine")
+    with pytest.raises(OutputError, match=r"runs/a: .*/runs is a file; output must name a folder"):
+        RunFolder.create(tmp_path / "runs" / "a")
+    assert (tmp_path / "runs").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the run's own folder cannot be made, the folders made on the way to it are gone again."""
+    mkdir = Path.mkdir
+
+    def refuse(path: Path, *args: object) -> None:
+        if path.name == "rank0":
+            raise PermissionError(13, "Permission denied")
+        mkdir(path)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OutputError, match=r"cannot be written \(Permission denied\); output must name a folder"):
+        RunFolder.create(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
+    """A NUL in the output is an error of ours with a way out, not a traceback."""
+    with pytest.raises(OutputError, match="is no path"):
+        RunFolder.create(f"{tmp_path}/a\0b")
+
+
+def test_discard_removes_what_the_run_made(tmp_path: Path) -> None:
+    """A run that failed at set-up leaves its output as it found it."""
+    folder = RunFolder.create(tmp_path / "runs")
+    (folder.rank_path / "steps.jsonl").write_text("")
+    folder.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_atomic_write_leaves_no_draft_when_it_fails(tmp_path: Path) -> None:
+    """A file that cannot be replaced stays as it was, and no draft stays beside it."""
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        write_atomic(tmp_path / "taken", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_saved_run_gives_back_its_frames(tmp_path: Path) -> None:
+    """Frames read back have the numbers they had, and share their layout."""
+    folder = RunFolder.create(tmp_path)
+    encoder = FrameEncoder()
+    (folder.rank_path / "steps.jsonl").write_text("".join(encoder.encode(frame(i, LAYOUT)) for i in (1, 2)))
+    first, second = read_run(folder.path).frames
+    assert (first.step, second.step) == (1, 2)
+    assert second.host_ns.tolist() == [60, 22]
+    assert first.scalars == {"loss": 0.5}
+    assert first.layout is second.layout
+    assert first.spans == frame(1, LAYOUT).spans
+
+
+def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
+    """What a killed process left of its last line costs that line only, and is counted."""
+    folder = RunFolder.create(tmp_path)
+    text = FrameEncoder().encode(frame(1, LAYOUT))
+    (folder.rank_path / "steps.jsonl").write_text(text + text[: len(text) // 2] + "\n[1]\n7\n")
+    frames = read_run(folder.path).frames
+    assert [one.step for one in frames] == [1]
+    assert frames.bad_lines == 3
+
+
+def test_a_run_that_was_not_closed_has_no_summary(tmp_path: Path) -> None:
+    """Without ``summary.json`` the summary is None, not empty."""
+    assert read_run(RunFolder.create(tmp_path).path).summary is None
+
+
+def test_a_summary_is_read_back_equal(tmp_path: Path) -> None:
+    """``summary.json`` holds the whole summary, and ``summary.txt`` stands beside it."""
+    numbers = dict.fromkeys(("steps", "warmup_steps", "unsampled_steps", "total_step_ns", "overhead_ns"), 0)
+    times = dict.fromkeys((f"step_{what}_ns" for what in ("mean", "min", "max", "p50", "p95", "last")), 0)
+    summary = Summary(clock="host", phases={Phase.OTHER: 0}, rows=(), overhead=0.0, **numbers, **times)
+    folder = RunFolder.create(tmp_path)
+    folder.write_summary(summary)
+    assert read_run(folder.path).summary == summary
+    assert "nothing was recorded" in (folder.path / "summary.txt").read_text()
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    """A folder without ``run.json`` is no run, and the message says so."""
+    with pytest.raises(OutputError, match=r"is not the folder of a run .*; a run has a run\.json"):
+        read_run(tmp_path)

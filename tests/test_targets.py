@@ -1,0 +1,393 @@
+"""Rules choose modules: by whole fqns without wrappers, the first rule first, containers through their children."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.nn.utils import parametrize
+
+from autoprof.config import Config, load_config, parse_config
+from autoprof.errors import TargetError
+from autoprof.span import Phase
+from autoprof.targets import Selection, Target, select_targets
+
+
+class Stage(nn.Module):
+    """A stage with two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.attn = nn.Linear(2, 2)
+        self.ffn = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.ffn(self.attn(x))
+
+
+class Model(nn.Module):
+    """Two stages as modules and a third that is a list, as ``stage8`` of the VRT is."""
+
+    def __init__(self):
+        super().__init__()
+        self.stage1 = Stage()
+        self.stage2 = Stage()
+        self.stage8 = nn.ModuleList([Stage(), nn.Linear(2, 2)])
+
+    def forward(self, x):
+        for layer in (self.stage1, self.stage2, *self.stage8):
+            x = layer(x)
+        return x
+
+
+def holding(**children):
+    """Return a model with these children."""
+    model = nn.Sequential()
+    for name, child in children.items():
+        setattr(model, name, child)
+    return model
+
+
+def chosen(model, *rules):
+    """Return fqn and name of each target that the rules choose."""
+    return [(target.fqn, target.name) for target in select_targets(model, load_config({"targets": rules}))]
+
+
+def refusal(model, *rules):
+    """Return the message of rules that match nothing."""
+    with pytest.raises(TargetError) as raised:
+        select_targets(model, load_config({"targets": rules}))
+    return str(raised.value)
+
+
+class TestWithoutRules:
+    """A configuration without targets times every direct child of the model."""
+
+    def test_every_direct_child(self):
+        """Each child once, a list through its children, under the child's name, in all phases."""
+        model = Model()
+        selection = select_targets(model, Config())
+        assert [(target.fqn, target.name) for target in selection] == [
+            ("stage1", "stage1"),
+            ("stage2", "stage2"),
+            ("stage8.0", "stage8"),
+            ("stage8.1", "stage8"),
+        ]
+        phases = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
+        assert selection[0] == Target(model.stage1, "stage1", "stage1", phases, False, -1)
+
+    def test_a_model_without_children_is_its_own_target(self):
+        """It bears the name of its class."""
+        assert chosen(nn.Linear(1, 1)) == [("", "Linear")]
+
+    def test_children_that_are_never_called_are_not_targets(self):
+        """Parameter lists are data, and an empty list holds nothing."""
+        model = holding(a=nn.Linear(1, 1), p=nn.ParameterList(), d=nn.ParameterDict(), empty=nn.ModuleList())
+        assert chosen(model) == [("a", "a")]
+
+    def test_a_model_whose_children_are_never_called_is_its_own_target(self):
+        """Something is always timed."""
+        assert chosen(holding(p=nn.ParameterList())) == [("", "Sequential")]
+
+    def test_a_model_that_is_never_called_is_an_error(self):
+        """There is nothing to time."""
+        with pytest.raises(TargetError, match="a ModuleList without a module that is ever called"):
+            select_targets(nn.ModuleList(), Config())
+
+    def test_a_wrapped_model_has_the_children_of_what_it_wraps(self):
+        """The one child ``module`` of a wrapper is not what anyone asks for."""
+        assert chosen(nn.DataParallel(Model())) == chosen(Model())
+
+
+class TestMatching:
+    """Which rule gets which module."""
+
+    def test_match_must_match_the_whole_fqn(self):
+        """As in PEFT, a part is not enough."""
+        assert chosen(Model(), {"match": "stage1"}) == [("stage1", "stage1")]
+
+    def test_the_name_is_expanded_from_the_match(self):
+        """Groups by number, by word, and the whole."""
+        rules = [
+            {"match": "stage([12])", "name": r"VRT/Stage\1"},
+            {"match": r"(?P<s>\w+)\.attn", "name": r"\g<s>/\g<0>"},
+        ]
+        assert chosen(Model(), *rules) == [
+            ("stage1", "VRT/Stage1"),
+            ("stage1.attn", "stage1/stage1.attn"),
+            ("stage2", "VRT/Stage2"),
+            ("stage2.attn", "stage2/stage2.attn"),
+        ]
+
+    def test_the_default_name_is_the_fqn_as_a_tree(self):
+        """Dots become slashes."""
+        assert chosen(Model(), {"match": r"stage1\.attn"}) == [("stage1.attn", "stage1/attn")]
+
+    def test_type_must_match_the_whole_class_name(self):
+        """Several classes may be given."""
+        assert [fqn for fqn, _ in chosen(Model(), {"type": "Stage|Model"})] == ["", "stage1", "stage2", "stage8.0"]
+
+    def test_match_and_type_must_both_hold(self):
+        """Either alone would choose more."""
+        assert chosen(Model(), {"match": r"stage8\.\d", "type": "Linear"}) == [("stage8.1", "stage8/1")]
+
+    def test_a_rule_by_type_may_use_the_fqn_in_its_name(self):
+        r"""``\g<0>`` is the fqn."""
+        assert chosen(Model(), {"type": "Stage", "name": r"S/\g<0>"})[0] == ("stage1", "S/stage1")
+
+    def test_the_model_itself_has_the_empty_fqn(self):
+        """It is chosen by ``match: ''`` and bears the name of its class."""
+        assert chosen(Model(), {"match": ""}) == [("", "Model")]
+
+    def test_the_first_rule_wins(self):
+        """A later rule gets what is left."""
+        selection = select_targets(
+            Model(), parse_config("targets: [{match: stage1, name: a}, {match: 'stage.', name: b}]")
+        )
+        assert [(target.fqn, target.name, target.rule) for target in selection] == [
+            ("stage1", "a", 0),
+            ("stage2", "b", 1),
+            ("stage8.0", "b", 1),
+            ("stage8.1", "b", 1),
+        ]
+
+    def test_a_rule_passes_its_options_on(self):
+        """Phases and memory come from the rule that won."""
+        (target,) = select_targets(
+            Model(), parse_config("targets: [{match: stage1, phases: [backward], memory: true}]")
+        )
+        assert (target.phases, target.memory) == (frozenset({Phase.BACKWARD}), True)
+
+    def test_a_rule_whose_modules_are_all_taken_is_noted(self):
+        """It is no error: the rule matches, in vain."""
+        config = parse_config("targets:\n  - match: 'stage.'\n  - match: stage1\n", "train.yaml")
+        assert select_targets(Model(), config).notes == (
+            "train.yaml:3: targets[1]: chooses nothing; all that it matches belongs to targets[0]",
+        )
+
+    def test_names_are_made_harmless(self):
+        """Whatever a template expands to."""
+        assert chosen(Model(), {"match": "stage1", "name": "../\x1b[2J"}) == [("stage1", r"__/\x1b[2J")]
+
+    def test_targets_come_in_the_order_of_the_model(self):
+        """Not in that of the rules."""
+        assert [fqn for fqn, _ in chosen(Model(), {"match": "stage2"}, {"match": "stage1"})] == ["stage1", "stage2"]
+
+
+class TestContainers:
+    """A container that is never called is timed through its children."""
+
+    def test_the_children_bear_the_containers_name(self):
+        """In the real VRT ``stage8`` is exactly that."""
+        assert chosen(Model(), {"match": "stage8", "name": "VRT/Stage8"}) == [
+            ("stage8.0", "VRT/Stage8"),
+            ("stage8.1", "VRT/Stage8"),
+        ]
+
+    def test_nested_containers_are_opened(self):
+        """Down to the first modules that are called, and no further."""
+        nested = nn.ModuleDict({"a": nn.ModuleList([Stage(), nn.ModuleList([nn.ReLU()])]), "b": nn.Tanh()})
+        assert chosen(holding(x=nested), {"match": "x"}) == [("x.a.0", "x"), ("x.a.1.0", "x"), ("x.b", "x")]
+
+    def test_a_child_that_an_earlier_rule_chose_keeps_that_one(self):
+        """The container takes the rest."""
+        assert chosen(Model(), {"match": r"stage8\.0", "name": "mine"}, {"match": "stage8"}) == [
+            ("stage8.0", "mine"),
+            ("stage8.1", "stage8"),
+        ]
+
+    def test_a_child_that_the_same_rule_matches_keeps_its_own_name(self):
+        """``.*`` names every module by its fqn."""
+        assert ("stage8.0", "stage8/0") in chosen(Model(), {"match": ".*"})
+
+    def test_a_list_with_a_forward_is_a_module(self):
+        """A subclass that defines ``forward`` is called."""
+
+        class Chain(nn.ModuleList):
+            def forward(self, x):
+                return x
+
+        assert chosen(holding(x=Chain([nn.ReLU()])), {"match": "x"}) == [("x", "x")]
+
+    def test_a_list_that_was_given_a_forward_is_a_module(self):
+        """Also when the instance alone has it."""
+        patched = nn.ModuleList([nn.ReLU()])
+        patched.forward = lambda x: x
+        assert chosen(holding(x=patched), {"match": "x"}) == [("x", "x")]
+
+    def test_a_plain_module_without_forward_is_a_container(self):
+        """People use a bare ``nn.Module()`` as a namespace."""
+        space = nn.Module()
+        space.a = nn.ReLU()
+        assert chosen(holding(x=space), {"match": "x"}) == [("x.a", "x")]
+
+    def test_a_list_that_contains_itself_ends(self):
+        """The walk does not hang."""
+        endless = nn.ModuleList([nn.ReLU()])
+        endless.append(endless)
+        assert chosen(holding(x=endless), {"match": "x"}) == [("x.0", "x")]
+
+
+class TestWrappers:
+    """Wrappers vanish from fqns, and only wrappers."""
+
+    def test_data_parallel(self):
+        """The wrapped model is the root."""
+        model = Model()
+        (target,) = select_targets(nn.DataParallel(model), parse_config("targets: [{match: ''}]"))
+        assert (target.module, target.name) == (model, "Model")
+
+    def test_a_child_that_is_honestly_called_module_keeps_its_name(self):
+        """Only the child of a wrapper is left out."""
+        assert chosen(holding(module=Stage()), {"match": "module"}) == [("module", "module")]
+        assert chosen(nn.DataParallel(holding(module=Stage())), {"match": "module"}) == [("module", "module")]
+
+    def test_a_checkpoint_wrapper(self):
+        """The wrapped module is the target, because it is what runs again to recompute."""
+        stage = Stage()
+        model = holding(a=checkpoint_wrapper(stage))
+        (target,) = select_targets(model, parse_config("targets: [{match: a, type: Stage}]"))
+        assert target.module is stage
+        assert chosen(model, {"match": r"a\.attn"}) == [("a.attn", "a/attn")]
+
+    @pytest.mark.parametrize(
+        ("name", "child"),
+        [
+            ("DistributedDataParallel", "module"),
+            ("FullyShardedDataParallel", "_fsdp_wrapped_module"),
+            ("OffloadWrapper", "_checkpoint_wrapped_module"),
+        ],
+    )
+    def test_wrappers_are_known_by_the_name_of_their_class(self, name, child):
+        """Subclasses count too; none of them is imported for that."""
+        wrapper = type("Mine", (type(name, (nn.Module,), {}),), {})()
+        setattr(wrapper, child, Model())
+        assert chosen(wrapper, {"match": "stage1"}) == [("stage1", "stage1")]
+
+    def test_a_compiled_module_is_timed_from_outside(self):
+        """The compiled wrapper is the target, under the fqn and the class of what it wraps; the inside is noted."""
+        model = Model()
+        model.stage1 = torch.compile(model.stage1, backend="eager")
+        selection = select_targets(
+            model, parse_config(r"targets: [{match: stage1, type: Stage}, {match: 'stage1\.attn'}]")
+        )
+        assert selection[0].module is model.stage1
+        assert selection.notes == ("model: hooks do not fire inside the compiled module 'stage1': stage1.attn",)
+
+    def test_a_module_compiled_in_place_is_noted(self):
+        """Its own hooks are inside the compiled region."""
+        model = Model()
+        model.stage1.compile(backend="eager")
+        assert select_targets(model, Config()).notes == (
+            "model: hooks do not fire inside the compiled module 'stage1': stage1",
+        )
+
+    def test_a_compiled_model_is_noted(self):
+        """Every target in it is named."""
+        selection = select_targets(torch.compile(Model(), backend="eager"), Config())
+        assert selection.notes == (
+            "model: hooks do not fire inside the model, which is compiled: stage1, stage2, stage8.0, stage8.1",
+        )
+
+
+class TestKindsOfModules:
+    """Shared, lazy, scripted, parametrized."""
+
+    def test_a_shared_module_is_one_target(self):
+        """The first fqn is its fqn; a rule may use any of them, and names by the one that it matched."""
+        shared = nn.Linear(1, 1)
+        model = holding(a=shared, b=shared)
+        assert chosen(model, {"match": "[ab]"}) == [("a", "a")]
+        assert chosen(model, {"match": "b"}) == [("a", "b")]
+
+    def test_modules_shared_within_shared_modules_do_not_multiply(self):
+        """Forty levels with two ways each are walked at once."""
+        model = nn.ReLU()
+        for _ in range(40):
+            model = nn.Sequential(model, model)
+        assert len(select_targets(model, parse_config("targets: [{type: Sequential}]"))) == 40
+
+    def test_a_lazy_module_goes_by_both_names(self):
+        """It becomes the other class at the first batch."""
+        assert chosen(holding(a=nn.LazyLinear(1)), {"type": "Linear"}) == [("a", "a")]
+        assert chosen(holding(a=nn.LazyLinear(1)), {"type": "LazyLinear"}) == [("a", "a")]
+
+    def test_a_parametrized_module_goes_by_its_authors_name(self):
+        """torch gives it a class of its own."""
+        layer = nn.Linear(1, 1)
+        parametrize.register_parametrization(layer, "weight", nn.Identity())
+        assert chosen(holding(a=layer), {"type": "Linear"}) == [("a", "a")]
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+    def test_scripted_modules_are_ordinary_targets(self):
+        """They go by the names that they had as Python."""
+        model = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+        assert chosen(model, {"type": "Linear"}, {"match": "1"}) == [("0", "0"), ("1", "1")]
+        assert chosen(model) == [("0", "0"), ("1", "1")]
+
+    def test_a_module_may_be_missing(self):
+        """``register_module(name, None)`` is legal."""
+        model = Model()
+        model.register_module("nothing", None)
+        assert len(chosen(model)) == 4
+
+    def test_selecting_changes_nothing(self):
+        """No hook, no attribute, no weight."""
+        model = Model()
+        before = copy.deepcopy(vars(model.stage1))
+        select_targets(model, Config())
+        assert str(vars(model.stage1)) == str(before)
+
+
+class TestRulesThatMatchNothing:
+    """They are errors at set-up, together, each with its place and the nearest."""
+
+    def test_all_of_them_are_reported_together(self):
+        """With the file and line of each."""
+        config = parse_config("targets:\n  - match: stag1\n  - match: stage2\n  - type: Stagee\n", "train.yaml")
+        with pytest.raises(TargetError) as raised:
+            select_targets(Model(), config)
+        first, second = str(raised.value).split("\n")
+        assert first.startswith("train.yaml:2: targets[0].match: 'stag1' matches no module; did you mean 'stage1'")
+        assert second == "train.yaml:4: targets[2].type: 'Stagee' matches no class name; did you mean 'Stage'?"
+
+    def test_a_configuration_without_a_file_is_named_by_the_caller(self):
+        """``where`` stands for the file."""
+        with pytest.raises(TargetError, match=r"^here: targets\[0\]\.match: "):
+            select_targets(Model(), load_config({"targets": [{"match": "x"}]}), where="here")
+
+    def test_a_pattern_that_would_match_a_part_is_told_so(self):
+        """The commonest mistake, with a pattern that works."""
+        assert refusal(Model(), {"match": "attn"}) == (
+            "config: targets[0].match: 'attn' matches no whole fqn, only a part of "
+            "'stage1.attn', 'stage2.attn', 'stage8.0.attn'; allowed: the whole, such as '.*attn'"
+        )
+
+    def test_nearness_is_judged_without_the_syntax_of_the_pattern(self):
+        """Groups and classes are no letters."""
+        assert "did you mean 'stage8' or 'stage2' or 'stage1'" in refusal(Model(), {"match": r"(?:stagge)[12]\b"})
+
+    def test_match_and_type_that_exclude_each_other(self):
+        """The classes that were found are named."""
+        assert refusal(Model(), {"match": "stage1", "type": "Linear"}) == (
+            "config: targets[0]: no module has both the 'match' and the 'type'; "
+            "the 'match' alone finds 'stage1' (Stage)"
+        )
+
+    def test_a_rule_that_matches_only_what_is_never_called(self):
+        """An empty list has nothing to time."""
+        assert "matches only 'x' (ModuleList)" in refusal(holding(x=nn.ModuleList()), {"match": "x"})
+
+    def test_patterns_cannot_act_on_the_terminal(self):
+        """They are written out."""
+        assert r"'\x1b[2J]'" in refusal(Model(), {"match": "\x1b[2J]"})
+
+
+def test_a_selection_is_a_sequence_of_its_targets():
+    """It can be counted, indexed, sliced and walked."""
+    selection = select_targets(Model(), Config())
+    assert isinstance(selection, Selection)
+    assert len(selection) == len(selection.targets) == 4
+    assert selection[1:] == selection.targets[1:]
+    assert list(selection) == list(selection.targets)
