@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
-from .wiring import instrument
 from .probes import log_timing, span, timed
 from .session import Session
 from .span import Phase, Span, StepFrame
 from .summary import Finding, Row, Summary
+from .wiring import instrument
 
 if TYPE_CHECKING:
     from .config import Config

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from .clocks import Clock
-from .probes import ModuleProbe, make_hooks
 from .price import Price
+from .probes import ModuleProbe, make_hooks
 from .recorder import Recorder
 from .span import Phase
 

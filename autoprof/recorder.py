@@ -82,17 +82,15 @@ class Recorder:
         self.failures: dict[str, int] = {}
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
-        self._renew: Callable[[], None] = _no_one
-
-    def state(
-        self,
-    ) -> tuple[list[Any], Callable[[tuple[int, Any, int]], None], Callable[[], Any], Callable[[], int], int]:
-        """Return buffer, ``extend``, ``read``, ``next_ordinal`` and ``serial`` as they are until the next change."""
-        return self.buffer, self.extend, self.read, self.next_ordinal, self.serial
+        self._renewals: list[Callable[[], None]] = []
 
     def on_change(self, renew: Callable[[], None]) -> None:
-        """Have ``renew`` called whenever what ``state`` returns has changed."""
-        self._renew = renew
+        """Have ``renew`` called whenever one of the public attributes has changed."""
+        self._renewals.append(renew)
+
+    def _renew(self) -> None:
+        for renew in self._renewals:
+            renew()
 
     def use_clock(self, clock: Clock) -> None:
         """Read another clock from now on; the marks of the old one must have been taken."""
@@ -169,10 +167,6 @@ class Recorder:
         self.extend = _nothing
         self.buffer = []
         self._renew()
-
-
-def _no_one() -> None:
-    pass
 
 
 def _nothing(_mark: tuple[int, Any, int]) -> None:

@@ -141,7 +141,7 @@ class StepFrame:
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:
-        """Make a frame of values for every field, in a third of the time that a frozen dataclass's ``__init__`` takes."""
+        """Make a frame of values for every field, in a third of the time a frozen dataclass's ``__init__`` takes."""
         frame = cls.__new__(cls)
         object.__setattr__(frame, "__dict__", values)
         return frame
@@ -179,7 +179,7 @@ class StepFrame:
         return self.host_ns if self.device_ns is None else self.device_ns.clip(min=0)
 
     def phase_ns(self) -> dict[Phase, int]:
-        """Split the step into phases by the spans' own time; ``OTHER`` is the rest, so the values sum to ``step_ns``."""
+        """Split the step into phases by the spans' own time; ``OTHER`` is the rest: the values sum to ``step_ns``."""
         own = self.layout.self_ns(self.total_ns)
         phases = {phase: int(own[indices].sum()) for phase, indices in self.layout.phase_groups}
         phases[Phase.OTHER] = self.step_ns - sum(phases.values())

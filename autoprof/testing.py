@@ -153,7 +153,7 @@ def open_session(
 
 
 def make_frame(spans: Sequence[Span], *, step: int = 1, duration_ns: int | None = None, **fields: Any) -> StepFrame:
-    """Build a frame of spans, parents first; the step is as long as the last span's end unless ``duration_ns`` says so."""
+    """Build a frame of spans, parents first; the step ends with the last span unless ``duration_ns`` says otherwise."""
     layout = Layout(
         names=tuple(span.name for span in spans),
         fqns=tuple(span.fqn for span in spans),

@@ -153,7 +153,9 @@ class Aggregate:
         """Add another window's or rank's statistics to this one."""
         self.fold()
         other.fold()
-        self._table.merge(other._table)
+        beyond = self._table.merge(other._table, ROWS)
+        if beyond:
+            self.dropped["names beyond the limit"] += beyond
         self._phases.update(other._phases)
         self.skipped.update(other.skipped)
         self.dropped.update(other.dropped)

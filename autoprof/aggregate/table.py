@@ -34,7 +34,7 @@ class Table:
             np.zeros(capacity, dtype=np.int64) for _ in range(8)
         )
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
-        self.growth: Nanoseconds = np.zeros(capacity, dtype=np.int64)
+        self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
         self.peak: Nanoseconds = np.full(capacity, NOT_MEASURED, dtype=np.int64)
         self.bins: npt.NDArray[np.uint32] = np.zeros((capacity, BINS), dtype=np.uint32)
 
@@ -83,14 +83,19 @@ class Table:
         bounded: Nanoseconds = np.minimum(np.maximum(middle.astype(np.int64), low), high)
         return bounded
 
-    def merge(self, other: Table) -> None:
-        """Add another table's rows to this one."""
+    def merge(self, other: Table, limit: int) -> int:
+        """Add another table's rows to this one, new ones up to ``limit`` rows; return how many are beyond it."""
+        beyond = 0
         for key, theirs in other.index.items():
+            if key not in self.index and len(self.index) >= limit:
+                beyond += 1
+                continue
             mine = self.row(key, other.fqns[theirs], other.parents[theirs])
             for name in _SUMS:
                 getattr(self, name)[mine] += getattr(other, name)[theirs]
             for name in _MAXIMA:
                 getattr(self, name)[mine] = max(getattr(self, name)[mine], getattr(other, name)[theirs])
             self.min[mine] = min(self.min[mine], other.min[theirs])
-            if other.last_step[theirs] >= self.last_step[mine]:
+            if other.occurred[theirs] and other.last_step[theirs] >= self.last_step[mine]:
                 self.last[mine], self.last_step[mine] = other.last[theirs], other.last_step[theirs]
+        return beyond

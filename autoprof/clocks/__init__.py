@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from .accelerator import AcceleratorEvents
 from .base import Clock, Reading, Times
 from .cuda import CudaEvents

@@ -43,7 +43,8 @@ class CudaEvents:
         return bool(event.query())
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
-        return int(round(start.elapsed_time(end) * 1e6))
+        elapsed_ms: float = start.elapsed_time(end)
+        return round(elapsed_ms * 1e6)
 
     def synchronize(self, event: Any) -> None:
         event.synchronize()

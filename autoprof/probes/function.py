@@ -21,7 +21,7 @@ _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class span:  # noqa: N801 - used like a function, named as the words of the design have it
+class span:
     """Time the body of a ``with`` as a span: ``with autoprof.span("Loss/VGG"): …``; free when no session records."""
 
     __slots__ = ("_code", "_name", "_recorder")

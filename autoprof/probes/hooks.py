@@ -38,78 +38,35 @@ _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 
 
-class Hooks(NamedTuple):
-    """Make the hooks of a probe, given its shifted code: ``plain`` marks forward and recompute, ``following`` backward too.
+Hook = Callable[..., None]
 
-    ``following`` also takes the list in which the ordinals of the probe's open calls are kept.
+
+class Hooks(NamedTuple):
+    """Make the hooks of a probe, given its shifted code.
+
+    ``plain`` marks forward and recompute; ``following`` also backward, and takes the list in which the ordinals of the
+    probe's open calls are kept.
     """
 
-    plain: Callable[[Any, int], tuple[Callable[..., None], Callable[..., None]]]
-    following: Callable[[Any, int, list[int]], tuple[Callable[..., None], Callable[..., None]]]
+    plain: Callable[[Any, int], tuple[Hook, Hook]]
+    following: Callable[[Any, int, list[int]], tuple[Hook, Hook]]
 
 
 def make_hooks(recorder: Recorder) -> Hooks:
-    """Open the scope that the hooks of this recorder share."""
-    buffer, extend, read, next_ordinal, serial = recorder.state()
-    overflow, training = recorder.overflow, get_ident()
-    nodes: dict[Any, list[int]] = {}
+    """Open the scopes that the hooks of this recorder share."""
+    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *_node_hooks(recorder)))
 
-    def rebind() -> None:
-        nonlocal buffer, extend, read, next_ordinal, serial, nodes
-        if serial != recorder.serial:
-            nodes = {}
-        buffer, extend, read, next_ordinal, serial = recorder.state()
 
-    recorder.on_change(rebind)
-    graphs = BackwardPasses(recorder)
+def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
+    buffer, extend, read, overflow = recorder.buffer, recorder.extend, recorder.read, recorder.overflow
 
-    def mark_node(codes: list[int], _grads: Any) -> None:
-        """Mark that an autograd node starts: a node's prehook, run on the thread and stream of the backward pass."""
-        try:
-            if _task() != graphs.running:
-                graphs.begin(_task())
-            if codes[0] == serial:
-                if len(codes) == 2:
-                    extend((codes[1], read(), get_ident()))
-                else:
-                    reading, thread = read(), get_ident()
-                    for code in codes[1:]:
-                        extend((code, reading, thread))
-            else:  # a graph of an earlier step: its calls lie that many steps back
-                offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
-                for code in codes[1:]:
-                    extend((code + offset, reading, thread))
-        except Exception:
-            recorder.fail("backward hooks")
+    def renew() -> None:
+        nonlocal buffer, extend, read
+        buffer, extend, read = recorder.buffer, recorder.extend, recorder.read
 
-    # A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
-    # step's serial, then an END or a START, then any PASS, the outer call's first. Within a thread a node is known by its sequence number
-    # (a Python object of it would keep the graph alive). A number that another thread's node has as well costs one
-    # mark; a node that is taken for a new one gets a second prehook, which says what the first one said.
+    recorder.on_change(renew)
 
-    def watch_input(node: Any, ordinal: int, thread: int) -> None:
-        """Have the node of a call's input mark the end of the call's backward; the first call that it enters decides."""
-        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
-        if key not in nodes:
-            codes = nodes[key] = [serial, ordinal | END]
-            node.register_prehook(MethodType(mark_node, codes))
-
-    def watch_output(node: Any, ordinal: int, thread: int) -> None:
-        """Have the node of a call's output mark the start of the call's backward.
-
-        The START of an inner call opens those around it, so an outer call adds none.
-        """
-        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
-        codes = nodes.get(key)
-        if codes is None:
-            codes = nodes[key] = [serial, ordinal | START]
-            node.register_prehook(MethodType(mark_node, codes))
-        elif codes[1] < ordinal or codes[1] == ordinal | END:  # the node was there before the call
-            codes.insert(2, ordinal | PASS)
-        elif codes[1] & KIND_MASK == END:
-            codes[1] = ordinal | START  # which closes all that the END would have closed
-
-    def plain(probe: Any, code: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    def make(probe: Any, code: int) -> tuple[Hook, Hook]:
         entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
 
         def enter(self: Any, module: nn.Module, args: Any) -> None:
@@ -135,7 +92,22 @@ def make_hooks(recorder: Recorder) -> Hooks:
 
         return enter, leave
 
-    def following(probe: Any, code: int, open_calls: list[int]) -> tuple[Callable[..., None], Callable[..., None]]:
+    return make
+
+
+def _following_hooks(
+    recorder: Recorder, watch_input: Hook, watch_output: Hook
+) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
+    buffer, extend, read, overflow = recorder.buffer, recorder.extend, recorder.read, recorder.overflow
+    next_ordinal, training = recorder.next_ordinal, get_ident()
+
+    def renew() -> None:
+        nonlocal buffer, extend, read, next_ordinal
+        buffer, extend, read, next_ordinal = recorder.buffer, recorder.extend, recorder.read, recorder.next_ordinal
+
+    recorder.on_change(renew)
+
+    def make(probe: Any, code: int, open_calls: list[int]) -> tuple[Hook, Hook]:
         entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
         push = open_calls.append
         beside: dict[int, list[int]] = {}  # the open calls of other threads, which may be in this module meanwhile
@@ -157,7 +129,7 @@ def make_hooks(recorder: Recorder) -> Hooks:
                 for value in args:
                     if isinstance(value, Tensor):
                         node = value.grad_fn
-                        if node is not None and (thread != training or node._sequence_nr() not in nodes):
+                        if node is not None:
                             watch_input(node, ordinal, thread)
                     elif value is not None:
                         for node in nodes_of(value):
@@ -191,7 +163,63 @@ def make_hooks(recorder: Recorder) -> Hooks:
 
         return enter, leave
 
-    return Hooks(plain, following)
+    return make
+
+
+def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
+    """Return ``watch_input`` and ``watch_output``: have an autograd node mark what it means to a call.
+
+    A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
+    step's serial, then an END or a START, then any PASS, the outer call's first. Within a thread a node is known by
+    its sequence number (a Python object of it would keep the graph alive). A number that another thread's node has as
+    well costs one mark; a node that is taken for a new one gets a second prehook, which repeats the first.
+    """
+    extend, read, serial, training = recorder.extend, recorder.read, recorder.serial, get_ident()
+    nodes: dict[Any, list[int]] = {}
+    passes = BackwardPasses(recorder)
+
+    def renew() -> None:
+        nonlocal extend, read, serial, nodes
+        if serial != recorder.serial:
+            nodes = {}
+        extend, read, serial = recorder.extend, recorder.read, recorder.serial
+
+    recorder.on_change(renew)
+
+    def mark_node(codes: list[int], _grads: Any) -> None:
+        # A node's prehook: it runs on the thread and stream of the backward pass.
+        try:
+            if _task() != passes.running:
+                passes.begin(_task())
+            if codes[0] == serial and len(codes) == 2:
+                extend((codes[1], read(), get_ident()))
+            else:  # calls of an earlier step lie that many steps back
+                offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
+                for code in codes[1:]:
+                    extend((code + offset, reading, thread))
+        except Exception:
+            recorder.fail("backward hooks")
+
+    def watch_input(node: Any, ordinal: int, thread: int) -> None:
+        # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
+        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
+        if key not in nodes:
+            codes = nodes[key] = [serial, ordinal | END]
+            node.register_prehook(MethodType(mark_node, codes))
+
+    def watch_output(node: Any, ordinal: int, thread: int) -> None:
+        # The backward of the call starts when this node runs. The START of an inner call opens those around it.
+        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
+        codes = nodes.get(key)
+        if codes is None:
+            codes = nodes[key] = [serial, ordinal | START]
+            node.register_prehook(MethodType(mark_node, codes))
+        elif codes[1] < ordinal or codes[1] == ordinal | END:  # the node was there before the call
+            codes.insert(2, ordinal | PASS)
+        elif codes[1] & KIND_MASK == END:
+            codes[1] = ordinal | START  # which closes all that the END would have closed
+
+    return watch_input, watch_output
 
 
 class BackwardPasses:

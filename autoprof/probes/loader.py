@@ -9,7 +9,6 @@ import wrapt
 
 from ..recorder import ENTER, LEAVE, Recorder
 
-
 if TYPE_CHECKING:
     _Proxy = wrapt.ObjectProxy[Any]
 else:

@@ -49,7 +49,7 @@ class RawStep:
     warmup: bool = False
 
     def log(self, name: str, value: Any) -> None:
-        """Note a number, or a tensor of one element; a device's tensor is copied without waiting and read when resolved.
+        """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.
 
         Raises ``TypeError`` or ``ValueError`` for anything else.
         """

@@ -24,10 +24,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Plan:
-    """The spans of one sequence of marks, in columns; times are positions of marks, the step's end is one past the last.
+    """The spans of one sequence of marks, in columns.
 
-    ``logged`` has the position of a value that is the span's length, or -1. ``values`` are the positions that hold
-    values in place of readings. ``calls`` finds a call by its ordinal. ``unmatched`` counts marks without a counterpart.
+    Times are positions of marks; the step's end is one past the last. ``logged`` has the position of a value that is
+    the span's length, or -1. ``values`` are the positions that hold values in place of readings. ``calls`` finds a
+    call by its ordinal. ``unmatched`` counts marks without a counterpart.
     """
 
     layout: Layout
