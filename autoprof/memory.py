@@ -66,7 +66,8 @@ class HostMemory(Memory):
 
     def readings(self) -> dict[str, int]:
         """Return what a step's end reports: ``rss_bytes`` and ``rss_peak_bytes``."""
-        return {"rss_bytes": self.level_bytes(), "rss_peak_bytes": self.peak_bytes()}
+        level = self.level_bytes()
+        return {"rss_bytes": level, "rss_peak_bytes": max(level, self.peak_bytes())}  # the kernel's two counts differ
 
     def close(self) -> None:
         """Close the file; readings after it fall back to the peak."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 import wrapt
@@ -19,6 +20,9 @@ from .handle import Handle
 
 _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+LONGEST_NS: Final = 10**17
+"""Three years: what claims to have taken longer is no duration, and would not fit the columns for long."""
 
 
 class span:
@@ -48,6 +52,31 @@ def _recording() -> bool:
     return recording.active is not None and not _compiling()
 
 
+class _TimedBound(wrapt.BoundFunctionWrapper):  # type: ignore[misc]
+    """A timed method, bound: copied and pickled as a bound method is, through the object that it is bound to."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return getattr(copy.deepcopy(self.__self__, memo), self.__name__)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return getattr, (self.__self__, self.__name__)
+
+
+class _Timed(wrapt.FunctionWrapper):  # type: ignore[misc]
+    """A timed function: copied and pickled as functions are, by reference. A proxy alone refuses both."""
+
+    __bound_function_wrapper__ = _TimedBound
+
+    def __copy__(self) -> _Timed:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Timed:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> str:
+        return str(self.__wrapped__.__qualname__)
+
+
 def timed(name: str) -> Callable[[Function], Function]:
     """Time every call of a function, method, coroutine or generator as a span of this name.
 
@@ -56,7 +85,7 @@ def timed(name: str) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        wrapped: Any = wrapt.FunctionWrapper(function, partial(_choose(function), name), enabled=_recording)
+        wrapped: Any = _Timed(function, partial(_choose(function), name), enabled=_recording)
         return wrapped  # type: ignore[no-any-return]
 
     return decorate
@@ -187,8 +216,14 @@ def log_timing(name: str, ms: float) -> None:
     """
     recorder = recording.active
     if recorder is not None:
-        code = recorder.user_code(name)
-        recorder.value(code | LOGGED, round(float(ms) * 1e6))
+        try:
+            ns = round(float(ms) * 1e6)
+        except (TypeError, ValueError, OverflowError):
+            ns = -1
+        if 0 <= ns < LONGEST_NS:
+            recorder.value(recorder.user_code(name) | LOGGED, ns)
+        else:
+            recorder.fail("log_timing: not a duration")
 
 
 def probe_function(path: str, name: str, where: str) -> Handle:

@@ -54,7 +54,7 @@ class Hooks(NamedTuple):
 
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share."""
-    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *_node_hooks(recorder)))
+    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *_tensor_hooks(*_node_hooks(recorder))))
 
 
 def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
@@ -96,7 +96,7 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
 
 
 def _following_hooks(
-    recorder: Recorder, watch_input: Hook, watch_output: Hook
+    recorder: Recorder, watch_inputs: Hook, watch_outputs: Hook
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
     buffer, extend, read, overflow = recorder.buffer, recorder.extend, recorder.read, recorder.overflow
     next_ordinal, training = recorder.next_ordinal, get_ident()
@@ -126,17 +126,7 @@ def _following_hooks(
                     push(ordinal)
                 else:
                     beside.setdefault(thread, []).append(ordinal)
-                for value in args:
-                    if isinstance(value, Tensor):
-                        node = value.grad_fn
-                        if node is not None:
-                            watch_input(node, ordinal, thread)
-                    elif value is not None:
-                        for node in nodes_of(value):
-                            watch_input(node, ordinal, thread)
-                if kwargs:
-                    for node in nodes_of(kwargs):
-                        watch_input(node, ordinal, thread)
+                watch_inputs(args, kwargs, ordinal, thread)
                 extend((ordinal | (entering if _task() == -1 else recomputing), read(), thread))
             except Exception:
                 probe.fail(module)
@@ -151,13 +141,7 @@ def _following_hooks(
                     return
                 reading, ordinal = read(), calls.pop()
                 extend((ordinal | leaving, reading, thread))
-                if isinstance(output, Tensor):
-                    node = output.grad_fn
-                    if node is not None:
-                        watch_output(node, ordinal, thread)
-                elif output is not None:
-                    for node in nodes_of(output):
-                        watch_output(node, ordinal, thread)
+                watch_outputs(output, ordinal, thread)
             except Exception:
                 probe.fail(module)
 
@@ -220,6 +204,34 @@ def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
             codes[1] = ordinal | START  # which closes all that the END would have closed
 
     return watch_input, watch_output
+
+
+def _tensor_hooks(watch_input: Hook, watch_output: Hook) -> tuple[Hook, Hook]:
+    """Return ``watch_inputs`` and ``watch_outputs``: watch the nodes behind whatever a call takes and returns."""
+
+    def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> None:
+        for value in args:
+            if isinstance(value, Tensor):
+                node = value.grad_fn
+                if node is not None:
+                    watch_input(node, ordinal, thread)
+            elif value is not None:
+                for node in nodes_of(value):
+                    watch_input(node, ordinal, thread)
+        if kwargs:
+            for node in nodes_of(kwargs):
+                watch_input(node, ordinal, thread)
+
+    def watch_outputs(output: Any, ordinal: int, thread: int) -> None:
+        if isinstance(output, Tensor):
+            node = output.grad_fn
+            if node is not None:
+                watch_output(node, ordinal, thread)
+        elif output is not None:
+            for node in nodes_of(output):
+                watch_output(node, ordinal, thread)
+
+    return watch_inputs, watch_outputs
 
 
 class BackwardPasses:

@@ -1,0 +1,106 @@
+"""The one place that reaches behind autoprof's public names: recording alone, and marks without a model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+import autoprof
+from autoprof import Phase, StepFrame
+from autoprof.recorder import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, START
+from autoprof.testing import ListSink
+
+OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
+_PHASES = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
+
+
+def throw_marks_away(session: Any) -> None:
+    """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording."""
+    marks, _ = session._recorder.take()
+    if session._clock.device_type is not None:
+        session._clock.release(marks[1::3])
+
+
+def deliver(session: Any) -> None:
+    """Resolve the steps that the session has put off, and write them."""
+    session._delivery.deliver()
+
+
+class Synthetic:
+    """A session whose marks come from here: module calls, forward and backward, of a model that need not run.
+
+    ``spans`` is the number of spans a step has: half of them forward, half backward, in blocks of four under one
+    outer module, and the backward pass itself.
+    """
+
+    def __init__(self, spans: int, *, extra: Sequence[Any] = (), **changes: Any) -> None:
+        model = nn.Sequential(nn.Identity())
+        self.session: Any = autoprof.instrument(model, {**OPTIONS, **changes}, sinks=extra)
+        self._recorder = self.session._recorder
+        self.calls = max(1, spans // 2)
+        labels = [f"model/block{i // 4}/layer{i % 4}" if i % 4 else f"model/block{i // 4}" for i in range(self.calls)]
+        self._codes = [self._recorder.label(name, name.replace("/", "."), Phase.FORWARD, _PHASES) for name in labels]
+
+    def feed(self, order: Sequence[int] | None = None) -> None:
+        """Append the marks of one step: the calls in ``order``, each fourth around the three after it."""
+        mark, next_ordinal = self._recorder.mark, self._recorder.next_ordinal
+        calls = []
+        outer: tuple[int, int] | None = None
+        for i, position in enumerate(order if order is not None else range(self.calls)):
+            code, ordinal = self._codes[position], next_ordinal()
+            if i % 4 == 0:
+                if outer is not None:
+                    mark(outer[0] | outer[1] | LEAVE)
+                outer = ordinal, code
+                mark(ordinal | code | ENTER)
+            else:
+                mark(ordinal | code | ENTER)
+                mark(ordinal | code | LEAVE)
+            calls.append(ordinal)
+        if outer is not None:
+            mark(outer[0] | outer[1] | LEAVE)
+        graph = next_ordinal()
+        mark(graph | GRAPH_BEGIN)
+        for ordinal in reversed(calls):
+            mark(ordinal | START)
+            mark(ordinal | END)
+        mark(graph | GRAPH_END)
+
+    def feed_anew(self, draw: random.Random) -> None:
+        """Append the marks of a step as no step was before: the calls in a new order."""
+        self.feed(draw.sample(range(self.calls), self.calls))
+
+    def step(self) -> None:
+        """End the step: resolution, frame, aggregation."""
+        self.session.step()
+
+    def flush(self) -> None:
+        """Have the steps that wait resolved and delivered."""
+        deliver(self.session)
+
+    def check(self) -> None:
+        """Raise when the session lost a step or switched a part of itself off: then a number would mean nothing."""
+        summary = self.session.summary()
+        if summary.notes or summary.skipped or summary.dropped:
+            raise RuntimeError(f"the session under test failed: {summary.notes} {summary.skipped} {summary.dropped}")
+
+    def close(self) -> None:
+        """Close the session."""
+        self.session.close()
+
+
+def frames_of(spans: int, count: int) -> list[StepFrame]:
+    """Return resolved steps with about this many spans each."""
+    sink = ListSink()
+    synthetic = Synthetic(spans, extra=[sink])
+    try:
+        for i in range(count):
+            synthetic.feed()
+            synthetic.session.log(loss=1.0 / (i + 1), lr=1e-3, samples=8)
+            synthetic.step()
+    finally:
+        synthetic.close()
+    return sink.frames

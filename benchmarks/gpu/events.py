@@ -1,0 +1,99 @@
+"""What an event costs, how many a step takes, and whether the pool of them stops growing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter_ns
+from typing import Any, Final
+
+from torch import nn
+
+from autoprof.clocks import DeviceClock, EventSource, Place
+from autoprof.testing import open_session
+
+from ..engine import OPTIONS, deliver
+
+READS: Final = 200
+REPETITIONS: Final = 20
+
+
+class Counting:
+    """An event source that counts what is asked of it."""
+
+    def __init__(self, source: EventSource) -> None:
+        self.device_type = source.device_type
+        self.made = self.recorded = self.queried = self.resolved = self.waited = 0
+        self._source = source
+
+    def here(self) -> Place | None:
+        """Return where the source is."""
+        return self._source.here()
+
+    def new(self) -> Any:
+        """Make an event."""
+        self.made += 1
+        return self._source.new()
+
+    def record(self, event: Any, place: Place) -> None:
+        """Record an event."""
+        self.recorded += 1
+        self._source.record(event, place)
+
+    def query(self, event: Any) -> bool:
+        """Ask for an event."""
+        self.queried += 1
+        return self._source.query(event)
+
+    def elapsed_ns(self, start: Any, end: Any) -> int:
+        """Resolve an event."""
+        self.resolved += 1
+        return self._source.elapsed_ns(start, end)
+
+    def synchronize(self, event: Any) -> None:
+        """Wait for an event."""
+        self.waited += 1
+        self._source.synchronize(event)
+
+
+def per_step(
+    source: EventSource, model: nn.Module, step: Callable[[], object], config: dict[str, Any], steps: int = 1000
+) -> dict[str, Any]:
+    """Return the events, queries and waits of a step, and how many events exist after 1 %, 10 % and all steps."""
+    counting = Counting(source)
+    made = {}
+    session = open_session(model, {**config, **OPTIONS}, clock=DeviceClock(counting))
+    try:
+        for number in range(1, steps + 1):
+            step()
+            session.step()
+            if number in (steps // 100, steps // 10, steps):
+                made[str(number)] = counting.made
+        deliver(session)
+        counts = {name: getattr(counting, name) for name in ("recorded", "queried", "resolved", "waited")}
+        late = session.summary().skipped
+    finally:
+        session.close()
+    return {name: count / steps for name, count in counts.items()} | {"made": made, "skipped": dict(late)}
+
+
+def costs(source: EventSource, clock: DeviceClock, wait: Callable[[], object]) -> dict[str, float]:
+    """Return the nanoseconds of a record by hand, of a reading through the clock, and of resolving one reading."""
+    place = source.here()
+    assert place is not None
+    events = [source.new() for _ in range(READS)]
+    by_hand, read, resolve = [], [], []
+    for _ in range(REPETITIONS):
+        began = perf_counter_ns()
+        for event in events:
+            source.record(event, place)
+        by_hand.append((perf_counter_ns() - began) / READS)
+        began = perf_counter_ns()
+        readings = [clock.read() for _ in range(READS)]
+        read.append((perf_counter_ns() - began) / READS)
+        wait()
+        began = perf_counter_ns()
+        clock.times(readings)
+        resolve.append((perf_counter_ns() - began) / READS)
+        clock.release(readings)
+    return {"record_ns": median(by_hand), "read_ns": median(read), "resolve_ns": median(resolve)}

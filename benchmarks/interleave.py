@@ -1,0 +1,140 @@
+"""Take turns: one block of each variant a round, in an order drawn anew, so that drift falls on all alike."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+from .variant import Times, Variant
+from .workloads import Workload
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some steps of one variant in a row. ``value_ns`` is what stands for the block: the time of a step.
+
+    ``steps_ns`` are the user's steps, ``ends_ns`` what the variant does after each, ``flush_ns`` what it has put off.
+    """
+
+    round: int
+    value_ns: float
+    steps_ns: list[int]
+    ends_ns: list[int]
+    flush_ns: int
+    whole_ns: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Measured:
+    """The blocks of each variant, and why those that could not run could not."""
+
+    blocks: dict[str, list[Block]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def time_steps(
+    step: Callable[[], object],
+    count: int,
+    synchronize: Callable[[], object],
+    end: Callable[[], object] | None = None,
+    flush: Callable[[], object] | None = None,
+    clock: Callable[[], int] = perf_counter_ns,
+) -> Times:
+    """Time ``count`` steps one by one, what follows each, and all of them until the device has finished."""
+    steps, ends = [0] * count, [0] * count
+    synchronize()
+    began = clock()
+    for i in range(count):
+        start = clock()
+        step()
+        between = clock()
+        steps[i] = between - start
+        if end is not None:
+            end()
+            ends[i] = clock() - between
+    synchronize()
+    before = clock()
+    if flush is not None:
+        flush()
+    now = clock()
+    return Times(steps, ends, now - before, now - began)
+
+
+def run_block(workload: Workload, variant: Variant, number: int, *, warmup: int, steps: int) -> Block:
+    """Open the variant, let it warm up, time its steps with the garbage collector on, and close it again."""
+    try:
+        variant.open(workload)
+        times = variant.remote_block(warmup, steps)
+        if times is None:
+            for _ in range(warmup):
+                workload.step()
+                variant.end_step()
+            variant.flush()
+            gc.collect(1)
+            times = time_steps(
+                workload.step, steps, workload.synchronize, variant.end_step, variant.flush, workload.clock
+            )
+    finally:
+        variant.close()
+    return Block(number, _value(times, workload.asynchronous), *times)
+
+
+def _value(times: Times, asynchronous: bool) -> float:
+    """Return a step's time: the median of the user's steps, and the mean of what follows: it may do several at once.
+
+    On a device the host runs ahead: only the whole block has a length that means anything.
+    """
+    count = len(times.steps_ns)
+    if asynchronous:
+        return times.whole_ns / count
+    return float(median(times.steps_ns)) + (sum(times.ends_ns) + times.flush_ns) / count
+
+
+def interleave(
+    workload: Workload,
+    variants: Sequence[Variant],
+    measured: Measured,
+    *,
+    rounds: range,
+    steps: int,
+    warmup: int,
+    seed: int = 0,
+    progress: Progress = lambda line: None,
+) -> None:
+    """Add ``rounds`` of blocks to ``measured``. A variant that raises is left out from then on, and the reason kept."""
+    order = list(variants)
+    draw = random.Random(seed + rounds.start)
+    for number in rounds:
+        progress(f"{workload.name}: round {number + 1} of {rounds.stop}")
+        draw.shuffle(order)
+        gc.collect()
+        for variant in order:
+            if variant.name in measured.errors:
+                continue
+            try:
+                block = run_block(workload, variant, number, warmup=warmup, steps=steps)
+            except Exception as error:  # what others attach may break a model: that is a result too
+                measured.errors[variant.name] = f"{type(error).__name__}: {error}".splitlines()[0]
+                measured.blocks.pop(variant.name, None)
+                workload.reset()
+            else:
+                measured.blocks.setdefault(variant.name, []).append(block)
+
+
+def steps_per_block(workload: Workload, seconds: float, *, least: int = 3, most: int = 60) -> int:
+    """Return how many bare steps fill ``seconds``."""
+    for _ in range(2):
+        workload.step()
+    times = time_steps(workload.step, 3, workload.synchronize)
+    return max(least, min(most, round(seconds * 1e9 / max(1, times.whole_ns / 3))))

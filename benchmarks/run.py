@@ -1,0 +1,117 @@
+"""From options to results: which variants on which models, how many rounds, and what else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from . import floors, identical, machine, memory, micro, others, ours, traceml, worst
+from .interleave import Measured, Progress, interleave, steps_per_block
+from .options import Options
+from .variant import Variant
+from .workloads import BUILDERS, CLOCKS, Workload
+
+FOCUS: Final = ("bare", "never_opened", "closed", "idle", "full")
+"""On the reference workload these are held against bounds of half a percent: they get more rounds than the rest."""
+FOCUS_ROUNDS: Final = 3
+BLOCK_S: Final = 0.03
+WARMUP: Final = 3
+
+
+def all_variants(size: str, *, peer: bool = True) -> list[Variant]:
+    """Return every variant, in the order of the table; the ``peer`` takes seconds to start."""
+    return [
+        Variant(),
+        *ours.variants(),
+        floors.ForwardFloor(),
+        floors.BackwardFloor(),
+        *others.variants(),
+        *(traceml.variants(size) if peer else ()),
+    ]
+
+
+def measure_workload(
+    workload: Workload, variants: Sequence[Variant], *, rounds: int, focus_rounds: int = 0, progress: Progress
+) -> dict[str, Any]:
+    """Let the variants take turns on one workload."""
+    measured = Measured()
+    heavy = workload.name == "reference"
+    steps = steps_per_block(workload, BLOCK_S, least=2 if heavy else 8)
+    warmup = 1 if heavy else WARMUP
+    try:
+        interleave(workload, variants, measured, rounds=range(rounds), steps=steps, warmup=warmup, progress=progress)
+        chosen = [variant for variant in variants if variant.name in FOCUS]
+        further = range(rounds, rounds + focus_rounds)
+        interleave(workload, chosen, measured, rounds=further, steps=steps, warmup=warmup, progress=progress)
+    finally:
+        for variant in variants:
+            variant.shutdown()
+    return {
+        "title": workload.title,
+        "modules": len(workload.targets),
+        "steps_per_block": steps,
+        "rounds": rounds,
+        "labels": {variant.name: variant.label for variant in variants},
+        "families": {variant.name: variant.family for variant in variants},
+        "hooks_left": workload.hooks(),
+        "errors": measured.errors,
+        "blocks": {name: [block.to_dict() for block in blocks] for name, blocks in measured.blocks.items()},
+    }
+
+
+def _has_peer(options: Options, workload: Workload) -> bool:
+    """The peer's process takes seconds to start, and its time on the processor is not this thread's."""
+    return options.clock == "wall" and (not options.quick or workload.name == "layers")
+
+
+def say(line: str) -> None:
+    """Show progress on a terminal, in one line that is written over; nothing where it would only fill a log."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def run(options: Options, progress: Progress = say) -> dict[str, Any]:
+    """Measure what the options ask for and return it as plain JSON types."""
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    results: dict[str, Any] = {
+        "machine": machine.describe(),
+        "options": {
+            "size": options.size,
+            "rounds": options.rounds,
+            "threads": options.threads,
+            "quick": options.quick,
+            "clock": options.clock,
+        },
+        "workloads": {},
+    }
+    workloads = [BUILDERS[name](torch.device("cpu"), options.size) for name in options.models]
+    if "models" in options.parts:
+        for workload in workloads:
+            workload.clock = CLOCKS[options.clock]
+            heavy = workload.name == "reference"
+            rounds = max(2, options.rounds // (4 if options.quick else 6)) if heavy else options.rounds
+            results["workloads"][workload.name] = measure_workload(
+                workload,
+                all_variants(options.size, peer=_has_peer(options, workload)),
+                rounds=rounds,
+                focus_rounds=0 if options.quick or not heavy else FOCUS_ROUNDS * rounds,
+                progress=progress,
+            )
+    if "micro" in options.parts:
+        progress("single costs")
+        results["micro"] = micro.run(workloads, quick=options.quick)
+    if "worst" in options.parts:
+        progress("worst steps")
+        results["worst"] = worst.run(1_000 if options.quick else 20_000)
+    if "memory" in options.parts:
+        progress("memory over a long run")
+        results["memory"] = memory.run(quick=options.quick)
+    if "identical" in options.parts:
+        progress("bits")
+        results["identical"] = identical.run()
+    progress("")
+    return results

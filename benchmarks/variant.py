@@ -1,0 +1,45 @@
+"""What a variant is: something attached to a model while a block of steps runs."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+from .workloads import Workload
+
+Family = Literal["bare", "autoprof", "floor", "others"]
+
+
+class Times(NamedTuple):
+    """What was timed of a block: the steps, what the variant did after each, what it had put off, and everything."""
+
+    steps_ns: list[int]
+    ends_ns: list[int]
+    flush_ns: int
+    whole_ns: int
+
+
+class Variant:
+    """One way to run a workload; this one attaches nothing. ``end_step`` is timed, ``open`` and ``close`` are not."""
+
+    family: ClassVar[Family] = "bare"
+    name = "bare"
+    label = "bare"
+
+    def open(self, workload: Workload) -> None:
+        """Attach whatever the variant attaches."""
+
+    def end_step(self) -> None:
+        """Do what the variant does at a step's end."""
+
+    def flush(self) -> None:
+        """Do what the variant has put off; timed once a block and shared by its steps."""
+
+    def close(self) -> None:
+        """Take everything off again; called whatever happened, also in the middle of ``open``."""
+
+    def remote_block(self, warmup: int, steps: int) -> Times | None:
+        """Return the times of a block that another process ran; None where it runs here."""
+        return None
+
+    def shutdown(self) -> None:
+        """End what outlives the blocks."""

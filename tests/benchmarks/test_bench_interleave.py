@@ -1,0 +1,89 @@
+"""How variants take turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from benchmarks.interleave import Measured, _value, interleave, steps_per_block
+from benchmarks.variant import Times, Variant
+from benchmarks.workloads import Workload, tiny_layers
+
+
+class Logging(Variant):
+    """Write down when it is opened, stepped, flushed and closed."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name = name
+        self.log = log
+
+    def open(self, workload: Workload) -> None:
+        self.log.append(f"{self.name} open")
+
+    def end_step(self) -> None:
+        self.log.append(f"{self.name} step")
+
+    def flush(self) -> None:
+        self.log.append(f"{self.name} flush")
+
+    def close(self) -> None:
+        self.log.append(f"{self.name} close")
+
+
+class Breaking(Variant):
+    """Leave a hook on the model and fail."""
+
+    name = "breaking"
+
+    def open(self, workload: Workload) -> None:
+        workload.modules[0].register_forward_hook(lambda *_: None)
+        raise RuntimeError("it breaks models\nand says so at length")
+
+
+def layers() -> Workload:
+    return tiny_layers(torch.device("cpu"))
+
+
+def test_every_variant_has_one_block_a_round_in_a_new_order() -> None:
+    """All of a round come before any of the next, and not always in the same order."""
+    log: list[str] = []
+    measured = Measured()
+    variants = [Logging(name, log) for name in "abcd"]
+    interleave(layers(), variants, measured, rounds=range(6), steps=1, warmup=0)
+    opened = [line[0] for line in log if line.endswith("open")]
+    rounds = [tuple(opened[i : i + 4]) for i in range(0, len(opened), 4)]
+    assert all(sorted(order) == list("abcd") for order in rounds)
+    assert len(set(rounds)) > 1
+    assert {name: [block.round for block in blocks] for name, blocks in measured.blocks.items()} == {
+        name: list(range(6)) for name in "abcd"
+    }
+
+
+def test_a_block_opens_warms_up_steps_flushes_and_closes() -> None:
+    """What warm-up has put off is done before the clock runs."""
+    log: list[str] = []
+    interleave(layers(), [Logging("a", log)], Measured(), rounds=range(1), steps=2, warmup=1)
+    assert [line[2:] for line in log] == ["open", "step", "flush", "step", "step", "flush", "close"]
+
+
+def test_a_variant_that_raises_is_left_out_and_its_reason_kept() -> None:
+    """It is asked once, its hooks are taken off, and the others go on."""
+    measured, workload, log = Measured(), layers(), []
+    interleave(workload, [Breaking(), Logging("a", log)], measured, rounds=range(3), steps=1, warmup=0)
+    assert measured.errors == {"breaking": "RuntimeError: it breaks models"}
+    assert Counter(log)["a open"] == 3
+    assert workload.hooks() == 0
+
+
+def test_a_steps_time_is_its_median_and_its_share_of_the_rest() -> None:
+    """A step that the machine interrupted does not count; work put off to one step is shared by all."""
+    times = Times(steps_ns=[100, 100, 9000], ends_ns=[0, 0, 30], flush_ns=60, whole_ns=12_000)
+    assert _value(times, asynchronous=False) == 100 + 30
+    assert _value(times, asynchronous=True) == 4000
+
+
+def test_the_number_of_steps_stays_within_its_limits() -> None:
+    """However fast or slow a step is."""
+    assert steps_per_block(layers(), 0.0, least=3) == 3
+    assert steps_per_block(layers(), 1e9, most=7) == 7

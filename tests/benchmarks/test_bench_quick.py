@@ -1,0 +1,83 @@
+"""A whole quick run, and the parts that it leaves out, each as short as it can be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import memory, micro, micro_step, worst
+from benchmarks.__main__ import main
+from benchmarks.options import parse
+from benchmarks.workloads import tiny_layers
+
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+
+
+@pytest.fixture
+def _threads() -> object:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
+def test_a_quick_run_prints_a_table_and_writes_samples_and_a_plot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every sample is in the JSON, and the JSON renders to the same table again."""
+    monkeypatch.setattr("benchmarks.traceml.find_spec", lambda name: None)
+    main(["--quick", "--models", "layers", "--rounds", "2", "--parts", "models", "--output", str(tmp_path)])
+    table = capsys.readouterr().out
+    results = json.loads((tmp_path / "benchmarks.json").read_text())
+    measured = results["workloads"]["layers"]
+    assert set(measured["blocks"]) | set(measured["errors"]) == set(measured["labels"])
+    assert all(len(blocks) == 2 and blocks[0]["steps_ns"] for blocks in measured["blocks"].values())
+    assert results["machine"]["torch"] == torch.__version__
+    assert (tmp_path / "benchmarks.png").read_bytes().startswith(b"\x89PNG")
+    assert "floor: forward hooks + node prehooks" in table
+    assert "what it must reach" in table
+
+    main(["--report", str(tmp_path / "benchmarks.json"), "--output", str(tmp_path / "again")])
+    assert capsys.readouterr().out.splitlines()[:-2] == table.splitlines()[:-2]
+
+
+def test_the_table_fits_a_hundred_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the verdict of a run in which nothing was measured."""
+    main(["--quick", "--parts", "", "--models", "layers", "--output", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
+
+
+def test_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names that are known."""
+    with pytest.raises(SystemExit):
+        parse(["--models", "layer"])
+    assert "allowed: layers, reference, gpt" in capsys.readouterr().err
+
+
+def test_single_costs_are_measured() -> None:
+    """Each of them comes out as a number."""
+    assert all(isinstance(cost, float) for cost in micro.user_spans(1).values())
+    ends = micro_step.ends(1, sizes=(10,))["10"]
+    assert ends["spans"] >= 10
+    assert ends["first_sight_ns"] > 0
+    assert set(micro_step.sinks(1, sizes=(10,))) == set(micro_step.SINKS)
+    assert micro.setup([tiny_layers(torch.device("cpu"))], 1)["layers"]["modules"] == 40
+
+
+@pytest.mark.parametrize("path", memory.PATHS)
+def test_a_long_run_is_read_at_its_points(path: str) -> None:
+    """And its session has lost nothing, or it would raise."""
+    readings = memory.drive(path, (50, 250), trace=False)
+    assert [reading["steps"] for reading in readings] == [50, 250]
+    assert all(reading["rss_bytes"] > 0 for reading in readings)
+
+
+def test_the_slowest_steps_of_each_lane_are_described() -> None:
+    """With what the garbage collector did in each."""
+    tails = worst.run(worst.CHUNK)
+    assert all(tails[name]["steps"] == worst.CHUNK for name in ("bare", "session", "sinks"))
+    assert tails["survivors"]["session"] == 0

@@ -1,0 +1,57 @@
+"""The statistics of the benchmarks, on samples whose answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchmarks.stats import cost_ratio, difference, median, ratio, rounds_of
+
+
+def blocks(**values: list[float]) -> dict[str, list[dict[str, float]]]:
+    return {
+        name: [{"round": i, "value_ns": value} for i, value in enumerate(column)] for name, column in values.items()
+    }
+
+
+def test_the_estimate_is_the_median_and_the_interval_holds_it() -> None:
+    """A far outlier moves neither the median nor its interval to itself."""
+    estimate = median([10, 11, 12, 13, 14, 15, 16, 17, 1000])
+    assert estimate.value == 14
+    assert estimate.low <= 14 <= estimate.high < 1000
+
+
+def test_a_ratio_is_paired_within_rounds() -> None:
+    """A round that is ten times slower for both changes nothing."""
+    estimate = ratio([110, 1100, 110, 11], [100, 1000, 100, 10])
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1.1, 1.1, 1.1))
+
+
+def test_a_difference_is_divided_among_the_modules() -> None:
+    """Forty modules that cost 80 more cost 2 each."""
+    assert difference([180, 280], [100, 200], per=40).value == 2
+
+
+def test_a_cost_ratio_compares_what_comes_on_top_of_bare() -> None:
+    """1130 and 1100 over 1000 are 1.3 times the cost, not 1.03."""
+    assert cost_ratio([1130] * 8, [1100] * 8, [1000] * 8).value == pytest.approx(1.3)
+
+
+def test_a_cost_that_is_not_above_nothing_has_no_ratio() -> None:
+    """Dividing by a cost of zero or less would make a number up."""
+    estimate = cost_ratio([1130, 1130], [1000, 990], [1000, 1000])
+    assert math.isnan(estimate.value)
+
+
+def test_few_rounds_tell_nothing() -> None:
+    """Three equal rounds resample to an interval without width, which is not certainty."""
+    assert not median([1.0] * 3).tells(2.0)
+    assert median([1.0] * 10).tells(2.0)
+    assert not median([1.0] * 10).tells(1.0)
+
+
+def test_only_rounds_that_all_have_are_compared() -> None:
+    """A variant with further rounds of its own is held against the same rounds of the other."""
+    samples = blocks(bare=[1, 2, 3, 4], variant=[5, 6])
+    assert rounds_of(samples, "variant", "bare") == [[5, 6], [1, 2]]
