@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from .aggregate import Aggregate
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from .runs import RunFolder
     from .sinks import Sink
 
+SLICE_NS: Final = 500_000
+"""The time after which the rest of the steps that wait is left to the end of the next step: no step is to stand out."""
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
@@ -54,15 +57,22 @@ class Delivery:
         self._resolver.submit(raw)
         now = raw.clock.host_ns(raw.end)
         if now >= self._due_ns or self._resolver.crowded:
-            self.deliver()
+            until_ns = perf_counter_ns() + SLICE_NS
+            for frame in self._resolver.ready():
+                self._hand_on(frame)
+                if perf_counter_ns() > until_ns:
+                    return
             self._due_ns = now + DELIVER_EVERY_NS
 
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
         for frame in self._resolver.ready(wait=wait):
-            self._aggregate.add(frame)
-            for sink in self._sinks[:]:
-                self._write(sink, frame)
+            self._hand_on(frame)
+
+    def _hand_on(self, frame: StepFrame) -> None:
+        self._aggregate.add(frame)
+        for sink in self._sinks[:]:
+            self._write(sink, frame)
 
     def _write(self, sink: Sink, frame: StepFrame) -> None:
         try:
@@ -106,7 +116,11 @@ class Delivery:
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, the last one first, whatever fails."""
-        summary = self.summary()
+        try:
+            summary = self.summary()
+        except Exception as error:  # nothing to report, but everything to close
+            self.say(f"no summary after {type(error).__name__}: {error}")
+            summary = Summary.empty(tuple(self._notes))
         actions: list[Callable[[], None]] = []
         if self.folder is not None:
             folder = self.folder

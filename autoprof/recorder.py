@@ -1,7 +1,8 @@
 """The hot path: marks. One mark is one reading of the clock and one append to the step's buffer.
 
-The buffer is a flat list with three items a mark — code, reading, thread — so that an append is one ``list.extend``
-(atomic under the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made.
+The buffer is a flat list with two items a mark, code and reading, so that an append is one ``list.extend`` (atomic
+under the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made. A mark of a
+thread beside the training thread comes with one before it that names the thread.
 A code is an integer: kind (4 bits), index of the name (20 bits) and, where backward has to find the call again, the
 call's ordinal above them.
 """
@@ -50,10 +51,15 @@ MEMORY: Final = 10
 """Bytes at the last mark of this thread; the reading is the bytes."""
 PAUSE: Final = 11
 UNPAUSE: Final = 12
+THREAD: Final = 13
+"""The next mark is not the training thread's; the reading is the thread's identifier."""
+
+VALUES: Final = frozenset({LOGGED, MEMORY, THREAD})
+"""Kinds whose reading is a value, not a time."""
 
 MARKS: Final = 1_000_000
 """Marks kept of one step; about 100 bytes each. What a longer step makes beyond them is counted as dropped."""
-FULL: Final = 3 * MARKS
+FULL: Final = 2 * MARKS
 NAMES: Final = 4096
 """Names that code may make up while it runs; what comes beyond shares one."""
 
@@ -67,12 +73,25 @@ class Label(NamedTuple):
     phases: frozenset[Phase]
 
 
+class Taken(NamedTuple):
+    """A step's marks: the flat list, whose they are where no thread is named, if one is, and how many were dropped."""
+
+    marks: list[Any]
+    thread: int
+    mixed: bool
+    dropped: int
+
+
 class Recorder:
     """The open step's buffer, the names its codes stand for, and the marks of backward nodes."""
 
     def __init__(self, clock: Clock) -> None:
         self.buffer: list[Any] = []
-        self.extend: Callable[[tuple[int, Any, int]], None] = self.buffer.extend
+        self.extend: Callable[[tuple[Any, ...]], None] = self.buffer.extend
+        self.thread = threading.get_ident()
+        self.mixed = False
+        self.alone = True
+        """Whether no other thread has ever made a mark; while it is so, a LEAVE need not ask whose it is."""
         self.read = clock.read
         self.serial = 0
         self.number = _made()
@@ -119,48 +138,60 @@ class Recorder:
     def mark(self, code: int) -> None:
         """Append one mark. Never raises: it is called in the middle of the user's code."""
         try:
-            if len(self.buffer) > FULL:
-                self.overflow()
-            self.extend((code, self.read(), threading.get_ident()))
+            self.append(code, self.read(), threading.get_ident())
         except Exception:
             self.fail("marks")
 
     def value(self, code: int, value: int) -> None:
-        """Append a value in a mark's place: a duration or a number of bytes."""
-        self.extend((code, value, threading.get_ident()))
+        """Append a value in a reading's place: a duration or a number of bytes."""
+        self.append(code, value, threading.get_ident())
+
+    def append(self, code: int, reading: Any, thread: int) -> None:
+        """Append a mark of any thread, naming it if it is not the training thread, while there is room."""
+        if len(self.buffer) >= FULL:
+            self.overflow()
+        if thread == self.thread:
+            self.extend((code, reading))
+        else:
+            self.mixed = True
+            if self.alone:
+                self.alone = False
+                self._renew()
+            self.extend((THREAD, thread, code, reading))
 
     def overflow(self) -> None:
         """Only count what the rest of this step would append."""
         self.extend = self._drop
         self._renew()
 
-    def _drop(self, _mark: tuple[int, Any, int]) -> None:
+    def _drop(self, _mark: tuple[Any, ...]) -> None:
         self.dropped += 1
 
     def holds(self, phase: Phase) -> bool:
         """Tell whether a span of this phase has begun in the open step."""
         return any(
             code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase
-            for code in self.buffer[0::3]
+            for code in self.buffer[0::2]
         )
 
     def fail(self, where: str) -> None:
         """Count a failure of our own; the session says it once."""
         self.failures[where] = self.failures.get(where, 0) + 1
 
-    def take(self) -> tuple[list[Any], int]:
-        """Take the step's marks and the number dropped, and begin a new buffer.
+    def take(self) -> Taken:
+        """Take the step's marks, and begin a new buffer; from now on the calling thread is the training thread.
 
         A mark that another thread is appending this very moment may still land in the list that is taken.
         """
-        taken, dropped = self.buffer, self.dropped
+        taken = Taken(self.buffer, self.thread, self.mixed, self.dropped)
+        self.thread, self.mixed = threading.get_ident(), False
         self.buffer = []
         self.extend = self.buffer.extend
         self.dropped = 0
         self.serial += 1
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
         self._renew()
-        return taken, dropped
+        return taken
 
     def stop(self) -> None:
         """Append nothing any more: nodes of a graph that outlives the session keep their hooks."""
@@ -169,7 +200,7 @@ class Recorder:
         self._renew()
 
 
-def _nothing(_mark: tuple[int, Any, int]) -> None:
+def _nothing(_mark: tuple[Any, ...]) -> None:
     pass
 
 

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,6 +61,7 @@ class Session:
         self._boundary: BoundaryProbe | None = None
         self._auto = config.step == "auto"
         self._closed = not config.enabled
+        self._off = False
         self._optimizer_stepped = False
         self._attached = False
         self._paused = 0
@@ -108,6 +108,8 @@ class Session:
             self._end_step()
 
     def _end_step(self) -> None:
+        if self._off:
+            return
         began = time.perf_counter_ns()
         self.busy = True
         try:
@@ -133,7 +135,6 @@ class Session:
             self._raw = RawStep(
                 step=number,
                 start_unix_ns=time.time_ns(),
-                thread=get_ident(),
                 serial=self._recorder.serial,
                 clock=self._clock,
                 start=start,
@@ -145,15 +146,13 @@ class Session:
     def _close_step(self) -> Any:
         """Close the open step, hand it on, and return the reading that ends it."""
         end, raw = self._clock.read(), self._raw
-        taken, dropped = self._recorder.take()
+        taken = self._recorder.take()
         if raw is None:
             self._delivery.unsampled_steps += 1
-            self._clock.release([reading for reading in taken[1::3] if not isinstance(reading, int)])
+            self._clock.release([reading for reading in taken.marks[1::2] if not isinstance(reading, int)])
             return end
         raw.end = end
-        raw.marks = taken
-        raw.thread = get_ident()
-        raw.dropped = dropped
+        raw.taken = taken
         raw.memory = self._memory.at_step_end()
         raw.overhead_ns, self._work_ns = self._work_ns, 0
         self._delivery.submit(raw)
@@ -186,6 +185,7 @@ class Session:
     def _switch_off(self, error: Exception) -> None:
         logger.debug("what switched recording off", exc_info=error)
         self._raw = None
+        self._off = True
         with suppress(Exception):
             self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
             self._record(False)

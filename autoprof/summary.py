@@ -89,6 +89,28 @@ class Summary:
     skipped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
+        """Return the summary of a run of which nothing is known."""
+        return cls(
+            clock="host",
+            steps=0,
+            warmup_steps=0,
+            unsampled_steps=0,
+            total_step_ns=0,
+            step_mean_ns=0,
+            step_min_ns=0,
+            step_max_ns=0,
+            step_p50_ns=0,
+            step_p95_ns=0,
+            step_last_ns=0,
+            phases={Phase.OTHER: 0},
+            rows=(),
+            overhead=0.0,
+            overhead_ns=0,
+            notes=notes,
+        )
+
     def with_note(self, note: str) -> Summary:
         """Return the summary with one more note."""
         return replace(self, notes=(*self.notes, note))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import isfinite
 from typing import Final
 
 import numpy as np
@@ -91,7 +92,7 @@ class Aggregate:
         if frame.device_ns is not None:
             self._clock = "device"
         samples = frame.scalars.get("samples")
-        if samples is not None:
+        if samples is not None and isfinite(samples):
             self._samples += samples
             self._samples_ns += frame.duration_ns
         block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
@@ -176,11 +177,11 @@ class Aggregate:
         """Return the statistics so far, rows in descending order of total time."""
         self.fold()
         table, some = self._table, self.steps > 0
-        p50, p95 = table.quantile_ns(0.5), table.quantile_ns(0.95)
+        p50, p95 = table.quantiles_ns(0.5, 0.95)
         total_step_ns = int(table.total[0])
         phases = {phase: self._phases[phase] for phase in Phase if phase in self._phases}
         phases[Phase.OTHER] = total_step_ns - sum(phases.values())
-        rows = [self._row(key, row, int(p50[row]), int(p95[row])) for key, row in table.index.items() if row]
+        rows = self._rows(p50, p95, total_step_ns)
         rows.sort(key=lambda row: (-row.total_ns, row.name, row.phase))
         return Summary(
             clock=self._clock,
@@ -206,28 +207,34 @@ class Aggregate:
             notes=notes,
         )
 
-    def _row(self, key: RowKey, row: int, p50: int, p95: int) -> Row:
-        table = self._table
-        parent, all_steps_ns = table.parents[row], int(table.total[0])
-        total, occurred, peak = int(table.total[row]), int(table.occurred[row]), int(table.peak[row])
-        return Row(
-            name=key.name,
-            fqn=table.fqns[row],
-            phase=key.phase,
-            calls=int(table.calls[row]),
-            steps=occurred,
-            total_ns=total,
-            self_ns=int(table.own[row]),
-            host_total_ns=int(table.host[row]),
-            mean_ns=total // occurred if occurred else 0,
-            min_ns=int(table.min[row]) if occurred else 0,
-            max_ns=int(table.max[row]),
-            p50_ns=p50,
-            p95_ns=p95,
-            last_ns=int(table.last[row]),
-            share=total / all_steps_ns if all_steps_ns else 0.0,
-            parent=parent.name if parent else None,
-            lane=key.lane,
-            memory_growth_bytes=int(table.growth[row]) if peak != NOT_MEASURED else None,
-            memory_peak_bytes=peak if peak != NOT_MEASURED else None,
+    def _rows(self, p50: Nanoseconds, p95: Nanoseconds, step_ns: int) -> list[Row]:
+        # By the column, not by the element: a live display asks for this twice a second.
+        table, used = self._table, len(self._table.index)
+        mean = table.total[:used] // np.maximum(table.occurred[:used], 1)
+        least = np.minimum(table.min[:used], table.max[:used])
+        peaks: list[int | None] = [None if peak == NOT_MEASURED else peak for peak in table.peak[:used].tolist()]
+        growths = [None if peak is None else growth for peak, growth in zip(peaks, table.growth.tolist(), strict=False)]
+        total = table.total[:used].tolist()
+        made = map(
+            Row,
+            [key.name for key in table.index],
+            table.fqns,
+            [key.phase for key in table.index],
+            table.calls.tolist(),
+            table.occurred.tolist(),
+            total,
+            table.own.tolist(),
+            table.host.tolist(),
+            mean.tolist(),
+            least.tolist(),
+            table.max.tolist(),
+            p50.tolist(),
+            p95.tolist(),
+            table.last.tolist(),
+            [ns / step_ns if step_ns else 0.0 for ns in total],
+            [None if parent is None else parent.name for parent in table.parents],
+            [key.lane for key in table.index],
+            growths,
+            peaks,
         )
+        return list(made)[1:]  # the first row is the step itself

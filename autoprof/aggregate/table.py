@@ -69,13 +69,17 @@ class Table:
         bins += rows * BINS
         np.add.at(self.bins.reshape(-1), bins.reshape(-1), _ONE)  # one flat index, one type: add.at's fast path, 30 x
 
-    def quantile_ns(self, q: float) -> Nanoseconds:
-        """Return the ``q`` quantile of every row, within 1 %, never beyond the row's own minimum and maximum."""
+    def quantiles_ns(self, *quantiles: float) -> list[Nanoseconds]:
+        """Return each quantile of every row, within 1 %, never beyond the row's own minimum and maximum."""
         used = len(self.index)
         seen = np.flatnonzero(self.bins[:used].any(axis=0))
         if not len(seen):
-            return np.zeros(used, dtype=np.int64)
+            return [np.zeros(used, dtype=np.int64) for _ in quantiles]
         counts = np.cumsum(self.bins[:used, seen], axis=1, dtype=np.int64)
+        return [self._quantile_ns(q, counts, seen) for q in quantiles]
+
+    def _quantile_ns(self, q: float, counts: Nanoseconds, seen: Nanoseconds) -> Nanoseconds:
+        used = len(counts)
         rank = np.ceil(q * counts[:, -1:]).clip(1)
         position = np.minimum((counts < rank).sum(axis=1), len(seen) - 1)
         middle = RATIO ** (seen[position] + 0.5)

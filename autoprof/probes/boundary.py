@@ -14,18 +14,31 @@ _compiling = torch.compiler.is_dynamo_compiling
 
 
 class BoundaryProbe:
-    """Call back at each training forward of the model; a copy of the hook behaves as that of a ``ModuleProbe``."""
+    """Call back at each training forward of the model; a copy of the hook behaves as that of a ``ModuleProbe``.
+
+    It goes before the model's own ``ModuleProbe``, whose first mark belongs to the step that begins here.
+    """
 
     __slots__ = ("_before", "_handle")
+    ends_step = True
 
     def __init__(self, model: nn.Module, before: Callable[[], None]) -> None:
         self._before = before
-        self._handle = model.register_forward_pre_hook(self.enter, prepend=True)
+        self._handle = model.register_forward_pre_hook(self.enter, prepend=True, with_kwargs=True)
 
-    def enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Say that a forward begins, if it trains."""
-        if not _compiling() and module.training:
-            self._before()
+        if _compiling() or not module.training:
+            return
+        if not isinstance(self, BoundaryProbe):
+            self.fail(module)
+            return
+        known = set(module._forward_pre_hooks)
+        self._before()
+        for key, hook in [*module._forward_pre_hooks.items()]:
+            if key not in known and isinstance(getattr(hook, "__self__", None), ModuleProbe):
+                # Attached by the step that begins: too late for this call's list of hooks, so it is called from here.
+                hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
     def remove(self) -> None:
         """Take the hook off."""

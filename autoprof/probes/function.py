@@ -8,7 +8,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import torch
 import wrapt
@@ -52,7 +52,14 @@ def _recording() -> bool:
     return recording.active is not None and not _compiling()
 
 
-class _TimedBound(wrapt.BoundFunctionWrapper):  # type: ignore[misc]
+if TYPE_CHECKING:
+    _Bound = wrapt.BoundFunctionWrapper[Any, Any]
+    _Wrapper = wrapt.FunctionWrapper[Any, Any]
+else:
+    _Bound, _Wrapper = wrapt.BoundFunctionWrapper, wrapt.FunctionWrapper
+
+
+class _TimedBound(_Bound):
     """A timed method, bound: copied and pickled as a bound method is, through the object that it is bound to."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -62,7 +69,7 @@ class _TimedBound(wrapt.BoundFunctionWrapper):  # type: ignore[misc]
         return getattr, (self.__self__, self.__name__)
 
 
-class _Timed(wrapt.FunctionWrapper):  # type: ignore[misc]
+class _Timed(_Wrapper):
     """A timed function: copied and pickled as functions are, by reference. A proxy alone refuses both."""
 
     __bound_function_wrapper__ = _TimedBound

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,9 @@ _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 
 
+NESTED: Final = 64
+"""Backward passes inside one another that are kept apart."""
+
 Hook = Callable[..., None]
 
 
@@ -58,11 +61,13 @@ def make_hooks(recorder: Recorder) -> Hooks:
 
 
 def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
-    buffer, extend, read, overflow = recorder.buffer, recorder.extend, recorder.read, recorder.overflow
+    buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
+    alone, append = recorder.alone, recorder.append
 
     def renew() -> None:
-        nonlocal buffer, extend, read
-        buffer, extend, read = recorder.buffer, recorder.extend, recorder.read
+        nonlocal buffer, extend, read, training, alone
+        buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
+        alone = recorder.alone
 
     recorder.on_change(renew)
 
@@ -73,10 +78,10 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
             if _compiling():
                 return
             try:
-                if len(buffer) > FULL:
-                    overflow()
-                if self is probe:
-                    extend((entering if _task() == -1 else recomputing, read(), get_ident()))
+                if self is probe and get_ident() == training and len(buffer) < FULL:
+                    extend((entering if _task() == -1 else recomputing, read()))
+                elif self is probe:
+                    append(entering if _task() == -1 else recomputing, read(), get_ident())
                 else:
                     self.fail(module)
             except Exception:
@@ -86,7 +91,10 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
             if _compiling():
                 return
             try:
-                extend((leaving, read(), get_ident()))
+                if alone:
+                    extend((leaving, read()))
+                else:
+                    append(leaving, read(), get_ident())
             except Exception:
                 probe.fail(module)
 
@@ -98,12 +106,13 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
 def _following_hooks(
     recorder: Recorder, watch_inputs: Hook, watch_outputs: Hook
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
-    buffer, extend, read, overflow = recorder.buffer, recorder.extend, recorder.read, recorder.overflow
-    next_ordinal, training = recorder.next_ordinal, get_ident()
+    buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
+    next_ordinal, append, home = recorder.next_ordinal, recorder.append, get_ident()
 
     def renew() -> None:
-        nonlocal buffer, extend, read, next_ordinal
-        buffer, extend, read, next_ordinal = recorder.buffer, recorder.extend, recorder.read, recorder.next_ordinal
+        nonlocal buffer, extend, read, training, next_ordinal
+        buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
+        next_ordinal = recorder.next_ordinal
 
     recorder.on_change(renew)
 
@@ -112,22 +121,23 @@ def _following_hooks(
         push = open_calls.append
         beside: dict[int, list[int]] = {}  # the open calls of other threads, which may be in this module meanwhile
 
-        def enter(self: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
+        def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
             if _compiling():
                 return
             try:
                 if self is not probe:
                     self.fail(module)
                     return
-                if len(buffer) > FULL:
-                    overflow()
                 thread, ordinal = get_ident(), next_ordinal()
-                if thread == training:
+                if thread == home:
                     push(ordinal)
                 else:
                     beside.setdefault(thread, []).append(ordinal)
                 watch_inputs(args, kwargs, ordinal, thread)
-                extend((ordinal | (entering if _task() == -1 else recomputing), read(), thread))
+                if thread == training and len(buffer) < FULL:
+                    extend((ordinal | (entering if _task() == -1 else recomputing), read()))
+                else:
+                    append(ordinal | (entering if _task() == -1 else recomputing), read(), thread)
             except Exception:
                 probe.fail(module)
 
@@ -136,11 +146,11 @@ def _following_hooks(
                 return
             try:
                 thread = get_ident()
-                calls = open_calls if thread == training else beside.get(thread)
+                calls = open_calls if thread == home else beside.get(thread)
                 if self is not probe or not calls:  # hooked in the middle of this call
                     return
                 reading, ordinal = read(), calls.pop()
-                extend((ordinal | leaving, reading, thread))
+                append(ordinal | leaving, reading, thread)
                 watch_outputs(output, ordinal, thread)
             except Exception:
                 probe.fail(module)
@@ -158,15 +168,15 @@ def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
     its sequence number (a Python object of it would keep the graph alive). A number that another thread's node has as
     well costs one mark; a node that is taken for a new one gets a second prehook, which repeats the first.
     """
-    extend, read, serial, training = recorder.extend, recorder.read, recorder.serial, get_ident()
+    append, read, serial, home = recorder.append, recorder.read, recorder.serial, get_ident()
     nodes: dict[Any, list[int]] = {}
     passes = BackwardPasses(recorder)
 
     def renew() -> None:
-        nonlocal extend, read, serial, nodes
+        nonlocal read, serial, nodes
         if serial != recorder.serial:
             nodes = {}
-        extend, read, serial = recorder.extend, recorder.read, recorder.serial
+        read, serial = recorder.read, recorder.serial
 
     recorder.on_change(renew)
 
@@ -176,24 +186,24 @@ def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
             if _task() != passes.running:
                 passes.begin(_task())
             if codes[0] == serial and len(codes) == 2:
-                extend((codes[1], read(), get_ident()))
+                append(codes[1], read(), get_ident())
             else:  # calls of an earlier step lie that many steps back
                 offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
                 for code in codes[1:]:
-                    extend((code + offset, reading, thread))
+                    append(code + offset, reading, thread)
         except Exception:
             recorder.fail("backward hooks")
 
     def watch_input(node: Any, ordinal: int, thread: int) -> None:
         # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
-        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
+        key = node._sequence_nr() if thread == home else (thread, node._sequence_nr())
         if key not in nodes:
             codes = nodes[key] = [serial, ordinal | END]
             node.register_prehook(MethodType(mark_node, codes))
 
     def watch_output(node: Any, ordinal: int, thread: int) -> None:
         # The backward of the call starts when this node runs. The START of an inner call opens those around it.
-        key = node._sequence_nr() if thread == training else (thread, node._sequence_nr())
+        key = node._sequence_nr() if thread == home else (thread, node._sequence_nr())
         codes = nodes.get(key)
         if codes is None:
             codes = nodes[key] = [serial, ordinal | START]
@@ -248,6 +258,8 @@ class BackwardPasses:
         self.running = task
         if task in self._ordinals or task == -1:
             return
+        if len(self._ordinals) >= NESTED:  # passes that an exception ended never say so
+            self._ordinals.clear()
         ordinal = self._ordinals[task] = self._recorder.next_ordinal()
         torch.autograd.Variable._execution_engine.queue_callback(partial(self._end, task, ordinal))
         self._recorder.mark(ordinal | GRAPH_BEGIN)

@@ -28,8 +28,20 @@ class TimedLoader(_Proxy):
         self._self_code = code
         self._self_before_fetch = before_fetch
 
-    def __iter__(self) -> Iterator[Any]:
+    def __new__(cls, loader: Any, *_rest: Any) -> TimedLoader:
+        """Make a ``TimedStream`` of what is an iterator itself."""
+        made: TimedLoader = super().__new__(TimedStream if hasattr(type(loader), "__next__") else cls)
+        return made
+
+    def __iter__(self) -> TimedIterator:
         return TimedIterator(self.__wrapped__, self._self_recorder, self._self_code, self._self_before_fetch)
+
+
+class TimedStream(TimedLoader):
+    """An iterator given as a loader: ``next`` works on it as before."""
+
+    def __next__(self) -> Any:
+        return next(iter(self))
 
 
 class TimedIterator:

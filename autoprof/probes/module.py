@@ -54,6 +54,9 @@ class ModuleProbe:
         handle = self._handle = Handle()
         module = self.module
         handle.add(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=self._follows).remove)
+        for key, hook in [*module._forward_pre_hooks.items()]:
+            if getattr(getattr(hook, "__self__", None), "ends_step", False) is True:
+                module._forward_pre_hooks.move_to_end(key, last=False)  # type: ignore[attr-defined]
         if self._memory is not None:
             handle.add(module.register_forward_pre_hook(self.remember).remove)
         handle.add(module.register_forward_hook(self._leave, always_call=True).remove)

@@ -92,12 +92,18 @@ class Planner:
             if lane is None:
                 lane = self._lanes[number] = _Lane(number)
             kind = code & marks.KIND_MASK
+            if kind in marks.VALUES:
+                self._values.append(at)
+            if kind == marks.THREAD:
+                continue
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handle[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
-            if kind != marks.MEMORY and kind != marks.LOGGED:
+            if kind not in marks.VALUES:
                 lane.last = at
                 self._fill(lane, at)
         end = len(codes)
+        if self._paused_at >= 0:
+            self._pauses.append((self._paused_at, end))
         for lane in self._lanes.values():
             self._close_to(lane, 0, end)
         followed = sum(code >= marks.ORDINAL for code in codes)
@@ -278,10 +284,8 @@ class Planner:
     def _log(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         span = self._open(_Lane(LOGGED_LANE), max(lane.last, 0), self._labels[index], Phase.USER)
         self._spans.logged[span] = at
-        self._values.append(at)
 
     def _remember(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        self._values.append(at)
         if lane.marked is not None:
             self._spans.memory[lane.marked] = at
 
@@ -290,6 +294,6 @@ class Planner:
             self._paused_at = at
 
     def _unpause(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        if self._paused_at >= 0:
-            self._pauses.append((self._paused_at, at))
-            self._paused_at = -1
+        # Without a mark of its beginning, the pause began before the step did.
+        self._pauses.append((self._paused_at, at))
+        self._paused_at = -1

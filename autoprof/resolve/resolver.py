@@ -13,7 +13,7 @@ import torch
 from .. import recorder as marks
 from ..clocks import Clock, Reading
 from ..price import Price
-from ..recorder import ORDINAL_SHIFT, STEP, Label
+from ..recorder import ORDINAL_SHIFT, STEP, Label, Taken
 from ..span import NOT_MEASURED, TRAINING_LANE, Nanoseconds, StepFrame
 from .plan import Planner
 from .spans import Call, Plan
@@ -27,7 +27,9 @@ HISTORY: Final = 16
 
 _BESIDE: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
 """Kinds of marks that show a thread to work on its own, not for the training thread's backward pass."""
-_VALUES: Final = frozenset({marks.LOGGED, marks.MEMORY})
+
+
+NO_MARKS: Final = Taken([], 0, False, 0)
 
 
 @dataclass(slots=True)
@@ -36,16 +38,14 @@ class RawStep:
 
     step: int
     start_unix_ns: int
-    thread: int
     serial: int
     clock: Clock
     start: Reading
     end: Reading = None
-    marks: list[Any] = field(default_factory=list)
+    taken: Taken = NO_MARKS
     scalars: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
-    dropped: int = 0
     warmup: bool = False
 
     def log(self, name: str, value: Any) -> None:
@@ -66,8 +66,8 @@ class RawStep:
         """Return all readings of the clock in the step, its start first and its end last."""
         inside = [
             reading
-            for code, reading in zip(self.marks[0::3], self.marks[1::3], strict=True)
-            if code & marks.KIND_MASK not in _VALUES
+            for code, reading in zip(self.taken.marks[0::2], self.taken.marks[1::2], strict=True)
+            if code & marks.KIND_MASK not in marks.VALUES
         ]
         return [self.start, *inside, self.end]
 
@@ -116,7 +116,8 @@ class Resolver:
 
     def _host_frame(self, raw: RawStep) -> StepFrame:
         plan = self._plan(raw)
-        readings = np.fromiter((raw.start, *raw.marks[1::3], raw.end), np.int64, len(raw.marks) // 3 + 2)
+        flat = raw.taken.marks
+        readings = np.fromiter((raw.start, *flat[1::2], raw.end), np.int64, len(flat) // 2 + 2)
         times = readings[1:] - raw.start
         if len(plan.values):
             times[plan.values] = 0  # no readings of the clock
@@ -125,7 +126,7 @@ class Resolver:
     def _device_frame(self, raw: RawStep) -> StepFrame:
         plan = self._plan(raw)
         resolved = raw.clock.times(raw.readings())
-        count = len(raw.marks) // 3
+        count = len(raw.taken.marks) // 2
         is_time = np.ones(count + 1, dtype=bool)
         is_time[plan.values] = False
         host = np.zeros(count + 1, dtype=np.int64)
@@ -135,7 +136,7 @@ class Resolver:
             device = np.full(count + 1, NOT_MEASURED, dtype=np.int64)
             device[is_time] = resolved.device_ns[1:]
         values = np.zeros(count, dtype=np.int64)
-        values[plan.values] = [raw.marks[3 * at + 1] for at in plan.values.tolist()]
+        values[plan.values] = [raw.taken.marks[2 * at + 1] for at in plan.values.tolist()]
         return self._frame(raw, plan, values, host, device)
 
     def _frame(
@@ -172,15 +173,13 @@ class Resolver:
             scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
             memory=raw.memory,
             overhead_ns=raw.overhead_ns + plan.overhead_ns,
-            dropped=raw.dropped,
+            dropped=raw.taken.dropped,
             warmup=raw.warmup,
         )
 
     def _plan(self, raw: RawStep) -> Plan:
-        codes, threads = tuple(raw.marks[0::3]), raw.marks[2::3]
-        lanes: tuple[int, ...] | None = None
-        if threads.count(raw.thread) != len(threads):
-            lanes = _lanes(codes, threads, raw.thread)
+        codes = tuple(raw.taken.marks[0::2])
+        lanes = _lanes(codes, raw.taken) if raw.taken.mixed else None
         plan = self._plans.get((codes, lanes))
         if plan is None:
             plan = Planner(self._labels, self._price, self._finder(raw.serial)).plan(
@@ -213,10 +212,10 @@ class Resolver:
 
 def _take_out(clock: Nanoseconds, paused: int, resumed: int) -> None:
     """Take a pause out of the readings: marks inside fall on its start, later ones come that much earlier."""
-    start, end = clock[paused], clock[resumed]
+    start, end = 0 if paused < 0 else clock[paused], clock[resumed]
     if start == NOT_MEASURED or end == NOT_MEASURED:
         return
-    inside, after = clock[paused:resumed], clock[resumed:]
+    inside, after = clock[max(paused, 0) : resumed], clock[resumed:]
     inside[inside != NOT_MEASURED] = start
     # Streams run apart: an event on another one may lie before the pause's end, but not before its start.
     after[:] = np.where(after == NOT_MEASURED, NOT_MEASURED, np.maximum(after - (end - start), start))
@@ -237,14 +236,22 @@ def _bytes(at: Nanoseconds | None, values: Nanoseconds) -> Nanoseconds | None:
     return np.where(at == NOT_MEASURED, NOT_MEASURED, values[at])
 
 
-def _lanes(codes: Sequence[int], threads: Sequence[int], training: int) -> tuple[int, ...]:
+def _lanes(codes: Sequence[int], taken: Taken) -> tuple[int, ...]:
     """Give the training thread lane 0, and with it the one thread that runs its backward; others their own lanes."""
+    threads, thread = [], taken.thread
+    for code, reading in zip(codes, taken.marks[1::2], strict=True):
+        if code == marks.THREAD:
+            thread = reading
+            threads.append(thread)
+        else:
+            threads.append(thread)
+            thread = taken.thread
     kinds: dict[int, set[int]] = {}
-    for code, thread in zip(codes, threads, strict=True):
+    for thread, code in zip(threads, codes, strict=True):
         kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
-    lane_of, worker = {training: TRAINING_LANE}, False
+    lane_of, worker = {taken.thread: TRAINING_LANE}, False
     for thread in kinds:
-        if thread == training:
+        if thread == taken.thread:
             continue
         if not worker and not _BESIDE & kinds[thread]:
             worker, lane_of[thread] = True, TRAINING_LANE

@@ -1,0 +1,197 @@
+"""The laws of the account, and a referee that counts backward passes by another way than the engine does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from autoprof import Phase, StepFrame
+from autoprof.testing import FakeClock, ListSink, open_session
+
+EVERYTHING: dict[str, Any] = {
+    "targets": [{"match": ".*"}],
+    "step": "manual",
+    "sample": {"warmup": 0, "budget": None},
+    "sinks": {},
+}
+"""Every module, all phases, explicit steps, no warm-up, no sinks of the configuration's."""
+
+
+def everything(**changes: Any) -> dict[str, Any]:
+    """Return the configuration that records everything, changed."""
+    return {**EVERYTHING, **changes}
+
+
+class Watched:
+    """A model under observation on a fake clock; leaving it closes the session, ``frames`` has what was recorded."""
+
+    def __init__(self, model: nn.Module, *, clock: Any = None, config: Any = None, **more: Any) -> None:
+        self.sink = ListSink()
+        self.clock = FakeClock(tick_ns=1) if clock is None else clock
+        sinks = [*more.pop("sinks", ()), self.sink]
+        self.session = open_session(model, config or EVERYTHING, clock=self.clock, sinks=sinks, **more)
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.session.close()
+
+    def step(self) -> None:
+        """End the step."""
+        self.session.step()
+
+    @property
+    def frames(self) -> list[StepFrame]:
+        """The frames so far."""
+        self.session.summary()
+        return self.sink.frames
+
+
+def check_laws(frame: StepFrame) -> None:
+    """Assert what holds on every step: spans nest, parents close, phases and other make the step, exactly."""
+    spans, layout = frame.spans, frame.layout
+    total, own = frame.total_ns.tolist(), layout.self_ns(frame.total_ns).tolist()
+    children = [0] * len(spans)
+    for i, span in enumerate(spans):
+        if span.lane < 0:
+            assert span.parent is None
+            continue
+        assert span.host_ns >= 0
+        assert span.start_ns >= 0
+        assert span.start_ns + span.host_ns <= frame.duration_ns
+        if span.parent is not None:
+            parent = spans[span.parent]
+            assert span.parent < i
+            assert parent.lane == span.lane
+            assert parent.start_ns <= span.start_ns, (parent, span)
+            assert span.start_ns + span.host_ns <= parent.start_ns + parent.host_ns, (parent, span)
+            children[span.parent] += total[i]
+    for span, whole, inside, self_ns in zip(spans, total, children, own, strict=True):
+        assert inside + self_ns == whole
+        assert self_ns >= 0, span
+    phases = frame.phase_ns()
+    assert sum(phases.values()) == frame.step_ns
+    assert phases[Phase.OTHER] >= 0
+    _check_siblings(frame)
+
+
+def _check_siblings(frame: StepFrame) -> None:
+    by_parent: dict[tuple[int | None, int], list[tuple[int, int]]] = {}
+    for span in frame.spans:
+        if span.lane >= 0:
+            by_parent.setdefault((span.parent, span.lane), []).append((span.start_ns, span.start_ns + span.host_ns))
+    for siblings in by_parent.values():
+        end = 0
+        for start, stop in sorted(siblings):
+            assert start >= end
+            end = stop
+
+
+def count(frame: StepFrame, phase: Phase) -> Counter[str]:
+    """Count the calls of a phase by name; what a backward pass spends in no module is left out."""
+    calls: Counter[str] = Counter()
+    for span in frame.spans:
+        if span.phase is phase and span.name != "(backward)":
+            calls[span.name] += span.calls
+    return calls
+
+
+def tree(frame: StepFrame, *phases: Phase) -> list[str]:
+    """Return the spans (of these phases) as indented lines, in order; gaps of a backward pass are left out."""
+    depth: dict[int | None, int] = {None: -1}
+    lines = []
+    for i, span in enumerate(frame.spans):
+        shown = span.name != "(backward)" and (not phases or span.phase in phases)
+        depth[i] = depth[span.parent] + shown
+        if shown:
+            lines.append("  " * depth[i] + f"{span.name} {span.phase}")
+    return lines
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a value, however it nests."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors_in(getattr(value, field.name))
+
+
+class Referee:
+    """Hook every module by itself and count calls, and calls whose output received a gradient, by step and name.
+
+    ``received`` has the calls of which a tensor hook on an output fired, once a backward pass. ``ran`` has the calls
+    of which a node of an output ran, which may also happen for the sake of another output, and the calls around
+    them that had returned by then. ``blind`` tells that torch would not say what made an output.
+    """
+
+    def __init__(self, name_of: dict[nn.Module, str]) -> None:
+        self.blind = False
+        self.step = 0
+        self.calls: list[Counter[tuple[str, bool]]] = [Counter()]
+        self.received: list[set[tuple[str, int, int]]] = [set()]
+        self.ran: list[set[tuple[str, int, int]]] = [set()]
+        self._serial = 0
+        self._open: list[tuple[str, int]] = []
+        for module, name in name_of.items():
+            module.register_forward_pre_hook(self._enter(name))
+            module.register_forward_hook(self._leave, always_call=True)
+
+    def next_step(self) -> None:
+        """Count for the next step from now on."""
+        self.step += 1
+        self.calls.append(Counter())
+        self.received.append(set())
+        self.ran.append(set())
+
+    def _enter(self, name: str) -> Any:
+        def enter(module: nn.Module, args: Any) -> None:
+            self._serial += 1
+            self._open.append((name, self._serial))
+            self.calls[self.step][name, torch._C._current_graph_task_id() != -1] += 1
+
+        return enter
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        path = tuple(self._open)
+        self._open.pop()
+
+        def received(_grad: Tensor) -> None:
+            self.received[self.step].add((*path[-1], torch._C._current_graph_task_id()))
+
+        def ran(_grads: Any) -> None:
+            task = torch._C._current_graph_task_id()
+            self.ran[self.step].update((*call, task) for call in path if call not in self._open)
+
+        for tensor in tensors_in(output):
+            try:
+                node = tensor.grad_fn
+            except RuntimeError:  # a view of a custom Function's output that was changed in place has none to show
+                self.blind = True
+                continue
+            if node is not None:
+                tensor.register_hook(received)
+                node.register_prehook(ran)
+
+    def check(self, frame: StepFrame, step: int) -> None:
+        """Assert that the frame of a step (counted from 0) has the calls and the backward spans that were seen."""
+        calls = self.calls[step]
+        assert count(frame, Phase.FORWARD) == Counter({name: n for (name, inside), n in calls.items() if not inside})
+        assert count(frame, Phase.RECOMPUTE) == Counter({name: n for (name, inside), n in calls.items() if inside})
+        backward = count(frame, Phase.BACKWARD)
+        received = Counter(name for name, _, _ in self.received[step])
+        ran = Counter(name for name, _, _ in self.ran[step])
+        for name in {*backward, *received, *ran}:
+            assert received[name] <= backward[name] <= ran[name], (name, received[name], backward[name], ran[name])

@@ -1,0 +1,338 @@
+"""Statistics: nothing counted twice, quantiles within 1 %, mergeable, bounded, and the phases make the step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
+from autoprof.aggregate import Aggregate
+from autoprof.aggregate import fold as folding
+from autoprof.testing import make_frame
+
+MS = 1_000_000
+
+
+def a_span(
+    name: str, ms: float, parent: int | None = None, start: float = 0, phase: Phase = Phase.FORWARD, **more: Any
+) -> Span:
+    """Make a span in milliseconds."""
+    return Span(name, name.lower(), phase, parent, round(start * MS), round(ms * MS), **more)
+
+
+def collect(frames: list[StepFrame]) -> Aggregate:
+    """Fold frames into an aggregate."""
+    aggregate = Aggregate()
+    for frame in frames:
+        aggregate.add(frame)
+    return aggregate
+
+
+def rows_of(aggregate: Aggregate) -> dict[tuple[str, str], Row]:
+    """Return the rows by name and phase."""
+    return {(row.name, str(row.phase)): row for row in aggregate.summary().rows}
+
+
+def one_span(ns: int, step: int = 1, **more: Any) -> StepFrame:
+    """Make a frame of a single span."""
+    return make_frame([Span("a", None, Phase.FORWARD, None, 0, ns)], step=step, **more)
+
+
+def test_a_span_inside_one_of_its_own_row_is_counted_once() -> None:
+    """The seed added 1805.28 + 1799.99 + 5.26 to twice the time that passed."""
+    frame = make_frame(
+        [a_span("VRT", 1805.28), a_span("VRT", 1799.99, parent=0), a_span("VRT", 5.26, parent=0, start=1800)]
+    )
+    row = rows_of(collect([frame]))["VRT", "forward"]
+    assert row.total_ns == 1_805_280_000
+    assert row.calls == 3
+    assert row.self_ns == 1_805_280_000
+    assert row.share == 1.0
+
+
+def test_a_row_nested_through_another_is_counted_once() -> None:
+    """The same name further down, with a stranger in between."""
+    frame = make_frame([a_span("A", 10), a_span("B", 8, parent=0), a_span("A", 5, parent=1)])
+    rows = rows_of(collect([frame]))
+    assert rows["A", "forward"].total_ns == 10 * MS
+    assert rows["A", "forward"].self_ns == 7 * MS
+    assert rows["B", "forward"].self_ns == 3 * MS
+
+
+def test_siblings_of_one_row_add_up() -> None:
+    """Several modules under one name."""
+    frame = make_frame([a_span("A", 3), a_span("A", 4, start=3)])
+    row = rows_of(collect([frame]))["A", "forward"]
+    assert (row.total_ns, row.calls, row.steps) == (7 * MS, 2, 1)
+
+
+def test_phases_of_one_name_are_rows_of_their_own() -> None:
+    """Forward and backward are never one number."""
+    frame = make_frame([a_span("A", 3), a_span("A", 6, start=3, phase=Phase.BACKWARD)])
+    rows = rows_of(collect([frame]))
+    assert rows["A", "forward"].total_ns == 3 * MS
+    assert rows["A", "backward"].total_ns == 6 * MS
+
+
+def test_self_time_is_what_no_child_covers() -> None:
+    """Summed over rows it is the time that spans cover at all."""
+    frame = make_frame(
+        [a_span("A", 10), a_span("B", 4, parent=0), a_span("C", 1, parent=1), a_span("D", 3, start=10)],
+        duration_ns=20 * MS,
+    )
+    aggregate = collect([frame] * 5)
+    assert sum(row.self_ns for row in aggregate.summary().rows) == 5 * 13 * MS
+
+
+def test_phases_sum_to_the_total_step_time_exactly() -> None:
+    """Self times by phase, and other for the rest, over blocks and layouts."""
+    frames = [
+        make_frame(
+            [a_span("A", 3.1 + i, phase=Phase.BACKWARD), a_span("A", 1.7, parent=0, phase=Phase.RECOMPUTE)][
+                : 1 + i % 2
+            ],
+            duration_ns=10 * MS + 7 * i,
+            step=i,
+        )
+        for i in range(150)
+    ]
+    summary = collect(frames).summary()
+    assert sum(summary.phases.values()) == summary.total_step_ns == sum(frame.duration_ns for frame in frames)
+    assert summary.phases[Phase.RECOMPUTE] == 75 * 1_700_000
+
+
+def test_a_row_knows_its_steps_and_their_extremes() -> None:
+    """Mean, least, most and last are of the steps in which the row occurred."""
+    frames = [one_span(ns, step=i) for i, ns in enumerate((5, 9, 1, 7))]
+    frames.append(make_frame([], duration_ns=100, step=4))
+    row = rows_of(collect(frames))["a", "forward"]
+    assert (row.steps, row.total_ns, row.mean_ns, row.min_ns, row.max_ns, row.last_ns) == (4, 22, 5, 1, 9, 7)
+    summary = collect(frames).summary()
+    assert (summary.steps, summary.step_min_ns, summary.step_max_ns, summary.step_last_ns) == (5, 1, 100, 100)
+
+
+@given(st.lists(st.integers(1, 10**11), min_size=1, max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_quantiles_are_within_one_percent(values: list[int]) -> None:
+    """Against the exact order statistic."""
+    aggregate = collect([one_span(ns, step=i) for i, ns in enumerate(values)])
+    row = rows_of(aggregate)["a", "forward"]
+    for q, found in ((0.5, row.p50_ns), (0.95, row.p95_ns)):
+        exact = int(np.quantile(values, q, method="inverted_cdf"))
+        assert abs(found - exact) <= 0.01 * exact + 1
+        assert min(values) <= found <= max(values)
+
+
+durations = st.lists(
+    st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.booleans(), st.booleans()), max_size=140
+)
+
+
+def frames_of(data: list[tuple[int, int, bool, bool]], first: int = 0) -> list[StepFrame]:
+    """Make frames of two layouts, some of them warm-up."""
+    return [
+        make_frame(
+            [
+                Span("a", None, Phase.FORWARD, None, 0, a + b, memory_start_bytes=a, memory_end_bytes=b),
+                Span("b" if other else "c", None, Phase.BACKWARD, 0, 0, b, memory_start_bytes=b, memory_end_bytes=a),
+            ],
+            duration_ns=a + b + 3,
+            step=first + i,
+            warmup=warm,
+            overhead_ns=a,
+            dropped=i % 2,
+            scalars={"samples": 4.0} if other else {},
+        )
+        for i, (a, b, other, warm) in enumerate(data)
+    ]
+
+
+def comparable(aggregate: Aggregate) -> dict[str, Any]:
+    """Return the summary without the order of equal rows."""
+    data = aggregate.summary().to_dict()
+    data["rows"] = sorted(data["rows"], key=lambda row: (row["name"], row["phase"]))
+    return data
+
+
+@given(durations, durations)
+@settings(max_examples=40, deadline=None)
+def test_merged_windows_equal_all_at_once(one: list[Any], two: list[Any]) -> None:
+    """Every number, to the last digit."""
+    first, second = frames_of(one), frames_of(two, len(one))
+    merged = collect(first)
+    merged.merge(collect(second))
+    assert comparable(merged) == comparable(collect(first + second))
+
+
+def test_merging_keeps_the_limit_on_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many windows or ranks with names of their own cannot fill the memory either."""
+    monkeypatch.setattr(folding, "ROWS", 50)
+    total = Aggregate()
+    for i in range(20):
+        total.merge(collect([make_frame([a_span(f"{i}-{j}", 1) for j in range(40)])]))
+    assert len(total.summary().rows) <= 50
+
+
+def test_asking_for_a_summary_changes_nothing() -> None:
+    """In the middle of a block, twice."""
+    frames = frames_of([(i, 2 * i, i % 3 == 0, False) for i in range(100)])
+    asked = Aggregate()
+    for frame in frames:
+        asked.add(frame)
+        asked.summary()
+        asked.summary()
+    assert comparable(asked) == comparable(collect(frames))
+
+
+def test_memory_columns_are_the_most_a_row_grew_and_held() -> None:
+    """Growth of the outermost call, and the highest reading of any."""
+    frame = make_frame(
+        [
+            a_span("A", 4, memory_start_bytes=100, memory_end_bytes=300),
+            a_span("B", 2, parent=0, memory_start_bytes=150, memory_end_bytes=400),
+            a_span("C", 1, start=4),
+        ]
+    )
+    rows = rows_of(collect([frame]))
+    assert (rows["A", "forward"].memory_growth_bytes, rows["A", "forward"].memory_peak_bytes) == (200, 300)
+    assert (rows["B", "forward"].memory_growth_bytes, rows["B", "forward"].memory_peak_bytes) == (250, 400)
+
+
+def test_memory_that_was_not_measured_is_none() -> None:
+    """Not measured is not zero."""
+    row = rows_of(collect([one_span(5)]))["a", "forward"]
+    assert row.memory_growth_bytes is None
+    assert row.memory_peak_bytes is None
+
+
+def test_memory_that_only_shrinks_is_not_called_growth_of_zero() -> None:
+    """A row that always gives memory back grew by a negative number."""
+    frame = make_frame([a_span("A", 4, memory_start_bytes=300, memory_end_bytes=100)])
+    row = rows_of(collect([frame]))["A", "forward"]
+    assert row.memory_growth_bytes == -200
+
+
+def test_warm_up_steps_are_counted_and_left_out() -> None:
+    """No statistic sees them, not even the extremes."""
+    frames = [one_span(10**9, step=1, warmup=True), one_span(5, step=2), one_span(7, step=3)]
+    summary = collect(frames).summary()
+    assert (summary.steps, summary.warmup_steps, summary.total_step_ns, summary.step_max_ns) == (2, 1, 12, 7)
+    assert summary.rows[0].total_ns == 12
+
+
+def test_no_steps_make_an_empty_summary() -> None:
+    """Nothing is divided by nothing."""
+    summary = Aggregate().summary()
+    assert summary.steps == 0
+    assert summary.rows == ()
+    assert summary.throughput is None
+    assert summary.step_min_ns == summary.step_max_ns == 0
+    assert sum(summary.phases.values()) == 0
+
+
+def test_more_than_64_rows_are_kept_whole() -> None:
+    """The columns grow without losing what they hold."""
+    frames = [make_frame([a_span(f"m{i}", i + 1) for i in range(n)], step=n) for n in (10, 65, 500)]
+    rows = rows_of(collect(frames))
+    assert len(rows) == 500
+    for i in range(500):
+        assert rows[f"m{i}", "forward"].total_ns == (i + 1) * MS * (3 if i < 10 else 2 if i < 65 else 1)
+        assert rows[f"m{i}", "forward"].min_ns == (i + 1) * MS
+
+
+def test_rows_are_bounded_and_what_is_beyond_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names made up anew each step cannot fill the memory; the phases still add up."""
+    monkeypatch.setattr(folding, "ROWS", 10)
+    frames = [make_frame([a_span(f"name {i}", 1)], step=i) for i in range(100)]
+    aggregate = collect(frames)
+    summary = aggregate.summary()
+    assert len(summary.rows) < 10
+    assert sum(summary.dropped.values()) == 100 - len(summary.rows)
+    assert summary.phases == {Phase.FORWARD: 100 * MS, Phase.OTHER: 0}
+
+
+def test_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose steps all differ folds them in early instead of growing, and loses nothing."""
+    monkeypatch.setattr(folding, "BLOCKS", 4)
+    frames = [make_frame([a_span("A", 1, start=j) for j in range(1 + i % 30)], step=i) for i in range(100)]
+    aggregate = collect(frames)
+    assert len(aggregate._blocks) <= 4
+    assert rows_of(aggregate)["A", "forward"].calls == sum(1 + i % 30 for i in range(100))
+
+
+def test_device_time_counts_where_there_is_one_and_host_time_stays_beside_it() -> None:
+    """Two fields, never one and a flag."""
+    frame = make_frame(
+        [a_span("A", 1, device_start_ns=0, device_ns=9 * MS)], duration_ns=2 * MS, device_duration_ns=10 * MS
+    )
+    summary = collect([frame]).summary()
+    (row,) = summary.rows
+    assert (summary.clock, row.total_ns, row.host_total_ns, row.share) == ("device", 9 * MS, 1 * MS, 0.9)
+    assert summary.total_step_ns == 10 * MS
+
+
+def test_host_and_device_steps_of_one_layout_do_not_mix_up_their_columns() -> None:
+    """A model that moved to the device in the middle of a block."""
+    spans = [a_span("A", 1)]
+    frame = make_frame(spans, duration_ns=2 * MS)
+    on_device = StepFrame.of(
+        **{
+            **vars(frame),
+            "device_ns": np.array([9 * MS]),
+            "device_start_ns": np.array([0]),
+            "device_duration_ns": 10 * MS,
+        }
+    )
+    for frames in ([frame, on_device], [on_device, frame], [on_device, frame, on_device]):
+        (row,) = collect(frames).summary().rows
+        assert row.host_total_ns == len(frames) * MS
+        assert row.total_ns == sum(MS if f is frame else 9 * MS for f in frames)
+
+
+def test_what_the_device_clock_did_not_see_counts_nothing() -> None:
+    """Captured spans have no device time, and take none from others."""
+    frame = make_frame(
+        [a_span("A", 1, device_start_ns=0, device_ns=4 * MS), a_span("B", 1, start=1)],
+        duration_ns=2 * MS,
+        device_duration_ns=5 * MS,
+    )
+    rows = rows_of(collect([frame]))
+    assert rows["B", "forward"].total_ns == 0
+    assert rows["A", "forward"].total_ns == 4 * MS
+
+
+def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> None:
+    """None where nothing was logged: it is not zero."""
+    frames = [one_span(5, duration_ns=500 * MS, scalars={"samples": 8.0}), one_span(5, duration_ns=10**10)]
+    assert collect(frames).summary().throughput == 16.0
+    assert collect([one_span(5)]).summary().throughput is None
+
+
+def test_a_summary_survives_json() -> None:
+    """``to_dict`` gives plain JSON types, ``from_dict`` the same summary."""
+    aggregate = collect(frames_of([(i, 2 * i, i % 2 == 0, i < 3) for i in range(100)]))
+    finding = Finding("hot-module", "warning", "why", "next", "a", Phase.FORWARD, 0, 5, {"ms": 3})
+    summary = replace(aggregate.summary(notes=("note",), unsampled_steps=4), findings=(finding,), skipped={"x": 1})
+    text = json.dumps(summary.to_dict(), allow_nan=False)
+    assert Summary.from_dict(json.loads(text)) == summary
+
+
+def test_a_logged_duration_is_a_row_but_no_part_of_the_phases() -> None:
+    """It may overlap what autoprof measured itself."""
+    frame = make_frame([a_span("A", 5), a_span("elsewhere", 50, phase=Phase.USER, lane=-1)], duration_ns=10 * MS)
+    summary = collect([frame]).summary()
+    assert summary.phases == {Phase.FORWARD: 5 * MS, Phase.OTHER: 5 * MS}
+    assert {row.name: row.lane for row in summary.rows} == {"elsewhere": -1, "A": 0}
+
+
+def test_a_frame_is_data_that_the_garbage_collector_need_not_walk() -> None:
+    """Spans are columns; objects are built for those who ask."""
+    frame = one_span(5)
+    assert isinstance(frame.start_ns, np.ndarray)
+    assert frame.spans == (Span("a", None, Phase.FORWARD, None, 0, 5),)

@@ -1,0 +1,699 @@
+"""Backward and recompute are rebuilt from the marks of nodes: each call its own span, in its place."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Referee, Watched, check_laws, count, everything, tree
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from autoprof import Phase, span, timed
+from autoprof.testing import FakeClock
+
+CHILDREN = everything(targets=[{"match": ".+"}])
+BACKWARD = (Phase.BACKWARD,)
+
+
+class Named(nn.Module):
+    """Children by name, run in order."""
+
+    def __init__(self, **children: nn.Module) -> None:
+        super().__init__()
+        for name, child in children.items():
+            self.add_module(name, child)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for child in self.children():
+            x = child(x)
+        return x
+
+
+class Again(nn.Module):
+    """Recompute the child in backward."""
+
+    def __init__(self, child: nn.Module, reentrant: bool) -> None:
+        super().__init__()
+        self.child, self.reentrant = child, reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.child, x, use_reentrant=self.reentrant)
+
+
+def linear() -> nn.Module:
+    """Return a layer."""
+    return nn.Linear(2, 2)
+
+
+def data(grad: bool = True) -> Tensor:
+    """Return an input whose node is older than the model's."""
+    return torch.ones(1, 2, requires_grad=grad) * 1.0
+
+
+def test_forward_spans_nest_as_the_calls_did() -> None:
+    """Parents first, in the order of the calls."""
+    model = Named(a=Named(x=linear(), y=nn.ReLU()), b=linear())
+    with Watched(model) as watched:
+        model(data())
+        watched.step()
+    assert tree(watched.frames[0]) == [
+        "Named forward",
+        "  a forward",
+        "    a/x forward",
+        "    a/y forward",
+        "  b forward",
+    ]
+
+
+def test_backward_spans_nest_in_reverse_order() -> None:
+    """The last module comes first, and children lie in their parents."""
+    model = Named(a=Named(x=linear(), y=nn.ReLU()), b=linear())
+    with Watched(model) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    assert tree(watched.frames[0], *BACKWARD) == [
+        "Named backward",
+        "  b backward",
+        "  a backward",
+        "    a/y backward",
+        "    a/x backward",
+    ]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_recompute_is_a_phase_of_its_own_inside_backward(reentrant: bool) -> None:
+    """The second forward is no forward: it has its own phase, and it lies in the backward of the block."""
+    model = Named(block=Again(Named(x=linear(), y=nn.Tanh()), reentrant))
+    with Watched(model) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert count(frame, Phase.FORWARD) == {
+        "Named": 1,
+        "block": 1,
+        "block/child": 1,
+        "block/child/x": 1,
+        "block/child/y": 1,
+    }
+    assert count(frame, Phase.RECOMPUTE)["block/child"] == 1
+    assert count(frame, Phase.BACKWARD) == count(frame, Phase.FORWARD)
+    for recomputed in frame.spans:
+        if recomputed.phase is Phase.RECOMPUTE:
+            ancestors = []
+            at = recomputed.parent
+            while at is not None:
+                ancestors.append(frame.spans[at].name)
+                at = frame.spans[at].parent
+            assert "block" in ancestors
+
+
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_a_checkpoint_in_a_checkpoint_closes(outer: bool, inner: bool) -> None:
+    """In both forms, either inside the other."""
+    model = Named(block=Again(Named(a=linear(), deep=Again(Named(b=nn.Tanh(), c=linear()), inner), d=nn.Tanh()), outer))
+    referee = Referee({m: n.replace(".", "/") for n, m in model.named_modules() if n})
+    with Watched(model, config=CHILDREN) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    referee.check(watched.frames[0], 0)
+
+
+def test_a_shared_module_has_a_backward_for_each_call() -> None:
+    """Calls, not names."""
+    layer = linear()
+    model = Named(a=layer)
+    model.forward = lambda x: layer(torch.relu(layer(torch.tanh(layer(x)))))  # type: ignore[method-assign]
+    with Watched(model, config=CHILDREN) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert count(frame, Phase.BACKWARD) == {"a": 3}
+    assert {row.calls for row in watched.session.summary().rows if row.name == "a"} == {3}
+
+
+def test_micro_batches_may_run_backward_in_any_order() -> None:
+    """Three forwards, then three backwards, the middle one first."""
+    model = Named(a=linear(), b=linear())
+    with Watched(model, config=CHILDREN) as watched:
+        losses = [model(data()).sum() for _ in range(3)]
+        for i in (1, 2, 0):
+            losses[i].backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert tree(watched.frames[0], *BACKWARD) == ["b backward", "a backward"] * 3
+
+
+def test_a_graph_run_twice_has_two_backwards() -> None:
+    """``retain_graph``: each pass is an account of its own."""
+    model = Named(a=linear(), b=linear())
+    with Watched(model, config=CHILDREN) as watched:
+        loss = model(data()).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert count(watched.frames[0], Phase.BACKWARD) == {"a": 2, "b": 2}
+
+
+def test_a_double_backward_closes() -> None:
+    """``create_graph``: the pass over the gradient's graph reaches the modules again."""
+    model = Named(a=linear(), b=nn.Tanh(), c=linear())
+    referee = Referee({m: n for n, m in model.named_modules() if n})
+    with Watched(model, config=CHILDREN) as watched:
+        x = data()
+        (grad,) = torch.autograd.grad(model(x).pow(2).sum(), x, create_graph=True)
+        grad.pow(2).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    referee.check(watched.frames[0], 0)
+
+
+def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
+    """It is counted, takes no time, and ends nobody else's."""
+    clock = FakeClock()
+    model = Named(a=linear(), p=nn.Identity(), b=linear())
+    with Watched(model, config=CHILDREN, clock=clock) as watched:
+        y = model(data())
+        y.register_hook(lambda g: clock.advance(100))
+        y.sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert count(frame, Phase.BACKWARD) == {"a": 1, "p": 1, "b": 1}
+    assert [s.host_ns for s in frame.spans if s.name == "p" and s.phase is Phase.BACKWARD] == [0]
+
+
+def test_a_module_that_makes_one_output_and_passes_another_has_one_backward() -> None:
+    """The passed one adds no second span."""
+
+    class Both(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x * 2, x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = Both()
+
+        def forward(self, x: Tensor) -> Tensor:
+            a, b = self.both(x)
+            return a + b
+
+    model = Model()
+    with Watched(model, config=CHILDREN) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    assert count(watched.frames[0], Phase.BACKWARD) == {"both": 1}
+
+
+def test_a_module_still_in_forward_has_no_backward_yet() -> None:
+    """``autograd.grad`` inside forward: the child's backward lies in the parent's forward, not in a backward of it."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = linear()
+
+        def forward(self, x: Tensor) -> Tensor:
+            inner = x.detach().requires_grad_()
+            (grad,) = torch.autograd.grad(self.layer(inner * 1.0).sum(), inner)
+            return x + grad
+
+    model = Named(inner=Inner())
+    with Watched(model, config=CHILDREN) as watched:
+        model(data(False))
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert tree(frame) == ["inner forward", "  inner/layer forward", "  inner/layer backward"]
+
+
+def test_an_input_without_gradient_is_no_obstacle() -> None:
+    """The first layer's input needs no gradient, so no node tells its end: the pass's end does."""
+    model = Named(a=linear(), b=linear())
+    with Watched(model) as watched:
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert tree(watched.frames[0], *BACKWARD) == ["Named backward", "  b backward", "  a backward"]
+
+
+def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_charged_to_the_call() -> None:
+    """A known limit: nothing marks the end of a call but the next mark."""
+    clock = FakeClock()
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            clock.advance(40)
+            return grad
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = linear()
+
+        def forward(self, x: Tensor) -> Tensor:
+            beside = Slow.apply(x)
+            return self.a(x) + beside
+
+    model = Model()
+    with Watched(model, clock=clock) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    by_name = {s.name: s.host_ns for s in watched.frames[0].spans if s.phase is Phase.BACKWARD}
+    assert by_name["Model"] == 40
+    assert by_name["a"] == 40
+
+
+def test_in_place_activations_keep_the_account() -> None:
+    """The node that was hooked is not the one that the tensor has now; it runs all the same."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(inplace=True), nn.Linear(2, 2), nn.ReLU(inplace=True))
+    with Watched(model, config=CHILDREN) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert count(watched.frames[0], Phase.BACKWARD) == {"0": 1, "1": 1, "2": 1, "3": 1}
+
+
+def test_a_part_cut_off_by_detach_has_no_backward() -> None:
+    """Not measured is not zero."""
+
+    class Cut(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.detach()
+
+    model = Named(a=linear(), cut=Cut(), b=linear())
+    with Watched(model, config=CHILDREN) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    assert count(watched.frames[0], Phase.BACKWARD) == {"b": 1}
+
+
+def test_only_the_wanted_phases_become_spans() -> None:
+    """A rule that asks for backward alone gets backward alone, and what it needs is recorded all the same."""
+    model = Named(a=linear(), b=linear())
+    config = everything(targets=[{"match": "a", "phases": ["backward"]}, {"match": "b", "phases": ["forward"]}])
+    with Watched(model, config=config) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert tree(watched.frames[0]) == ["b forward", "a backward"]
+
+
+def test_a_graph_of_an_earlier_step_is_charged_to_the_step_that_runs_it() -> None:
+    """Each backward in the step it ran in, under the names of the step it was made in."""
+    model = Named(a=Named(x=linear()), b=linear())
+    with Watched(model, config=CHILDREN) as watched:
+        first = model(data()).sum()
+        watched.step()
+        second = model(data()).sum()
+        watched.step()
+        first.backward()
+        second.backward()
+        watched.step()
+        summary = watched.session.summary()
+    frame = watched.frames[2]
+    check_laws(frame)
+    assert tree(frame) == ["b backward", "a backward", "  a/x backward"] * 2
+    assert not summary.skipped
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_graph_of_an_earlier_step_closes(reentrant: bool) -> None:
+    """The recompute runs in the later step, too."""
+    model = Named(block=Again(Named(x=linear(), y=nn.Tanh()), reentrant))
+    with Watched(model, config=CHILDREN) as watched:
+        loss = model(data()).sum()
+        watched.step()
+        loss.backward()
+        watched.step()
+        summary = watched.session.summary()
+    frame = watched.frames[1]
+    check_laws(frame)
+    assert count(frame, Phase.BACKWARD) == {"block": 1, "block/child": 1, "block/child/x": 1, "block/child/y": 1}
+    assert not summary.skipped
+
+
+def test_a_graph_older_than_the_history_is_counted_as_unmatched() -> None:
+    """What cannot be named any more is said, not invented."""
+    model = Named(a=linear())
+    with Watched(model, config=CHILDREN) as watched:
+        loss = model(data()).sum()
+        for _ in range(40):
+            model(data())
+            watched.step()
+        loss.backward()
+        watched.step()
+        summary = watched.session.summary()
+    assert count(watched.frames[-1], Phase.BACKWARD) == {}
+    assert summary.skipped["marks without a counterpart"] >= 1
+
+
+def test_a_graph_that_outlives_its_session_still_runs() -> None:
+    """Its nodes keep their hooks, which do nothing any more."""
+    model = Named(a=linear(), b=linear())
+    with Watched(model) as watched:
+        loss = model(data()).sum()
+        watched.step()
+    loss.backward()
+    assert model.get_submodule("a").weight.grad is not None
+
+
+class Boom(Exception):
+    """An error of the user's."""
+
+
+def test_an_exception_in_forward_leaves_unchanged_and_closes_its_spans() -> None:
+    """The same object reaches the user, and the next forward is not inside the failed one."""
+    boom = Boom("x")
+
+    class Fails(nn.Module):
+        fail = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.fail:
+                raise boom
+            return x
+
+    model = Named(a=linear(), b=Fails())
+    with Watched(model) as watched:
+        with pytest.raises(Boom) as caught:
+            model(data())
+        assert caught.value is boom
+        Fails.fail = False
+        model(data()).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert tree(frame, Phase.FORWARD) == ["Named forward", "  a forward", "  b forward"] * 2
+    assert count(frame, Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1}
+
+
+def test_an_exception_in_a_users_hook_leaves_unchanged() -> None:
+    """Whether before or after forward."""
+    for register in ("register_forward_pre_hook", "register_forward_hook"):
+        model = Named(a=linear(), b=linear())
+
+        def fails(*_args: Any) -> None:
+            raise Boom
+
+        with Watched(model) as watched:
+            handle = getattr(model.get_submodule("b"), register)(fails)
+            with pytest.raises(Boom):
+                model(data())
+            handle.remove()
+            watched.step()
+            model(data()).sum().backward()
+            watched.step()
+        for frame in watched.frames:
+            check_laws(frame)
+        assert count(watched.frames[1], Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1}
+
+
+class FailsBackward(torch.autograd.Function):
+    """Raise in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        raise Boom
+
+
+class Mine(nn.Module):
+    """A module whose backward fails."""
+
+    fail = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return FailsBackward.apply(x) if self.fail else x * 1
+
+
+def test_an_exception_in_backward_leaves_unchanged_and_the_next_step_is_right() -> None:
+    """Nothing of the failed pass is left open in the step after it."""
+    mine = Mine()
+    model = Named(a=linear(), b=mine, c=linear())
+    with Watched(model) as watched:
+        with pytest.raises(Boom):
+            model(data()).sum().backward()
+        watched.step()
+        mine.fail = False
+        model(data()).sum().backward()
+        watched.step()
+        summary = watched.session.summary()
+    failed, right = watched.frames
+    check_laws(failed)
+    check_laws(right)
+    assert count(failed, Phase.BACKWARD) == {"Named": 1, "b": 1, "c": 1}
+    assert count(right, Phase.BACKWARD) == {"Named": 1, "a": 1, "b": 1, "c": 1}
+    assert not summary.skipped
+
+
+def test_what_follows_a_failed_backward_in_its_step_is_not_inside_it() -> None:
+    """The next fetch and the next forward end the dead pass."""
+    mine = Mine()
+    model = Named(a=linear(), b=mine)
+    with Watched(model) as watched:
+        loader = iter(watched.session.loader([1, 2]))
+        next(loader)
+        with pytest.raises(Boom):
+            model(data()).sum().backward()
+        next(loader)
+        mine.fail = False
+        model(data()).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert [s.parent for s in frame.spans if s.name in ("Data", "Named") and s.phase is not Phase.BACKWARD] == [
+        None
+    ] * 4
+    assert count(frame, Phase.BACKWARD) == {"Named": 2, "b": 2, "a": 1}
+
+
+def test_ctrl_c_inside_forward_leaves_unchanged_and_the_next_step_is_right() -> None:
+    """``KeyboardInterrupt`` skips the hooks that exceptions do not."""
+
+    class Interrupted(nn.Module):
+        now = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.now:
+                raise KeyboardInterrupt
+            return x * 1
+
+    model = Named(a=linear(), b=Interrupted())
+    with Watched(model) as watched:
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                model(data())
+        watched.step()
+        Interrupted.now = False
+        model(data()).sum().backward()
+        watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+    assert tree(watched.frames[1]) == [
+        "Named forward",
+        "  a forward",
+        "  b forward",
+        "Named backward",
+        "  b backward",
+        "  a backward",
+    ]
+
+
+def test_two_threads_in_one_module_at_once_get_lanes_of_their_own() -> None:
+    """Each thread's call is closed by itself, whichever leaves first."""
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+
+    class Meets(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if threading.current_thread() is threading.main_thread():
+                first_in.set()
+                assert second_in.wait(10)
+            else:
+                second_in.set()
+                assert first_out.wait(10)
+            return x * 2
+
+    model = Named(a=Meets())
+    results: list[Tensor] = []
+
+    def work() -> None:
+        assert first_in.wait(10)
+        results.append(model(data()))
+
+    with Watched(model) as watched:
+        thread = threading.Thread(target=work)
+        thread.start()
+        results.append(model(data()))
+        first_out.set()
+        thread.join()
+        sum(result.sum() for result in results).backward()
+        watched.step()
+        summary = watched.session.summary()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert not summary.skipped
+    forwards = {(s.name, s.lane): s for s in frame.spans if s.phase is Phase.FORWARD}
+    assert sorted(forwards) == [("Named", 0), ("Named", 1), ("a", 0), ("a", 1)]
+    assert frame.spans[forwards["a", 1].parent or 0].lane == 1
+
+
+def test_modules_that_are_not_followed_backward_are_told_apart_by_thread_too() -> None:
+    """Forward alone: a call in a second thread while one in the first is open."""
+    inside, done = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if threading.current_thread() is threading.main_thread():
+                inside.set()
+                assert done.wait(10)
+            return x * 2
+
+    model = Named(a=Waits())
+
+    def work() -> None:
+        assert inside.wait(10)
+        model(data())
+        done.set()
+
+    with Watched(model, config=everything(targets=[{"match": ".*", "phases": ["forward"]}])) as watched:
+        thread = threading.Thread(target=work)
+        thread.start()
+        model(data())
+        thread.join()
+        model(data())
+        watched.step()
+        summary = watched.session.summary()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert not summary.skipped
+    assert sorted((s.name, s.lane) for s in frame.spans) == [("Named", 0)] * 2 + [("Named", 1)] + [("a", 0)] * 2 + [
+        ("a", 1)
+    ]
+
+
+def test_what_another_thread_does_is_no_part_of_the_steps_account() -> None:
+    """Phases and other are those of the training thread; the other thread's rows are beside it."""
+    clock = FakeClock()
+    model = Named(a=linear())
+    with Watched(model, clock=clock) as watched:
+
+        def beside() -> None:
+            with span("prefetch"):
+                clock.advance(1_000)
+
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        with span("mine"):
+            clock.advance(10)
+        watched.step()
+    (frame,) = watched.frames
+    assert frame.phase_ns() == {Phase.USER: 10, Phase.OTHER: 1_000}
+    assert {s.name: s.lane for s in frame.spans} == {"prefetch": 1, "mine": 0}
+    assert frame.duration_ns == 1_010
+
+
+def test_spans_and_timed_functions_nest_with_modules() -> None:
+    """Inside modules, around them, and around backward."""
+
+    @timed("helper")
+    def helper(x: Tensor) -> Tensor:
+        return x * 2
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = linear()
+
+        def forward(self, x: Tensor) -> Tensor:
+            with span("inside"):
+                return helper(self.a(x))
+
+    model = Model()
+    with Watched(model) as watched:
+        with span("train"):
+            loss = model(data()).sum()
+            with span("around backward"):
+                loss.backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert tree(watched.frames[0]) == [
+        "train user",
+        "  Model forward",
+        "    inside user",
+        "      a forward",
+        "      helper user",
+        "  around backward user",
+        "    Model backward",
+        "      a backward",
+    ]
+
+
+def test_a_span_in_a_tensor_hook_lies_in_the_backward_it_runs_in() -> None:
+    """The user's own work in backward is a span inside it."""
+    clock = FakeClock()
+    model = Named(a=linear(), b=linear())
+    with Watched(model, clock=clock) as watched:
+
+        def hook(grad: Tensor) -> None:
+            with span("clip"):
+                clock.advance(9)
+
+        x = model.get_submodule("a")(data())
+        x.register_hook(hook)
+        model.get_submodule("b")(x).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert count(frame, Phase.USER) == {"clip": 1}
+    assert count(frame, Phase.BACKWARD) == {"a": 1, "b": 1}
+
+
+def test_a_backward_inside_a_pause_does_not_break_the_account() -> None:
+    """Its marks lie in time that is charged to no step."""
+    model = Named(a=linear(), b=linear())
+    clock = FakeClock(tick_ns=5)
+    with Watched(model, clock=clock) as watched:
+        loss = model(data()).sum()
+        with span("step"), watched.session.pause():
+            clock.advance(10_000)
+            loss.backward()
+            clock.advance(10_000)
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert frame.duration_ns < 1_000
+
+
+def test_a_step_that_ends_inside_a_backward_closes() -> None:
+    """A step boundary in a tensor hook: what is open ends with the step, the rest goes on in the next."""
+    model = Named(a=linear(), b=linear())
+    with Watched(model) as watched:
+        y = model.get_submodule("a")(data())
+        y.register_hook(lambda g: watched.step())
+        model.get_submodule("b")(y).sum().backward()
+        watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+    assert sum((count(frame, Phase.BACKWARD) for frame in watched.frames), count(watched.frames[0], Phase.COMM)) == {
+        "a": 1,
+        "b": 1,
+    }

@@ -1,0 +1,368 @@
+"""Device time on a fake device: exact to the nanosecond, pooled, in order, and never waited for but at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, everything
+from torch import nn
+
+from autoprof import Phase, Session
+from autoprof.clocks import DeviceClock
+from autoprof.clocks.device import PREPARED
+from autoprof.resolve import resolver as resolving
+from autoprof.span import NOT_MEASURED
+from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
+
+FORWARD_ONLY = everything(targets=[{"match": ".+", "phases": ["forward"]}])
+
+
+class Kernel(nn.Module):
+    """Queue a kernel of known length, after some time on the host; on another stream or device if told."""
+
+    def __init__(self, device: FakeDevice, device_ns: int, host_ns: int = 0, place: tuple[int, int] = (0, 0)) -> None:
+        super().__init__()
+        self.device, self.device_ns, self.host_ns, self.place = device, device_ns, host_ns, place
+
+    def forward(self, x: Any) -> Any:
+        self.device.clock.advance(self.host_ns)
+        with self.device.on(*self.place):
+            self.device.work(self.device_ns)
+        return x
+
+
+class OnStream(nn.Module):
+    """Make another stream or device current around the whole call of the child."""
+
+    def __init__(self, device: FakeDevice, child: nn.Module, place: tuple[int, int]) -> None:
+        super().__init__()
+        self.device, self.child, self.place = device, child, place
+
+    def forward(self, x: Any) -> Any:
+        with self.device.on(*self.place):
+            return self.child(x)
+
+
+def spans_of(frame: Any) -> dict[str, Any]:
+    """Return the spans by name."""
+    return {span.name: span for span in frame.spans}
+
+
+def test_device_time_is_the_kernels_own_however_far_the_host_is_ahead() -> None:
+    """The host only launches; the queue starts a kernel when the one before is done."""
+    device = FakeDevice(FakeClock(), lag_ns=500)
+    model = nn.Sequential(Kernel(device, 7_001, host_ns=10), Kernel(device, 13, host_ns=20), Kernel(device, 400))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert [(span.host_ns, span.device_ns) for span in frame.spans] == [(10, 7_011), (20, 13), (0, 400)]
+    assert frame.duration_ns == 30
+    assert frame.device_duration_ns == 7_424
+    assert sum(frame.phase_ns().values()) == 7_424
+
+
+def test_a_gap_in_the_queue_is_part_of_the_span_that_left_it() -> None:
+    """Where the queue ran dry, the device waited for the host."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Kernel(device, 5, host_ns=100), Kernel(device, 5, host_ns=1_000))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+    assert [span.device_ns for span in watched.frames[0].spans] == [105, 1_000]
+
+
+def test_steps_of_the_device_join_without_a_gap() -> None:
+    """One step's end is the next one's start, so device durations sum to the run's."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Kernel(device, 50, host_ns=3))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        for _ in range(10):
+            model(torch.ones(1))
+            watched.step()
+    assert sum(frame.device_duration_ns or 0 for frame in watched.frames) == 3 + 10 * 50
+
+
+def test_a_step_waits_its_turn_until_the_device_has_passed_it() -> None:
+    """No frame comes early, and none comes out of order."""
+    clock = FakeClock()
+    device = FakeDevice(clock, lag_ns=1_000)
+    model = nn.Sequential(Kernel(device, 100, host_ns=1))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        for _ in range(3):
+            model(torch.ones(1))
+            watched.step()
+        assert watched.frames == []
+        clock.now_ns = 1_000 + 101
+        assert [frame.step for frame in watched.frames] == [1]
+        clock.now_ns = 1_000 + 301
+        assert [frame.step for frame in watched.frames] == [1, 2, 3]
+
+
+def test_a_later_step_never_overtakes_one_that_another_stream_holds_up() -> None:
+    """The first step has work on a slow side stream; the second one is done, and waits."""
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    model = nn.Sequential(OnStream(device, Kernel(device, 10_000, place=(0, 1)), (0, 1)))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+        watched.step()
+        clock.advance(100)
+        assert watched.frames == []
+        clock.advance(10_000)
+        assert [frame.step for frame in watched.frames] == [1, 2]
+
+
+def test_only_close_waits() -> None:
+    """Steps, summaries and sinks never do; close does, once, and then every step is there."""
+    device = FakeDevice(FakeClock(), lag_ns=10**9)
+    model = nn.Sequential(Kernel(device, 100, host_ns=1))
+    watched = Watched(model, clock=device.device_clock(), config=FORWARD_ONLY)
+    for _ in range(5):
+        model(torch.ones(1))
+        watched.step()
+    watched.session.summary()
+    assert device.waits == 0
+    assert watched.sink.frames == []
+    watched.session.close()
+    assert device.waits > 0
+    assert [frame.step for frame in watched.sink.frames] == [1, 2, 3, 4, 5]
+    assert watched.session.summary().steps == 5
+
+
+def test_events_of_a_step_are_its_marks() -> None:
+    """One event a mark and one for the step's boundary: nothing is recorded that nobody asked for."""
+    device = FakeDevice(FakeClock())
+    recorded = []
+    record = device.record
+    device.record = lambda event, place: (recorded.append(place), record(event, place))[1]  # type: ignore[method-assign]
+    model = nn.Sequential(Kernel(device, 1), Kernel(device, 1))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+        recorded.clear()
+        model(torch.ones(1))
+        watched.step()
+        assert len(recorded) == 2 * 2 + 1
+
+
+def test_events_come_from_a_pool_and_go_back_to_it() -> None:
+    """However many steps: no more events are made than one step and its neighbours need at once."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(*[Kernel(device, 1, host_ns=1) for _ in range(20)])
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        for _ in range(50):
+            model(torch.ones(1))
+            watched.step()
+            device.clock.advance(30_000_000)
+        assert device.made == PREPARED
+
+
+def test_no_event_is_given_back_twice() -> None:
+    """A stamp in the pool twice would be two marks at once."""
+    device = FakeDevice(FakeClock())
+    clock = device.device_clock()
+    model = nn.Sequential(Kernel(device, 1, host_ns=1))
+    with Watched(model, clock=clock, config=everything(sample={"every": 2, "warmup": 0, "budget": None})) as watched:
+        for _ in range(9):
+            model(torch.ones(1))
+            watched.step()
+            device.clock.advance(30_000_000)
+    pool = clock._pools[0]
+    assert len({id(stamp) for stamp in pool}) == len(pool)
+    assert len(pool) in (device.made, device.made - 1)  # the last boundary was the start of a step that never ended
+
+
+def test_nothing_is_queried_or_recorded_while_a_graph_is_captured() -> None:
+    """Either would kill the capture; spans inside keep their host time, and device time says not measured."""
+    clock = FakeClock(tick_ns=1)
+    device = FakeDevice(clock)
+    model = nn.Sequential(Kernel(device, 10, host_ns=5), Kernel(device, 10, host_ns=5))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+        device.capturing = True
+        queries, made = device.queries, device.made
+        model(torch.ones(1))
+        watched.step()
+        watched.session.summary()
+        assert device.queries == queries
+        device.capturing = False
+        clock.advance(10**6)
+        model(torch.ones(1))
+        watched.step()
+        clock.advance(10**6)
+        frames = watched.frames
+        assert device.made == made
+    assert [frame.step for frame in frames] == [1, 2, 3]
+    for frame in frames:
+        check_laws(frame)
+    assert [span.device_ns for span in frames[1].spans] == [None, None]
+    assert [span.host_ns > 0 for span in frames[1].spans] == [True, True]
+
+
+def test_what_is_captured_beside_a_pause_stays_not_measured() -> None:
+    """Taking a pause out of a step does not turn a missing reading into a number."""
+    device = FakeDevice(FakeClock(tick_ns=1))
+    model = nn.Sequential(Kernel(device, 10, host_ns=5))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        with watched.session.pause():
+            device.clock.advance(10_000)
+            device.work(77)
+        device.capturing = True
+        model(torch.ones(1))
+        device.capturing = False
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert frame.device_ns is not None
+    assert frame.device_ns.tolist() == [NOT_MEASURED]
+
+
+def test_steps_beyond_the_limit_of_the_queue_are_given_up_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest go; their events come back to the pool."""
+    monkeypatch.setattr(resolving, "PENDING", 4)
+    device = FakeDevice(FakeClock(), lag_ns=10**12)
+    model = nn.Sequential(Kernel(device, 1))
+    watched = Watched(model, clock=device.device_clock(), config=FORWARD_ONLY)
+    for _ in range(10):
+        model(torch.ones(1))
+        watched.step()
+    watched.session.close()
+    assert [frame.step for frame in watched.sink.frames] == [7, 8, 9, 10]
+    summary = watched.session.summary()
+    assert summary.steps == 4
+    assert summary.skipped == {"steps that the device had not passed": 6}
+    assert device.made == PREPARED
+
+
+def test_a_module_on_another_stream_is_timed_there() -> None:
+    """Marks go on the stream that is current in the call."""
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    model = nn.Sequential(Kernel(device, 1_000), OnStream(device, Kernel(device, 300, place=(0, 7)), (0, 7)))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        watched.step()
+    spans = spans_of(watched.frames[0])
+    assert spans["0"].device_ns == 1_000
+    assert spans["1/child"].device_ns == 300
+    assert spans["1/child"].device_start_ns == 0
+
+
+def test_two_devices_keep_pools_and_bases_of_their_own() -> None:
+    """Events of two devices are never compared; the second one starts at its host time."""
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    owner: dict[int, int] = {}
+    elapsed = device.elapsed_ns
+
+    def of_one_device(start: list[int], end: list[int]) -> int:
+        assert owner[id(start)] == owner[id(end)]
+        return elapsed(start, end)
+
+    record = device.record
+
+    def note(event: list[int], place: Any) -> None:
+        assert owner.setdefault(id(event), place[0]) == place[0]
+        record(event, place)
+
+    device.elapsed_ns, device.record = of_one_device, note  # type: ignore[method-assign]
+    model = nn.Sequential(
+        Kernel(device, 1_000, host_ns=40), OnStream(device, Kernel(device, 300, place=(1, 0)), (1, 0))
+    )
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        for _ in range(3):
+            model(torch.ones(1))
+            clock.advance(5_000)
+            watched.step()
+    for frame in watched.frames:
+        spans = spans_of(frame)
+        assert spans["0"].device_ns == 1_040
+        assert spans["1/child"].device_ns == 300
+        assert spans["1/child"].device_start_ns == 40
+
+
+def test_backward_is_timed_on_the_device_too() -> None:
+    """The node's prehook reads the clock of the stream that is current in the backward thread."""
+    device = FakeDevice(FakeClock())
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            device.work(10)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            device.work(25)
+            return grad * 2
+
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Twice.apply(x)
+
+    model = nn.Sequential(Layer(), Layer(), Layer())
+    with Watched(model, clock=device.device_clock(), config=everything(targets=[{"match": ".+"}])) as watched:
+        model(torch.ones(1, requires_grad=True) * 1).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert [s.device_ns for s in frame.spans if s.phase is Phase.FORWARD] == [10, 10, 10]
+    assert [s.device_ns for s in frame.spans if s.phase is Phase.BACKWARD and s.fqn] == [25, 25, 25]
+    assert frame.phase_ns() == {Phase.FORWARD: 30, Phase.BACKWARD: 75, Phase.OTHER: 0}
+
+
+def test_a_pause_is_charged_to_no_step_on_the_device_either() -> None:
+    """What the device did meanwhile is taken out of the step's device time."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Kernel(device, 100))
+    with Watched(model, clock=device.device_clock(), config=FORWARD_ONLY) as watched:
+        model(torch.ones(1))
+        with watched.session.pause():
+            device.work(5_000)
+        model(torch.ones(1))
+        watched.step()
+    (frame,) = watched.frames
+    assert frame.device_duration_ns == 200
+    assert [span.device_ns for span in frame.spans] == [100, 100]
+
+
+def test_two_threads_never_get_the_same_event() -> None:
+    """The pool may run dry between asking and taking."""
+    device = FakeDevice(FakeClock())
+    clock = device.device_clock()
+    clock._pools[0].clear()
+    stamps = [clock.read() for _ in range(3)]
+    assert len({id(stamp.event) for stamp in stamps}) == 3
+
+
+def test_events_beyond_the_pool_are_given_back_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A giant step does not leave a giant pool."""
+    monkeypatch.setattr("autoprof.clocks.device.POOLED", 10)
+    clock = FakeDevice(FakeClock()).device_clock()
+    clock._pools[0].clear()
+    clock.release([clock.read() for _ in range(100)])
+    assert len(clock._pools[0]) == 10
+
+
+def test_a_scalar_on_the_device_is_read_when_its_step_is_resolved() -> None:
+    """The copy is queued in the step; its value is read after the device passed the step's end."""
+    device = FakeDevice(FakeClock(), lag_ns=1_000)
+    sink = ListSink()
+    session: Session = open_session(
+        nn.Linear(1, 1), FORWARD_ONLY | {"targets": [{"match": ".*"}]}, clock=device.device_clock(), sinks=[sink]
+    )
+    session.log(loss=torch.tensor(2.5))
+    session.step()
+    session.close()
+    assert sink.frames[0].scalars == {"loss": 2.5}
+
+
+def test_the_clock_is_a_device_clock() -> None:
+    """The double goes the way of the real one."""
+    assert isinstance(FakeDevice(FakeClock()).device_clock(), DeviceClock)

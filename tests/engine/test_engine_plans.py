@@ -1,0 +1,137 @@
+"""The plan of a sequence is made once; a step that repeats it costs arithmetic, and gets the same spans."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, everything, tree
+from torch import nn
+
+from autoprof.resolve import resolver as resolving
+from autoprof.resolve.plan import Planner
+from autoprof.testing import FakeClock
+
+
+class Counted:
+    """Count how often a plan is made."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made = 0
+        plan = Planner.plan
+
+        def note(planner: Planner, *args: object) -> object:
+            self.made += 1
+            return plan(planner, *args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Planner, "plan", note)
+
+
+class Choice(nn.Module):
+    """Run as many layers as told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(4))
+
+    def forward(self, x: torch.Tensor, depth: int) -> torch.Tensor:
+        for layer in list(self.layers)[:depth]:
+            x = layer(x)
+        return x
+
+
+def run(model: nn.Module, watched: Watched, depth: int) -> None:
+    """Train one step."""
+    model(torch.ones(1, 2), depth).sum().backward()
+    watched.step()
+
+
+def test_the_same_sequence_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten steps, one plan, one layout, the same spans."""
+    counted = Counted(monkeypatch)
+    model = Choice()
+    with Watched(model) as watched:
+        for _ in range(10):
+            run(model, watched, 3)
+    assert counted.made == 1
+    assert len({id(frame.layout) for frame in watched.frames}) == 1
+    assert len({tuple(tree(frame)) for frame in watched.frames}) == 1
+
+
+def test_a_cached_plan_measures_this_steps_time() -> None:
+    """The plan has no time in it."""
+    clock = FakeClock()
+
+    class Waits(nn.Module):
+        ns = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            clock.advance(self.ns)
+            return x
+
+    model = nn.Sequential(Waits())
+    with Watched(model, clock=clock, config=everything(targets=[{"match": "0"}])) as watched:
+        for ns in (5, 0, 123):
+            Waits.ns = ns
+            model(torch.ones(1))
+            watched.step()
+    assert [frame.spans[0].host_ns for frame in watched.frames] == [5, 0, 123]
+
+
+def test_different_sequences_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alternating depths: a plan each, and every step has the spans of its own."""
+    counted = Counted(monkeypatch)
+    model = Choice()
+    depths = [1, 4, 2, 1, 3, 4, 4, 2, 1]
+    with Watched(model) as watched:
+        for depth in depths:
+            run(model, watched, depth)
+    assert counted.made == 4
+    for frame, depth in zip(watched.frames, depths, strict=True):
+        check_laws(frame)
+        assert len([s for s in frame.spans if s.name != "(backward)"]) == 2 * (1 + depth)
+
+
+def test_plans_are_bounded_and_the_least_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sequence that every other step has stays, however many strangers pass."""
+    monkeypatch.setattr(resolving, "PLANS", 4)
+    counted = Counted(monkeypatch)
+    model = Choice()
+    with Watched(model) as watched:
+        resolver = watched.session._delivery._resolver
+        run(model, watched, 1)
+        for i in range(12):
+            for _ in range(i + 1):
+                model(torch.ones(1, 2), 2)
+            watched.step()
+            run(model, watched, 1)
+            watched.session.summary()
+            assert len(resolver._plans) <= 4
+    assert counted.made == 1 + 12
+
+
+def test_a_backward_into_an_earlier_step_is_not_taken_from_the_cache() -> None:
+    """The same marks mean another call each time."""
+    model = Choice()
+    with Watched(model) as watched:
+        deep = model(torch.ones(1, 2), 3).sum()
+        watched.step()
+        shallow = model(torch.ones(1, 2), 3).sum()
+        watched.step()
+        for loss in (deep, shallow):
+            model(torch.ones(1, 2), 1)
+            loss.backward()
+            watched.step()
+    frames = watched.frames
+    assert tree(frames[2]) == tree(frames[3])
+    check_laws(frames[2])
+    check_laws(frames[3])
+
+
+def test_the_history_of_calls_is_bounded() -> None:
+    """A hundred steps leave no more than the limit to refer to."""
+    model = Choice()
+    with Watched(model) as watched:
+        for _ in range(100):
+            run(model, watched, 2)
+        watched.session.summary()
+        assert len(watched.session._delivery._resolver._history) <= resolving.HISTORY

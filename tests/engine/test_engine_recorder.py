@@ -1,0 +1,252 @@
+"""A mark is one reading and one append; buffers and names are bounded, and what they lose is counted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from torch import nn
+
+from autoprof import Phase, log_timing, span
+from autoprof import recorder as recording
+from autoprof.clocks import HostClock, choose_clock
+from autoprof.recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, THREAD, Recorder
+from autoprof.testing import FakeClock
+
+
+def test_a_mark_is_one_reading_and_one_append() -> None:
+    """Two items a mark: code and reading."""
+    recorder = Recorder(FakeClock(start_ns=5, tick_ns=1))
+    code = recorder.label("a", None, Phase.USER)
+    recorder.mark(code | ENTER)
+    recorder.mark(code | LEAVE)
+    assert recorder.buffer == [code | ENTER, 5, code | LEAVE, 6]
+
+
+def test_a_mark_of_another_thread_says_whose_it_is() -> None:
+    """The training thread is the rule and needs no word."""
+    recorder = Recorder(FakeClock(tick_ns=1))
+    names = []
+
+    def beside() -> None:
+        names.append(threading.get_ident())
+        recorder.mark(ENTER)
+
+    thread = threading.Thread(target=beside)
+    thread.start()
+    thread.join()
+    assert recorder.take() == ([THREAD, names[0], ENTER, 0], threading.get_ident(), True, 0)
+    recorder.mark(ENTER)
+    assert not recorder.take().mixed
+
+
+def test_taking_a_step_begins_a_new_buffer() -> None:
+    """What was taken is whole, and the next mark is the first of its step."""
+    recorder = Recorder(FakeClock(tick_ns=1))
+    recorder.mark(ENTER)
+    taken = recorder.take()
+    recorder.mark(LEAVE)
+    assert taken.marks[0::2] == [ENTER]
+    assert recorder.take().marks[0::2] == [LEAVE]
+    assert taken.dropped == 0
+
+
+def test_kind_and_name_can_be_read_back_from_a_code() -> None:
+    """Kind in the lowest bits, the label's index above."""
+    recorder = Recorder(FakeClock())
+    for i in range(40):
+        code = recorder.label(f"n{i}", None, Phase.USER) | LEAVE
+        assert code & KIND_MASK == LEAVE
+        assert recorder.labels[code >> KIND_BITS & INDEX_MASK].name == f"n{i}"
+
+
+def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing beyond the limit is kept, everything is counted, and the next step is whole again."""
+    monkeypatch.setattr(recording, "FULL", 2 * 10)
+    recorder = Recorder(FakeClock())
+    for _ in range(25):
+        recorder.mark(ENTER)
+    taken = recorder.take()
+    assert (len(taken.marks) // 2, taken.dropped) == (10, 15)
+    recorder.mark(ENTER)
+    taken = recorder.take()
+    assert (taken.marks, taken.dropped) == ([ENTER, 0], 0)
+
+
+def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of too many calls is cut short and says how much it lost; the account still closes."""
+    monkeypatch.setattr("autoprof.probes.hooks.FULL", 2 * 20)
+    monkeypatch.setattr(recording, "FULL", 2 * 20)
+    layer = nn.Linear(2, 2)
+    with Watched(layer) as watched:
+        x = torch.ones(1, 2)
+        for _ in range(50):
+            x = layer(x)
+        x.sum().backward()
+        watched.step()
+        layer(x.detach()).sum().backward()
+        watched.step()
+        summary = watched.session.summary()
+    cut, whole = watched.frames
+    check_laws(cut)
+    check_laws(whole)
+    assert cut.dropped > 0
+    assert summary.dropped == {"marks": cut.dropped}
+    assert whole.dropped == 0
+    assert count(whole, Phase.BACKWARD) == {"Linear": 1}
+
+
+def test_names_beyond_the_limit_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names made up anew each time cannot fill the memory."""
+    monkeypatch.setattr(recording, "NAMES", 3)
+    recorder = Recorder(FakeClock())
+    codes = [recorder.user_code(f"name {i}") for i in range(50)]
+    assert len(set(codes)) == 4
+    assert len(recorder.labels) == 4
+    assert recorder.labels[codes[-1] >> KIND_BITS].name == "(beyond 3 names)"
+    assert recorder.user_code("name 1") == codes[1]
+
+
+def test_a_name_made_up_by_two_threads_at_once_stays_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label that another thread adds in between does not take this one's place."""
+    recorder = Recorder(FakeClock())
+
+    class Racing(list):  # type: ignore[type-arg]
+        """Let another thread add its label right after ours."""
+
+        raced = False
+
+        def append(self, label: object) -> None:
+            super().append(label)
+            if not self.raced:
+                self.raced = True
+                thread = threading.Thread(target=recorder.user_code, args=("other",))
+                thread.start()
+                thread.join(0.2)
+
+    recorder.labels = Racing()
+    code = recorder.user_code("mine")
+    assert recorder.labels[code >> KIND_BITS].name == "mine"
+
+
+def test_two_threads_share_the_buffer_without_a_lock() -> None:
+    """No mark is lost or torn, however the threads interleave."""
+    recorder = Recorder(HostClock())
+    codes = [recorder.user_code(f"t{i}") for i in range(4)]
+    together = threading.Barrier(len(codes))  # a thread that has ended may leave its number to the next one
+
+    def work(code: int) -> None:
+        together.wait()
+        for _ in range(500):
+            recorder.mark(code)
+
+    threads = [threading.Thread(target=work, args=(code,)) for code in codes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    marks, _, mixed, _ = recorder.take()
+    assert mixed
+    owners: dict[int, set[int]] = {}
+    for i in range(0, len(marks), 4):
+        assert marks[i] == THREAD
+        owners.setdefault(marks[i + 1], set()).add(marks[i + 2])
+    assert len(marks) == 4 * 4 * 500
+    assert sorted(owners.values(), key=min) == [{code} for code in codes]
+
+
+def test_a_stopped_recorder_records_nothing() -> None:
+    """Nodes of a graph that outlives its session still call their hooks."""
+    recorder = Recorder(FakeClock())
+    recorder.stop()
+    recorder.mark(ENTER)
+    assert recorder.buffer == []
+
+
+class Failing(FakeClock):
+    """A clock that fails when told."""
+
+    broken = False
+
+    def read(self) -> int:
+        if self.broken:
+            raise RuntimeError("no events left")
+        return super().read()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_clock_that_fails_in_a_step_never_reaches_the_user() -> None:
+    """Modules, spans, optimizer, loader, pause, backward and step go on without it."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    clock = Failing(tick_ns=1)
+    with Watched(model, clock=clock, optimizer=optimizer) as watched:
+        for batch in watched.session.loader([torch.ones(1, 2)] * 3):
+            with span("loss"):
+                loss = model(batch).sum()
+            clock.broken = True
+            with span("again"):
+                loss = loss + model(batch).sum()
+            log_timing("elsewhere", 1.0)
+            loss.backward()
+            optimizer.step()
+            with watched.session.pause():
+                pass
+            watched.step()
+    assert model[0].weight.grad is not None
+
+
+def test_a_clock_that_fails_is_counted() -> None:
+    """What was lost for it is in the summary."""
+    model = nn.Linear(2, 2)
+    clock = Failing(tick_ns=1)
+    with Watched(model, clock=clock) as watched:
+        clock.broken = True
+        model(torch.ones(1, 2))
+        with span("x"):
+            pass
+        clock.broken = False
+        watched.step()
+        summary = watched.session.summary()
+    assert any(reason.startswith("failures in") for reason in summary.skipped)
+
+
+def test_the_host_clock_reads_the_monotonic_clock_and_never_waits() -> None:
+    """Readings are integers that never go back, passed at once."""
+    clock = HostClock()
+    readings = [clock.read() for _ in range(100)]
+    assert readings == sorted(readings)
+    assert clock.passed(readings)
+    assert clock.times(readings).host_ns.tolist() == readings
+    assert clock.times(readings).device_ns is None
+
+
+def test_a_cpu_model_gets_the_host_clock() -> None:
+    """No note, for nothing is missing."""
+    clock, note = choose_clock("cpu")
+    assert isinstance(clock, HostClock)
+    assert note is None
+
+
+def test_an_accelerator_without_timed_events_gets_the_host_clock_and_says_so() -> None:
+    """Not measured is said, not invented."""
+    clock, note = choose_clock("xpu")
+    assert isinstance(clock, HostClock)
+    assert note is not None
+    assert "host times only" in note
+
+
+def test_nothing_of_a_step_is_kept_by_the_recorder() -> None:
+    """Bounded: 200 steps leave an empty buffer and no more labels than the first."""
+    model = nn.Linear(2, 2)
+    with Watched(model, config=everything()) as watched:
+        recorder = recording.active
+        assert recorder is not None
+        labels = len(recorder.labels)
+        for _ in range(200):
+            model(torch.ones(1, 2)).sum().backward()
+            watched.step()
+        assert recorder.buffer == []
+        assert len(recorder.labels) == labels

@@ -1,0 +1,880 @@
+"""A session: where steps end, what belongs to them, and what set-up, pause and close leave behind."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import hooks_of
+from engine_laws import Watched, check_laws, count, everything, tree
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import autoprof
+from autoprof import AutoprofError, ConfigError, Phase, SessionError, TargetError, span
+from autoprof import recorder as recording
+from autoprof.testing import FakeClock, ListSink, open_session
+
+AUTO = everything(step="auto")
+CHILDREN = everything(targets=[{"match": ".+"}])
+
+
+def mlp() -> nn.Sequential:
+    """Return a small model."""
+    return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+
+
+def train(model: nn.Module, optimizer: Any, micro_batches: int = 1) -> torch.Tensor:
+    """Do what a step does, but for ending it."""
+    for _ in range(micro_batches):
+        loss = model(torch.ones(4, 2)).sum()
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    """Return an optimizer of the model's."""
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+# Where steps end.
+
+
+def test_step_ends_a_step() -> None:
+    """The convention of ``torch.profiler``; steps count from 1 and join without a gap."""
+    clock = FakeClock(start_ns=100)
+    with Watched(mlp(), clock=clock) as watched:
+        for ns in (5, 7, 0):
+            clock.advance(ns)
+            watched.step()
+    assert [(f.step, f.duration_ns) for f in watched.frames] == [(1, 5), (2, 7), (3, 0)]
+
+
+def test_without_step_the_next_training_forward_ends_a_step_that_has_optimized() -> None:
+    """Three iterations are three steps; the last one ends with the session."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        for _ in range(3):
+            train(model, optimizer)
+    assert [f.step for f in watched.sink.frames] == [1, 2, 3]
+    for frame in watched.sink.frames:
+        check_laws(frame)
+        assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+        assert count(frame, Phase.BACKWARD) == count(frame, Phase.FORWARD)
+        assert count(frame, Phase.OPTIMIZER) == {"Optimizer": 1}
+
+
+def test_without_step_the_next_fetch_ends_a_step_that_has_optimized() -> None:
+    """The fetch belongs to the step that it feeds."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        for batch in watched.session.loader([torch.ones(4, 2)] * 3):
+            model(batch).sum().backward()
+            optimizer.step()
+    frames = watched.sink.frames
+    assert [frame.spans[0].name for frame in frames[:3]] == ["Data"] * 3
+    assert [count(frame, Phase.DATA)["Data"] for frame in frames[:3]] == [1, 1, 1]
+    assert [count(frame, Phase.OPTIMIZER)["Optimizer"] for frame in frames[:3]] == [1, 1, 1]
+    assert len(frames) == 3
+
+
+def test_logging_after_the_optimizer_belongs_to_the_step() -> None:
+    """Scalars and spans between the optimizer and the next fetch."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        for i in range(2):
+            train(model, optimizer)
+            with span("logging"):
+                watched.session.log(loss=i)
+    assert [f.scalars for f in watched.sink.frames] == [{"loss": 0.0}, {"loss": 1.0}]
+    assert [count(f, Phase.USER)["logging"] for f in watched.sink.frames] == [1, 1]
+
+
+def test_micro_batches_before_one_optimizer_step_are_one_step() -> None:
+    """Accumulation."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        for _ in range(2):
+            train(model, optimizer, micro_batches=3)
+    assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.sink.frames] == [3, 3]
+
+
+def test_several_optimizer_steps_in_a_row_are_one_step() -> None:
+    """A GAN's two optimizers, or one for the embeddings."""
+    model = mlp()
+    first, second = sgd(model[0]), sgd(model[2])
+    with Watched(model, config=AUTO, optimizer=[first, second]) as watched:
+        for _ in range(2):
+            model(torch.ones(4, 2)).sum().backward()
+            first.step()
+            second.step()
+    assert [count(f, Phase.OPTIMIZER)["Optimizer"] for f in watched.sink.frames] == [2, 2]
+
+
+def test_an_eval_forward_ends_no_step() -> None:
+    """Validation right after the optimizer belongs to that step, or to a pause."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        train(model, optimizer)
+        model.eval()
+        with torch.no_grad():
+            model(torch.ones(1, 2))
+        model.train()
+        train(model, optimizer)
+    assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.sink.frames] == [2, 1]
+
+
+def test_the_first_explicit_step_makes_the_session_manual() -> None:
+    """From then on nothing else ends a step."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        train(model, optimizer)
+        watched.step()
+        train(model, optimizer)
+        train(model, optimizer)
+        watched.step()
+    assert [count(f, Phase.FORWARD)["Sequential"] for f in watched.frames] == [1, 2]
+
+
+def test_a_manual_session_never_ends_a_step_by_itself() -> None:
+    """``step: manual`` from the start."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, optimizer=optimizer) as watched:
+        train(model, optimizer)
+        train(model, optimizer)
+        assert watched.frames == []
+        watched.step()
+    assert len(watched.frames) == 1
+
+
+def test_optimizers_of_others_count_only_when_none_is_named() -> None:
+    """With ``optimizer=``, another one's step is neither a span nor an end."""
+    model, other = mlp(), mlp()
+    optimizer, stranger = sgd(model), sgd(other)
+    for named, expected in ((optimizer, 1), (None, 2)):
+        with Watched(model, optimizer=named) as watched:
+            train(model, optimizer)
+            other(torch.ones(1, 2)).sum().backward()
+            stranger.step()
+            watched.step()
+        assert count(watched.frames[0], Phase.OPTIMIZER)["Optimizer"] == expected
+
+
+def test_an_exception_in_the_optimizer_leaves_unchanged_and_the_next_step_is_right() -> None:
+    """Its span ends with the step."""
+    model = mlp()
+    optimizer = sgd(model)
+    fail = [True]
+    with Watched(model, optimizer=optimizer) as watched:
+        model(torch.ones(1, 2)).sum().backward()
+
+        def closure() -> float:
+            if fail:
+                raise KeyError("mine")
+            return 0.0
+
+        with pytest.raises(KeyError, match="mine"):
+            optimizer.step(closure)
+        watched.step()
+        fail.clear()
+        optimizer.step(closure)
+        watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+    assert count(watched.frames[1], Phase.OPTIMIZER) == {"Optimizer": 1}
+
+
+def test_a_closure_that_trains_lies_inside_the_optimizer() -> None:
+    """LBFGS runs forward and backward as often as it likes; the account closes, and as many steps are counted.
+
+    The second step begins inside the optimizer: only ``session.step()`` can tell such a closure from a new batch.
+    """
+    model = mlp()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        for _ in range(2):
+
+            def closure() -> torch.Tensor:
+                optimizer.zero_grad()
+                loss = model(torch.ones(4, 2)).pow(2).sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+    assert len(watched.sink.frames) == 2
+    for frame in watched.sink.frames:
+        check_laws(frame)
+
+
+# Sampling, warm-up, pauses.
+
+
+def test_warm_up_steps_are_kept_apart() -> None:
+    """They reach the sinks, marked, and no statistic."""
+    clock = FakeClock()
+    with Watched(mlp(), clock=clock, config=everything(sample={"warmup": 2, "budget": None})) as watched:
+        for ns in (1_000, 900, 5, 6):
+            clock.advance(ns)
+            watched.step()
+        summary = watched.session.summary()
+    assert [f.warmup for f in watched.frames] == [True, True, False, False]
+    assert (summary.steps, summary.warmup_steps, summary.total_step_ns) == (2, 2, 11)
+
+
+def test_only_each_nth_step_is_recorded_and_the_rest_is_counted() -> None:
+    """In between the model has no hook but what the user gave it."""
+    model = mlp()
+    config = everything(sample={"every": 3, "warmup": 0, "budget": None})
+    hooked = []
+    with Watched(model, config=config) as watched:
+        for _ in range(7):
+            hooked.append(bool(model[0]._forward_pre_hooks))
+            model(torch.ones(1, 2)).sum().backward()
+            watched.step()
+        summary = watched.session.summary()
+    assert [f.step for f in watched.frames] == [1, 4, 7]
+    assert hooked == [True, False, False, True, False, False, True]
+    assert (summary.steps, summary.unsampled_steps) == (3, 4)
+    for frame in watched.frames:
+        check_laws(frame)
+        assert count(frame, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+
+
+def test_automatic_steps_and_sampling_go_together() -> None:
+    """The step begins, and its hooks are attached, inside the model's call: the model's own span is there."""
+    model = mlp()
+    optimizer = sgd(model)
+    config = everything(step="auto", sample={"every": 2, "warmup": 0, "budget": None})
+    with Watched(model, config=config, optimizer=optimizer) as watched:
+        for _ in range(5):
+            train(model, optimizer)
+        summary = watched.session.summary()
+    frames = watched.sink.frames
+    assert [f.step for f in frames] == [1, 3, 5]
+    assert [count(f, Phase.FORWARD)["0"] for f in frames] == [1, 1, 1]
+    assert [count(f, Phase.FORWARD)["Sequential"] for f in frames] == [1, 1, 1]
+    assert not summary.skipped
+
+
+def test_what_happens_in_a_pause_is_charged_to_no_step() -> None:
+    """Neither its time nor its calls; what lies around it keeps its own."""
+    clock = FakeClock()
+    model = mlp()
+    with Watched(model, clock=clock) as watched:
+        with span("around"):
+            clock.advance(10)
+            with watched.session.pause():
+                clock.advance(5_000)
+                model(torch.ones(1, 2))
+                with span("validation"):
+                    clock.advance(100)
+            clock.advance(3)
+        clock.advance(1)
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert frame.duration_ns == 14
+    assert [(s.name, s.host_ns) for s in frame.spans] == [("around", 13)]
+
+
+def test_pauses_nest() -> None:
+    """Recording goes on where the outer one ends."""
+    clock = FakeClock()
+    with Watched(mlp(), clock=clock) as watched:
+        pause = watched.session.pause
+        with pause():
+            clock.advance(100)
+            with pause():
+                clock.advance(100)
+            clock.advance(100)
+            with span("hidden"):
+                pass
+        with span("seen"):
+            clock.advance(4)
+        watched.step()
+    assert [(s.name, s.host_ns) for s in watched.frames[0].spans] == [("seen", 4)]
+    assert watched.frames[0].duration_ns == 4
+
+
+def test_several_pauses_in_one_step_are_all_taken_out() -> None:
+    """Times after each of them move together."""
+    clock = FakeClock()
+    with Watched(mlp(), clock=clock) as watched:
+        for i in range(3):
+            with span(f"s{i}"):
+                clock.advance(10 + i)
+            with watched.session.pause():
+                clock.advance(1_000)
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert [(s.start_ns, s.host_ns) for s in frame.spans] == [(0, 10), (10, 11), (21, 12)]
+    assert frame.duration_ns == 33
+
+
+def test_a_pause_that_an_exception_leaves_ends() -> None:
+    """Validation may fail; training is recorded on."""
+    model = mlp()
+    with Watched(model) as watched:
+        with pytest.raises(KeyError), watched.session.pause():
+            raise KeyError
+        model(torch.ones(1, 2))
+        watched.step()
+    assert count(watched.frames[0], Phase.FORWARD)["Sequential"] == 1
+
+
+def test_an_optimizer_step_or_forward_in_a_pause_ends_no_step() -> None:
+    """A meta-learner's inner loop, an EMA evaluation."""
+    model = mlp()
+    optimizer = sgd(model)
+    with Watched(model, config=AUTO, optimizer=optimizer) as watched:
+        train(model, optimizer)
+        with watched.session.pause():
+            train(model, optimizer)
+            train(model, optimizer)
+        train(model, optimizer)
+    assert len(watched.sink.frames) == 2
+
+
+def test_a_pause_of_a_step_that_is_not_recorded_changes_nothing() -> None:
+    """Nothing is attached when it ends."""
+    model = mlp()
+    config = everything(sample={"every": 2, "warmup": 0, "budget": None})
+    with Watched(model, config=config) as watched:
+        watched.step()
+        with watched.session.pause():
+            pass
+        assert not model[0]._forward_pre_hooks
+        model(torch.ones(1, 2))
+        watched.step()
+        model(torch.ones(1, 2))
+        watched.step()
+    assert [f.step for f in watched.frames] == [1, 3]
+    assert count(watched.frames[1], Phase.FORWARD)["Sequential"] == 1
+
+
+def test_a_step_that_ends_inside_a_pause_is_charged_nothing_of_it() -> None:
+    """Neither the step that ends nor the one that begins."""
+    clock = FakeClock()
+    with Watched(mlp(), clock=clock) as watched:
+        clock.advance(10)
+        with watched.session.pause():
+            clock.advance(1_000)
+            watched.step()
+            clock.advance(1_000)
+        clock.advance(7)
+        watched.step()
+    assert [f.duration_ns for f in watched.frames] == [10, 7]
+
+
+# Scalars.
+
+
+def test_scalars_are_numbers_and_tensors_of_one_element() -> None:
+    """Of any type; a later value replaces an earlier one of its step."""
+    with Watched(mlp()) as watched:
+        watched.session.log(loss=torch.tensor(1.5), lr=1, samples=torch.tensor([[8]]), ok=True)
+        watched.session.log(loss=torch.tensor(2.5, requires_grad=True))
+        watched.step()
+        watched.step()
+    assert watched.frames[0].scalars == {"loss": 2.5, "lr": 1.0, "samples": 8.0, "ok": 1.0}
+    assert watched.frames[1].scalars == {}
+
+
+def test_a_scalar_keeps_no_graph_alive() -> None:
+    """A loss that was logged is a number."""
+    import weakref
+
+    model = mlp()
+    with Watched(model) as watched:
+        loss = model(torch.ones(1, 2)).sum()
+        watched.session.log(loss=loss)
+        node = weakref.ref(loss)
+        del loss
+        assert node() is None
+        watched.step()
+
+
+def test_values_that_are_no_scalars_are_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The step goes on, with the good ones."""
+    with Watched(mlp()) as watched, caplog.at_level(logging.WARNING, "autoprof"):
+        for _ in range(3):
+            watched.session.log(good=1, text="high", many=torch.ones(2), nothing=None, thing=object())
+            watched.step()
+        summary = watched.session.summary()
+    assert [f.scalars for f in watched.frames] == [{"good": 1.0}] * 3
+    assert len(caplog.records) == 4
+    assert len(summary.notes) == 4
+
+
+def test_nan_and_infinity_are_values() -> None:
+    """A loss that diverges is just what one wants to see."""
+    with Watched(mlp()) as watched:
+        watched.session.log(a=float("nan"), b=float("inf"), c=torch.tensor(float("nan")))
+        watched.step()
+        summary = watched.session.summary()
+    scalars = watched.frames[0].scalars
+    assert scalars["a"] != scalars["a"]
+    assert scalars["b"] == float("inf")
+    assert scalars["c"] != scalars["c"]
+    assert summary.steps == 1
+
+
+def test_samples_that_are_nan_do_not_spoil_the_throughput() -> None:
+    """One bad value is not the run's."""
+    clock = FakeClock()
+    with Watched(mlp(), clock=clock) as watched:
+        for samples in (8.0, float("nan"), 8.0):
+            watched.session.log(samples=samples)
+            clock.advance(1_000_000_000)
+            watched.step()
+        summary = watched.session.summary()
+    assert summary.throughput == 8.0
+
+
+# Sinks.
+
+
+class BadSink:
+    """Fail at the second frame, and at the end."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def write(self, frame: Any) -> None:
+        self.written += 1
+        if self.written == 2:
+            raise OSError(28, "No space left on device")
+
+    def close(self, summary: Any) -> None:
+        raise RuntimeError("closing fails too")
+
+
+def test_a_sink_that_fails_loses_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once, the other sinks get every frame, and close closes."""
+    bad = BadSink()
+    with caplog.at_level(logging.WARNING, "autoprof"), Watched(mlp(), sinks=[bad]) as watched:
+        for _ in range(5):
+            watched.step()
+            watched.session.summary()
+    assert bad.written == 2
+    assert len(watched.sink.frames) == 5
+    assert watched.sink.summary is not None
+    assert watched.sink.summary.steps == 5
+    assert [r.message for r in caplog.records if "BadSink" in r.message] == [
+        "BadSink is off after OSError: [Errno 28] No space left on device"
+    ]
+
+
+def test_the_sink_gets_the_summary_of_the_whole_run() -> None:
+    """The same that ``summary()`` returns after the end."""
+    with Watched(mlp()) as watched:
+        for _ in range(4):
+            watched.step()
+    assert watched.sink.summary == watched.session.summary()
+
+
+# The end.
+
+
+def test_step_after_close_is_an_error_that_says_what_to_do() -> None:
+    """At the edge, not in the middle: the loop was meant to be recorded."""
+    watched = Watched(mlp())
+    watched.session.close()
+    with pytest.raises(SessionError, match=r"session\.step: .*closed"):
+        watched.session.step()
+
+
+def test_close_is_idempotent() -> None:
+    """The sinks are closed once."""
+    closes = []
+
+    class Sink(ListSink):
+        def close(self, summary: Any) -> None:
+            closes.append(summary)
+
+    watched = Watched(mlp(), sinks=[Sink()])
+    for _ in range(3):
+        watched.session.close()
+    assert len(closes) == 1
+
+
+def test_everything_but_step_may_be_called_after_close() -> None:
+    """A loop's tail need not know."""
+    model = mlp()
+    watched = Watched(model)
+    loader = watched.session.loader([1, 2])
+    watched.session.close()
+    watched.session.log(loss=1)
+    with watched.session.pause():
+        pass
+    assert list(loader) == [1, 2]
+    assert list(watched.session.loader([3])) == [3]
+    watched.session.summary()
+    watched.session.optimizer_stepped()
+    assert not model._forward_pre_hooks
+
+
+def test_close_inside_a_pause_leaves_nothing() -> None:
+    """And the pause ends without it."""
+    model = mlp()
+    watched = Watched(model)
+    with watched.session.pause():
+        watched.session.close()
+    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+
+
+def test_close_inside_a_forward_leaves_nothing() -> None:
+    """The call that is under way goes on, and its leave hook finds no session."""
+    model = mlp()
+    watched = Watched(model)
+    model[1].register_forward_hook(lambda *_: watched.session.close())
+    x = torch.ones(1, 2)
+    model(x).sum().backward()
+    model(x)
+    assert all(not module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_session_is_a_context_manager_that_closes_on_errors_too() -> None:
+    """The error leaves unchanged."""
+    model = mlp()
+    with pytest.raises(KeyError), open_session(model, everything(), clock=FakeClock()):
+        raise KeyError
+    assert not model._forward_pre_hooks
+
+
+def test_the_model_has_the_hooks_it_had() -> None:
+    """The user's own, in their order; ours gone; after training with every kind of session."""
+    for config in (AUTO, everything(), everything(sample={"every": 2, "warmup": 0, "budget": None})):
+        model = mlp()
+        optimizer = sgd(model)
+        model.register_forward_hook(lambda *_: None)
+        model[0].register_forward_pre_hook(lambda *_: None)
+        model[1].register_full_backward_hook(lambda *_: None)
+        before = [hooks_of(module) for module in model.modules()]
+        on_optimizer = hooks_of(optimizer)  # type: ignore[arg-type]
+        watched = Watched(model, config=config, optimizer=optimizer)
+        for _ in range(3):
+            train(model, optimizer)
+        watched.session.close()
+        assert [hooks_of(module) for module in model.modules()] == before
+        assert hooks_of(optimizer) == on_optimizer  # type: ignore[arg-type]
+
+
+def test_a_step_under_way_at_the_end_is_said_not_invented() -> None:
+    """A manual step that never ended is no step."""
+    model = mlp()
+    with Watched(model) as watched:
+        watched.step()
+        model(torch.ones(1, 2))
+    assert watched.sink.summary is not None
+    assert watched.sink.summary.steps == 1
+    assert watched.sink.summary.skipped == {"steps unfinished at the end": 1}
+
+
+# Set-up.
+
+
+def test_two_sessions_on_one_model_are_refused() -> None:
+    """Also on a part of it, and on what contains it; after close it is free again."""
+    model = mlp()
+    outer = nn.Sequential(model, nn.Linear(1, 1))
+    with Watched(model):
+        for other in (model, model[0], outer):
+            before = [hooks_of(module) for module in other.modules()]
+            with pytest.raises(SessionError, match="instrumented by a session"):
+                open_session(other, everything(), clock=FakeClock())
+            assert [hooks_of(module) for module in other.modules()] == before
+    with Watched(model):
+        pass
+
+
+def test_two_models_at_once_are_two_accounts() -> None:
+    """Each session records its own model; spans go to the one opened last."""
+    first, second = mlp(), nn.Linear(2, 2)
+    with Watched(first) as one, Watched(second, clock=FakeClock()) as two:
+        first(torch.ones(1, 2))
+        second(torch.ones(1, 2)).sum().backward()
+        with span("whose"):
+            pass
+        one.step()
+        two.step()
+    assert "Linear forward" not in tree(one.frames[0])
+    assert count(one.frames[0], Phase.FORWARD)["Sequential"] == 1
+    assert tree(two.frames[0]) == ["Linear forward", "Linear backward", "whose user"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_sessions_may_close_in_either_order(order: tuple[int, int]) -> None:
+    """The one that is left records on, and in the end nobody does."""
+    models = [mlp(), mlp()]
+    watched = [Watched(model) for model in models]
+    watched[order[0]].session.close()
+    left = watched[order[1]]
+    with span("left"):
+        pass
+    models[order[1]](torch.ones(1, 2))
+    left.step()
+    left.session.close()
+    assert "left user" in tree(left.sink.frames[0])
+    assert recording.active is None
+
+
+def test_one_backward_through_two_models_is_in_both_accounts() -> None:
+    """A generator and a discriminator, each with a session of its own."""
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+    with Watched(first) as one, Watched(second) as two:
+        second(first(torch.ones(1, 2))).sum().backward()
+        one.step()
+        two.step()
+    for watched in (one, two):
+        check_laws(watched.frames[0])
+        assert count(watched.frames[0], Phase.BACKWARD) == {"Linear": 1}
+
+
+def test_a_model_may_be_moved_and_cast() -> None:
+    """``to``, ``double``, ``half``, ``load_state_dict``: its hooks stay, and so do its spans."""
+    model = mlp()
+    with Watched(model) as watched:
+        model.double()
+        model(torch.ones(1, 2).double()).sum().backward()
+        watched.step()
+        model.to("cpu", torch.float32).load_state_dict(model.state_dict())
+        model.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+    assert [count(f, Phase.BACKWARD) for f in watched.frames] == [{"Sequential": 1, "0": 1, "1": 1, "2": 1}] * 2
+
+
+def test_layers_added_and_removed_after_instrumenting_do_not_break() -> None:
+    """What was not there is not timed; what is gone is not missed."""
+    model = mlp()
+    with Watched(model) as watched:
+        model.append(nn.Linear(1, 1))
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+        removed = model.pop(1)
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+    assert count(watched.frames[0], Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+    assert count(watched.frames[1], Phase.FORWARD) == {"Sequential": 1, "0": 1, "2": 1}
+    assert not removed._forward_pre_hooks
+
+
+def inert(session: autoprof.Session, model: nn.Module) -> None:
+    """Assert that a session does nothing at all."""
+    optimizer = sgd(model)
+    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+    assert recording.active is None
+    for batch in session.loader([torch.ones(1, 2)]):
+        model(batch).sum().backward()
+        optimizer.step()
+        with session.pause():
+            session.log(loss=1)
+        session.step()
+    assert session.summary().steps == 0
+    session.close()
+    session.step()
+    assert list(Path().iterdir()) == []
+
+
+def test_a_session_that_is_not_enabled_is_inert() -> None:
+    """No hooks, no folder, no errors: one line of the configuration switches everything off."""
+    model = mlp()
+    inert(autoprof.instrument(model, {"enabled": False}), model)
+
+
+@pytest.mark.parametrize("value", ["0", "off", "FALSE", " no "])
+def test_the_environment_switches_everything_off(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the configuration says."""
+    monkeypatch.setenv("AUTOPROF", value)
+    model = mlp()
+    inert(autoprof.instrument(model, everything(sinks={"log": {}})), model)
+
+
+class NoOptimizer:
+    """Not an optimizer."""
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "error"),
+    [
+        ({"target": []}, {}, ConfigError),
+        ("no/such/file.yaml", {}, ConfigError),
+        ({"targets": [{"match": "nothing"}]}, {}, TargetError),
+        ({"functions": [{"path": "timed_target:nothing", "name": "x"}]}, {}, TargetError),
+        ({}, {"optimizer": NoOptimizer()}, SessionError),
+        ({"output": "/proc/nowhere"}, {}, AutoprofError),
+    ],
+)
+def test_a_failure_in_set_up_leaves_nothing(config: Any, more: Any, error: type[Exception]) -> None:
+    """No hook, no folder, no open session, no function wrapped."""
+    model = mlp()
+    with pytest.raises(error):
+        autoprof.instrument(model, config, **more)
+    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+    assert list(Path().iterdir()) == []
+
+
+def test_a_sink_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last thing of set-up fails: everything before it is undone."""
+    import autoprof.sinks
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(autoprof.sinks, "make_sinks", fails)
+    model = mlp()
+    with pytest.raises(OSError, match="disk full"):
+        autoprof.instrument(model, {"sinks": {"log": {}}})
+    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+    assert not Path("runs").exists()
+
+
+def test_what_is_no_module_is_refused() -> None:
+    """The model comes first."""
+    with pytest.raises(SessionError, match="must be an nn"):
+        autoprof.instrument("model")  # type: ignore[arg-type]
+
+
+def test_a_model_without_parameters_can_be_instrumented() -> None:
+    """There is nothing to ask for its device."""
+    with Watched(nn.Sequential(nn.ReLU(), nn.Tanh())) as watched:
+        watched.step()
+
+
+def test_set_up_touches_no_random_state() -> None:
+    """Instrumenting does not change what training draws."""
+    before = torch.get_rng_state()
+    with autoprof.instrument(mlp(), everything()) as session:
+        assert torch.equal(torch.get_rng_state(), torch.get_rng_state())
+        session.step()
+    model = mlp()
+    torch.set_rng_state(before)
+    session = autoprof.instrument(model, everything())
+    assert torch.equal(torch.get_rng_state(), before)
+    session.close()
+
+
+# The loader.
+
+
+def test_a_loader_stays_the_loader_it_was() -> None:
+    """Length, type, attributes read and written, indexing."""
+    loader = DataLoader(TensorDataset(torch.arange(10)), batch_size=5)
+    with Watched(mlp()) as watched:
+        timed = watched.session.loader(loader)
+        assert len(timed) == 2
+        assert isinstance(timed, DataLoader)
+        assert timed.batch_size == 5
+        timed.mine = 3  # type: ignore[attr-defined]
+        assert loader.mine == 3  # type: ignore[attr-defined]
+        assert [len(batch[0]) for batch in timed] == [5, 5]
+        assert [len(batch[0]) for batch in timed] == [5, 5]
+        assert watched.session.loader([7, 8, 9])[1] == 8
+
+
+def test_the_wait_for_a_batch_is_a_data_span_and_nothing_else_is() -> None:
+    """Also the first fetch, which starts the loader, and the last one, which finds it empty."""
+    clock = FakeClock()
+
+    def slow() -> Any:
+        for i in range(2):
+            clock.advance(50)
+            yield i
+
+    with Watched(mlp(), clock=clock) as watched:
+        for _ in watched.session.loader(slow()):
+            clock.advance(7)
+        watched.step()
+    assert [(s.name, s.phase, s.host_ns) for s in watched.frames[0].spans] == [
+        ("Data", Phase.DATA, 50),
+        ("Data", Phase.DATA, 50),
+        ("Data", Phase.DATA, 0),
+    ]
+
+
+def test_an_iterator_given_as_a_loader_stays_an_iterator() -> None:
+    """``next(loader)`` works on what ``iter`` or a generator gave."""
+    with Watched(mlp()) as watched:
+        assert next(watched.session.loader(iter([4, 5]))) == 4
+
+
+def test_an_error_of_the_loader_leaves_unchanged() -> None:
+    """Its span ends."""
+
+    class Broken(IterableDataset):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            yield 1
+            raise KeyError("corrupt")
+
+    with Watched(mlp()) as watched:
+        with pytest.raises(KeyError, match="corrupt"):
+            list(watched.session.loader(Broken()))
+        with span("after"):
+            pass
+        watched.step()
+    assert tree(watched.frames[0]) == ["Data data", "Data data", "after user"]
+
+
+def test_a_mapping_or_an_ordered_dict_of_batches_is_iterated_as_itself() -> None:
+    """Whatever is iterable."""
+    with Watched(mlp()) as watched:
+        assert list(watched.session.loader(OrderedDict(a=1, b=2))) == ["a", "b"]
+
+
+# Failures of our own.
+
+
+def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on, the model is bare, and close closes."""
+    from autoprof.resolve import Resolver
+
+    failures = []
+
+    def fails(*_: Any, **__: Any) -> Any:
+        failures.append(1)
+        raise ValueError("a bug")
+
+    model = mlp()
+    with caplog.at_level(logging.WARNING, "autoprof"), Watched(model) as watched:
+        model(torch.ones(1, 2))
+        with monkeypatch.context() as broken:
+            broken.setattr(Resolver, "submit", fails)
+            for _ in range(5):
+                model(torch.ones(1, 2)).sum().backward()
+                watched.step()
+                assert not model._forward_pre_hooks
+                assert recording.active is None
+    assert len(failures) == 1
+    assert len([r for r in caplog.records if "recording is off" in r.message]) == 1
+
+
+def test_a_failure_of_ours_at_the_end_does_not_reach_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``close`` takes the hooks off, closes the sinks and returns."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ValueError("a bug")
+
+    model = mlp()
+    watched = Watched(model)
+    watched.step()
+    monkeypatch.setattr(watched.session._delivery._aggregate, "summary", fails)
+    watched.session.close()
+    assert not model._forward_pre_hooks
+    assert watched.sink.summary is not None
