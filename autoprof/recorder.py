@@ -86,8 +86,11 @@ class Recorder:
     """The open step's buffer, the names its codes stand for, and the marks of backward nodes."""
 
     def __init__(self, clock: Clock) -> None:
+        # One list and one bound method for the whole run: hooks hold them in their closures, and torch.compile before
+        # 2.7 compiles a hooked model anew whenever a closure of a hook holds another object.
         self.buffer: list[Any] = []
-        self.extend: Callable[[tuple[Any, ...]], None] = self.buffer.extend
+        self._keep = self.buffer.extend
+        self.extend: Callable[[tuple[Any, ...]], None] = self._keep
         self.thread = threading.get_ident()
         self.mixed = False
         self.alone = True
@@ -179,14 +182,14 @@ class Recorder:
         self.failures[where] = self.failures.get(where, 0) + 1
 
     def take(self) -> Taken:
-        """Take the step's marks, and begin a new buffer; from now on the calling thread is the training thread.
+        """Take the step's marks out of the buffer; from now on the calling thread is the training thread.
 
-        A mark that another thread is appending this very moment may still land in the list that is taken.
+        Marks that other threads append meanwhile stay for the next step.
         """
-        taken = Taken(self.buffer, self.thread, self.mixed, self.dropped)
+        taken = Taken(self.buffer[:], self.thread, self.mixed, self.dropped)
+        del self.buffer[: len(taken.marks)]
         self.thread, self.mixed = threading.get_ident(), False
-        self.buffer = []
-        self.extend = self.buffer.extend
+        self.extend = self._keep
         self.dropped = 0
         self.serial += 1
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
@@ -196,7 +199,7 @@ class Recorder:
     def stop(self) -> None:
         """Append nothing any more: nodes of a graph that outlives the session keep their hooks."""
         self.extend = _nothing
-        self.buffer = []
+        self.buffer.clear()
         self._renew()
 
 

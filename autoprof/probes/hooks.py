@@ -65,9 +65,8 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
     alone, append = recorder.alone, recorder.append
 
     def renew() -> None:
-        nonlocal buffer, extend, read, training, alone
-        buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
-        alone = recorder.alone
+        nonlocal extend, read, training, alone
+        extend, read, training, alone = recorder.extend, recorder.read, recorder.thread, recorder.alone
 
     recorder.on_change(renew)
 
@@ -107,12 +106,11 @@ def _following_hooks(
     recorder: Recorder, watch_inputs: Hook, watch_outputs: Hook
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
     buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
-    next_ordinal, append, home = recorder.next_ordinal, recorder.append, get_ident()
+    append, home = recorder.append, get_ident()
 
     def renew() -> None:
-        nonlocal buffer, extend, read, training, next_ordinal
-        buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
-        next_ordinal = recorder.next_ordinal
+        nonlocal extend, read, training
+        extend, read, training = recorder.extend, recorder.read, recorder.thread
 
     recorder.on_change(renew)
 
@@ -128,7 +126,7 @@ def _following_hooks(
                 if self is not probe:
                     self.fail(module)
                     return
-                thread, ordinal = get_ident(), next_ordinal()
+                thread, ordinal = get_ident(), recorder.next_ordinal()
                 if thread == home:
                     push(ordinal)
                 else:

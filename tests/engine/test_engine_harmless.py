@@ -396,10 +396,6 @@ class Layers(nn.Module):
         return x
 
 
-@pytest.mark.xfail(
-    torch.__version__ < "2.5",
-    reason="dynamo 2.4 guards on what the hooks' closures hold, which every step renews: it compiles each step anew",
-)
 @pytest.mark.filterwarnings("ignore")
 def test_a_compiled_instrumented_model_is_one_graph_and_never_recompiled() -> None:
     """Hooks are folded away while dynamo traces: as many graphs and breaks as the bare model has."""
