@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from .clocks import Clock, DeviceClock, Place, Reading, Times
+from .clocks import Clock, DeviceClock, HostClock, Place
 from .session import Session
 from .span import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 
 
-class FakeClock:
+class FakeClock(HostClock):
     """A host clock in the hands of a test. ``tick_ns`` passes at each reading, so that no two are alike."""
-
-    device_type: str | None = None
 
     def __init__(self, start_ns: int = 0, tick_ns: int = 0) -> None:
         self.now_ns = start_ns
@@ -47,21 +45,6 @@ class FakeClock:
         now = self.now_ns
         self.now_ns += self.tick_ns
         return now
-
-    def host_ns(self, reading: Reading) -> int:
-        return int(reading)
-
-    def passed(self, readings: Sequence[Reading]) -> bool:
-        return True
-
-    def times(self, readings: Sequence[Reading]) -> Times:
-        return Times(np.array(readings, dtype=np.int64))
-
-    def release(self, readings: Sequence[Reading]) -> None:
-        pass
-
-    def wait(self, readings: Sequence[Reading]) -> None:
-        pass
 
 
 class FakeDevice:

@@ -7,17 +7,18 @@ from typing import Any
 import torch
 
 from .device import Place
+from .events import TorchEvents
 
 
-class AcceleratorEvents:
+class AcceleratorEvents(TorchEvents):
     """Timed ``torch.Event`` of the accelerator that torch names current (xpu, hpu, …).
 
     Raises whatever torch raises where the device has no timed events; ``choose_clock`` tries one before relying on it.
     """
 
     def __init__(self, device_type: str) -> None:
+        super().__init__()
         self.device_type = device_type
-        self._streams: dict[Place, Any] = {}
 
     def here(self) -> Place | None:
         stream = torch.accelerator.current_stream()
@@ -27,16 +28,3 @@ class AcceleratorEvents:
 
     def new(self) -> Any:
         return torch.Event(device=self.device_type, enable_timing=True)
-
-    def record(self, event: Any, place: Place) -> None:
-        event.record(self._streams[place])
-
-    def query(self, event: Any) -> bool:
-        return bool(event.query())
-
-    def elapsed_ns(self, start: Any, end: Any) -> int:
-        elapsed_ms: float = start.elapsed_time(end)
-        return round(elapsed_ms * 1e6)
-
-    def synchronize(self, event: Any) -> None:
-        event.synchronize()

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 
 from .device import Place
+from .events import TorchEvents
 
 
-class CudaEvents:
+class CudaEvents(TorchEvents):
     """Timed events on the current stream of the current device.
 
     torch's public ``Event.record()`` builds a ``Stream`` object each time (about 2 µs); the streams are few, so
@@ -19,7 +20,7 @@ class CudaEvents:
     device_type = "cuda"
 
     def __init__(self) -> None:
-        self._streams: dict[Place, torch.cuda.Stream] = {}
+        super().__init__()
         self._device = torch._C._cuda_getDevice
         self._current = torch._C._cuda_getCurrentStream
         self._capturing = torch.cuda.is_current_stream_capturing
@@ -35,16 +36,3 @@ class CudaEvents:
 
     def new(self) -> Any:
         return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-    def record(self, event: Any, place: Place) -> None:
-        event.record(self._streams[place])
-
-    def query(self, event: Any) -> bool:
-        return bool(event.query())
-
-    def elapsed_ns(self, start: Any, end: Any) -> int:
-        elapsed_ms: float = start.elapsed_time(end)
-        return round(elapsed_ms * 1e6)
-
-    def synchronize(self, event: Any) -> None:
-        event.synchronize()
