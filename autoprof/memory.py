@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -16,18 +17,18 @@ READ_EVERY_NS: Final = 20_000_000
 """The least time between two readings at a step's end: at 10 µs each they stay below a thousandth of the run."""
 
 
-class Memory:
+class Memory(ABC):
     """A source of bytes: ``level_bytes`` at a mark, ``readings`` at a step's end."""
 
     _due_ns = 0
 
+    @abstractmethod
     def level_bytes(self) -> int:
         """Return the bytes in use now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def readings(self) -> dict[str, int]:
         """Return what a step's end reports, by name."""
-        raise NotImplementedError
 
     def at_step_end(self) -> dict[str, int]:
         """Return the readings, or nothing when they were read just now: on tiny steps they would cost the most."""
@@ -37,6 +38,7 @@ class Memory:
         self._due_ns = now + READ_EVERY_NS
         return self.readings()
 
+    @abstractmethod
     def close(self) -> None:
         """Give back what the source holds open."""
 

@@ -58,7 +58,7 @@ VALUES: Final = frozenset({LOGGED, MEMORY, THREAD})
 """Kinds whose reading is a value, not a time."""
 
 MARKS: Final = 1_000_000
-"""Marks kept of one step; about 100 bytes each. What a longer step makes beyond them is counted as dropped."""
+"""Marks kept of one step. What a longer step makes beyond them is counted as dropped."""
 FULL: Final = 2 * MARKS
 NAMES: Final = 4096
 """Names that code may make up while it runs; what comes beyond shares one."""
@@ -86,8 +86,8 @@ class Recorder:
     """The open step's buffer, the names its codes stand for, and the marks of backward nodes."""
 
     def __init__(self, clock: Clock) -> None:
-        # One list and one bound method for the whole run: hooks hold them in their closures, and torch.compile before
-        # 2.7 compiles a hooked model anew whenever a closure of a hook holds another object.
+        # One list and one bound method for the whole run: hooks hold them in their closures, and the
+        # torch.compile of torch 2.4 and 2.6 compiles a hooked model anew when a closure of a hook holds another object.
         self.buffer: list[Any] = []
         self._keep = self.buffer.extend
         self.extend: Callable[[tuple[Any, ...]], None] = self._keep

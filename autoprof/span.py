@@ -141,7 +141,7 @@ class StepFrame:
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:
-        """Make a frame of values for every field, in a third of the time a frozen dataclass's ``__init__`` takes."""
+        """Make a frame of values for every field, without the assignment by assignment of a frozen ``__init__``."""
         frame = cls.__new__(cls)
         object.__setattr__(frame, "__dict__", values)
         return frame

@@ -15,7 +15,7 @@ from .rows import RowKey, step_rows
 from .table import Table
 
 BLOCK: Final = 64
-"""Steps of one layout folded in together: the arithmetic's fixed cost (about 200 µs) becomes 3 µs a step."""
+"""Steps of one layout folded in together: the arithmetic's fixed cost is spread over them."""
 BLOCKS: Final = 32
 """Layouts with a block of their own; a run whose steps all differ folds them in early instead of growing."""
 ROWS: Final = 4096
