@@ -105,10 +105,15 @@ class Recorder:
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._renewals: list[Callable[[], None]] = []
+        self._step_renewals: list[Callable[[], None]] = []
 
     def on_change(self, renew: Callable[[], None]) -> None:
-        """Have ``renew`` called whenever one of the public attributes has changed."""
+        """Have ``renew`` called whenever ``extend``, ``read``, ``thread`` or ``alone`` has changed."""
         self._renewals.append(renew)
+
+    def on_step(self, renew: Callable[[], None]) -> None:
+        """Have ``renew`` called at each new step, when ``serial`` has changed."""
+        self._step_renewals.append(renew)
 
     def _renew(self) -> None:
         for renew in self._renewals:
@@ -188,12 +193,16 @@ class Recorder:
         """
         taken = Taken(self.buffer[:], self.thread, self.mixed, self.dropped)
         del self.buffer[: len(taken.marks)]
-        self.thread, self.mixed = threading.get_ident(), False
-        self.extend = self._keep
+        self.mixed = False
         self.dropped = 0
         self.serial += 1
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
-        self._renew()
+        thread = threading.get_ident()
+        if thread != self.thread or self.extend is not self._keep:
+            self.thread, self.extend = thread, self._keep
+            self._renew()
+        for renew in self._step_renewals:
+            renew()
         return taken
 
     def stop(self) -> None:

@@ -171,12 +171,15 @@ def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
     passes = BackwardPasses(recorder)
 
     def renew() -> None:
-        nonlocal read, serial, nodes
-        if serial != recorder.serial:
-            nodes = {}
-        read, serial = recorder.read, recorder.serial
+        nonlocal read
+        read = recorder.read
+
+    def begin_step() -> None:
+        nonlocal serial, nodes
+        serial, nodes = recorder.serial, {}
 
     recorder.on_change(renew)
+    recorder.on_step(begin_step)
 
     def mark_node(codes: list[int], _grads: Any) -> None:
         # A node's prehook: it runs on the thread and stream of the backward pass.

@@ -1,6 +1,7 @@
-"""Marks → ``StepFrame``: what the marks mean (``plan``), and when and how long (``resolver``)."""
+"""Marks → ``StepFrame``: what the marks mean (``plan``), and when and how long (``frames``)."""
 
-from .resolver import RawStep, Resolver
+from .raw import RawStep
+from .resolver import Resolver
 from .spans import BACKWARD_NAME
 
 __all__ = ["BACKWARD_NAME", "RawStep", "Resolver"]

@@ -108,7 +108,8 @@ class Planner:
             self._close_to(lane, 0, end)
         followed = sum(code >= marks.ORDINAL for code in codes)
         overhead_ns = round(followed * self._price.followed_ns + (end - followed) * self._price.plain_ns)
-        return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns)
+        repeatable = min(codes, default=0) >= 0
+        return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
 
     # What opens and closes spans. A lane's stack holds what is open, and the floors of backward passes.
 

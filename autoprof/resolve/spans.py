@@ -28,7 +28,8 @@ class Plan:
 
     Times are positions of marks; the step's end is one past the last. ``logged`` has the position of a value that is
     the span's length, or -1. ``values`` are the positions that hold values in place of readings. ``calls`` finds a
-    call by its ordinal. ``unmatched`` counts marks without a counterpart.
+    call by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers
+    to a call of an earlier step: the same codes mean another call each time.
     """
 
     layout: Layout
@@ -42,6 +43,7 @@ class Plan:
     calls: dict[int, Call]
     unmatched: int
     overhead_ns: int
+    repeatable: bool
 
     @cached_property
     def logged_spans(self) -> Nanoseconds:
@@ -87,6 +89,7 @@ class SpanColumns:
         calls: dict[int, Call],
         unmatched: int,
         overhead_ns: int,
+        repeatable: bool,
     ) -> Plan:
         """Return the finished plan."""
         spans = range(len(self.parents))
@@ -113,6 +116,7 @@ class SpanColumns:
             calls=calls,
             unmatched=unmatched,
             overhead_ns=overhead_ns,
+            repeatable=repeatable,
         )
 
 

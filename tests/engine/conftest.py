@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import hooks_of
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
@@ -17,11 +18,6 @@ from autoprof import lifecycle
 from autoprof import recorder as recording
 from autoprof.probes import ModuleProbe
 from autoprof.probes.boundary import BoundaryProbe
-
-
-def hooks_of(module: nn.Module) -> dict[str, list[Any]]:
-    """Return every hook of one module, by where torch keeps it."""
-    return {name: list(value.items()) for name, value in vars(module).items() if name.endswith("_hooks")}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

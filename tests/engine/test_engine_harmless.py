@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 import small_models
 import torch
-from conftest import hooks_of
 from engine_laws import Watched, check_laws, count, everything
-from small_models import MODELS, make, train
+from small_models import MODELS, hooks_of, make, train
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from engine_laws import Watched, check_laws, everything, tree
 from torch import nn
 
+import autoprof
+from autoprof import delivery
 from autoprof.resolve import resolver as resolving
 from autoprof.resolve.plan import Planner
 from autoprof.testing import FakeClock
@@ -135,3 +139,62 @@ def test_the_history_of_calls_is_bounded() -> None:
             run(model, watched, 2)
         watched.session.summary()
         assert len(watched.session._delivery._resolver._history) <= resolving.HISTORY
+
+
+def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:
+    """Train steps alike and unlike, with a pause, logged durations, bytes, another thread; return what they became."""
+    torch.manual_seed(0)
+    model = Choice()
+    config = everything(targets=[{"match": r"layers\.0", "memory": True}, {"match": ".+"}])
+    with Watched(model, clock=clock, config=config) as watched:
+        kept = None
+        for at, depth in enumerate([3, 3, 3, 2, 3, 3, 4, 4, 3, 3]):
+            clock.advance(at)
+            loss = model(torch.ones(1, 2), depth).sum()
+            if at in (1, 4):
+                with watched.session.pause():
+                    clock.advance(1000)
+            if at in (2, 5, 7):
+                autoprof.log_timing("elsewhere", at)
+            if at == 6:
+                thread = threading.Thread(target=model.layers[0], args=(torch.ones(1, 2),))
+                thread.start()
+                thread.join()
+            if at == 7:
+                kept = loss  # its backward comes in the next step
+            else:
+                loss.backward()
+            if at == 8 and kept is not None:
+                kept.backward()
+            watched.session.log(loss=at)
+            watched.step()
+    return [
+        (
+            frame.step,
+            frame.duration_ns,
+            dict(frame.scalars),
+            tree(frame),
+            frame.start_ns.tolist(),
+            frame.host_ns.tolist(),
+        )
+        for frame in watched.frames
+    ]
+
+
+def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten steps that wait for the end, and ten that are resolved as they come."""
+    together = mixed_steps(FakeClock(tick_ns=1))
+    monkeypatch.setattr(delivery, "DELIVER_EVERY_NS", 0)
+    assert mixed_steps(FakeClock(tick_ns=1)) == together
+
+
+def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
+    rounds = []
+    make = resolving.make_frames
+    monkeypatch.setattr(resolving, "make_frames", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
+    model = Choice()
+    with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
+        for depth in (3, 3, 3, 2, 2):
+            run(model, watched, depth)
+    assert rounds == [1, 2, 2]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import hooks_of
 from engine_laws import Watched, check_laws, count, everything, tree
+from small_models import hooks_of
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 

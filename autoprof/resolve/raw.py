@@ -1,0 +1,91 @@
+"""One closed step as it was recorded, before anybody knows what its marks mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from .. import recorder as marks
+from ..clocks import Clock, Reading
+from ..recorder import Taken
+from ..span import TRAINING_LANE
+
+NO_MARKS: Final = Taken([], 0, False, 0)
+
+_BESIDE: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
+"""Kinds of marks that show a thread to work on its own, not for the training thread's backward pass."""
+
+
+@dataclass(slots=True)
+class RawStep:
+    """Marks, the readings around them, and what is known of the step otherwise."""
+
+    step: int
+    start_unix_ns: int
+    serial: int
+    clock: Clock
+    start: Reading
+    end: Reading = None
+    taken: Taken = NO_MARKS
+    scalars: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    overhead_ns: int = 0
+    warmup: bool = False
+
+    def log(self, name: str, value: Any) -> None:
+        """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.
+
+        Raises ``TypeError`` or ``ValueError`` for anything else.
+        """
+        if not isinstance(value, torch.Tensor):
+            self.scalars[name] = float(value)
+        elif value.numel() != 1:
+            raise ValueError(f"it has {value.numel()} elements")
+        elif value.device.type == "cpu":
+            self.scalars[name] = float(value.detach())
+        else:
+            self.scalars[name] = value.detach().to("cpu", non_blocking=True)
+
+    def codes(self) -> list[int]:
+        """Return the codes of the marks, in order."""
+        return self.taken.marks[0::2]
+
+    def lanes(self) -> tuple[int, ...] | None:
+        """Return the lane of each mark, or None where every mark is the training thread's.
+
+        The training thread has lane 0, and with it the one thread that runs its backward; others have their own.
+        """
+        taken = self.taken
+        if not taken.mixed:
+            return None
+        codes, threads, thread = self.codes(), [], taken.thread
+        for code, reading in zip(codes, taken.marks[1::2], strict=True):
+            if code == marks.THREAD:
+                thread = reading
+                threads.append(thread)
+            else:
+                threads.append(thread)
+                thread = taken.thread
+        kinds: dict[int, set[int]] = {}
+        for thread, code in zip(threads, codes, strict=True):
+            kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
+        lane_of, worker = {taken.thread: TRAINING_LANE}, False
+        for thread in kinds:
+            if thread == taken.thread:
+                continue
+            if not worker and not _BESIDE & kinds[thread]:
+                worker, lane_of[thread] = True, TRAINING_LANE
+            else:
+                lane_of[thread] = len(lane_of)
+        return tuple(lane_of[thread] for thread in threads)
+
+    def readings(self) -> list[Reading]:
+        """Return all readings of the clock in the step, its start first and its end last."""
+        inside = [
+            reading
+            for code, reading in zip(self.taken.marks[0::2], self.taken.marks[1::2], strict=True)
+            if code & marks.KIND_MASK not in marks.VALUES
+        ]
+        return [self.start, *inside, self.end]
