@@ -14,6 +14,7 @@ ROOMS = (
     "errors", "names", "units", "span", "summary",
     "config", "clocks", "memory", "price", "aggregate",
     "targets", "recorder", "resolve",
+    "flops", "devices",
     "render", "runs",
     "probes", "calibrate", "sinks",
     "lifecycle", "delivery", "session", "wiring",

@@ -1,0 +1,80 @@
+"""What the host does: memory and processor time of this process, processor time of the machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..memory import HostMemory
+
+_STAT: Final = Path("/proc/stat")
+_IDLE: Final = (3, 4)
+"""Places of idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time."""
+_COUNTED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """One look at the host. None: not measured here, or no earlier look to compare with."""
+
+    unix_ns: int
+    rss_bytes: int
+    process_cores: float | None
+    """Processor seconds of this process and its threads per second since the last look, without loader workers."""
+    machine_busy_fraction: float | None
+    """Share of all the machine's processor time since the last look that was not idle."""
+    available_cores: int
+    """Processors that this process may run on."""
+
+
+class HostReader:
+    """Read the host; what is a rate is one since the last reading. One reading is a few small files, some 0.1 ms."""
+
+    def __init__(
+        self,
+        stat: Path = _STAT,
+        unix_ns: Callable[[], int] = time.time_ns,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
+    ) -> None:
+        self._stat = stat
+        self._unix_ns = unix_ns
+        self._now_ns = now_ns
+        self._cpu_ns = cpu_ns
+        self._memory = HostMemory()
+        self._last: tuple[int, int] | None = None
+        self._last_machine: tuple[int, int] | None = None
+
+    def read(self) -> HostReading:
+        """Return a reading. Never raises for a file that is not there."""
+        now, cpu, machine = self._now_ns(), self._cpu_ns(), self._machine()
+        cores = busy = None
+        if self._last is not None and now > self._last[0]:
+            cores = (cpu - self._last[1]) / (now - self._last[0])
+        if machine is not None and self._last_machine is not None and machine[0] > self._last_machine[0]:
+            whole = machine[0] - self._last_machine[0]
+            busy = 1 - min(max(machine[1] - self._last_machine[1], 0), whole) / whole  # iowait may run backwards
+        self._last, self._last_machine = (now, cpu), machine
+        return HostReading(self._unix_ns(), self._memory.level_bytes(), cores, busy, _available_cores())
+
+    def close(self) -> None:
+        """Close what is held open."""
+        self._memory.close()
+
+    def _machine(self) -> tuple[int, int] | None:
+        try:
+            with open(self._stat, encoding="ascii") as file:
+                ticks = [int(word) for word in file.readline().split()[1 : 1 + _COUNTED]]
+            return sum(ticks), sum(ticks[place] for place in _IDLE)
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def _available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,198 @@
+"""What an NVIDIA device does, through NVML: utilisation, memory, power, clocks, temperature, and why clocks are low."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from ..errors import MissingExtra
+from ..names import quoted
+
+T = TypeVar("T")
+
+_THROTTLES: Final = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that mean less speed than was asked for (nvml.h); idle does not."""
+_SM_CLOCK: Final = 1
+_MEMORY_CLOCK: Final = 2
+_DIE_SENSOR: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One look at a device. None: the device does not tell."""
+
+    unix_ns: int
+    uuid: str
+    name: str
+    utilization_fraction: float | None = None
+    """Share of NVML's last sampling period (1/6 to 1 s) in which any kernel ran, on however little of the device."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_mw: int | None = None
+    power_limit_mw: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    throttled_by: tuple[str, ...] | None = None
+    shared: bool = False
+    """A slice (MIG): power, clocks and temperature are those of the whole device, utilisation is not told."""
+
+
+class DeviceReader:
+    """Read one device. Each value is a call into the driver, some of which take milliseconds: never in a step."""
+
+    def __init__(
+        self, nvml: Any, handle: Any, parent: Any, uuid: str, unix_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._whole = parent if parent is not None else handle
+        self._uuid = uuid
+        self._unix_ns = unix_ns
+        self._shared = parent is not None
+        self._silent: set[str] = set()
+        self._name = _text(self._ask("nvmlDeviceGetName", handle)) or "?"
+        self._limit_mw = self._ask("nvmlDeviceGetPowerManagementLimit", self._whole)
+        self._clock_max = self._ask("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
+
+    def read(self) -> DeviceReading:
+        """Return a reading. What a device does not tell is asked once; another failure of the driver leaves a None."""
+        use = None if self._shared else self._ask("nvmlDeviceGetUtilizationRates", self._handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", self._handle)
+        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
+        return DeviceReading(
+            unix_ns=self._unix_ns(),
+            uuid=self._uuid,
+            name=self._name,
+            utilization_fraction=None if use is None else use.gpu / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            power_mw=self._ask("nvmlDeviceGetPowerUsage", self._whole),
+            power_limit_mw=self._limit_mw,
+            sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
+            sm_clock_max_mhz=self._clock_max,
+            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
+            temperature_c=self._ask("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
+            throttled_by=None if reasons is None else tuple(why for bit, why in _THROTTLES.items() if reasons & bit),
+            shared=self._shared,
+        )
+
+    def close(self) -> None:
+        """Give NVML back; it counts its users, so others in the process keep it."""
+        with suppress(self._nvml.NVMLError):  # the driver may be gone, and NVML with it
+            self._nvml.nvmlShutdown()
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        key = f"{name}{args[1:]}"
+        if key in self._silent:
+            return None
+        try:
+            return getattr(self._nvml, name)(*args)
+        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_NoPermission, AttributeError):
+            self._silent.add(key)
+        except self._nvml.NVMLError:
+            pass  # may be well again at the next reading
+        return None
+
+
+def import_nvml() -> Any:
+    """Import ``pynvml``, or raise ``MissingExtra`` with the command that installs it."""
+    try:
+        import pynvml
+    except ImportError as error:
+        raise MissingExtra("devices: nvidia-ml-py is not installed; pip install 'torch-autoprof[gpu]'") from error
+    return pynvml
+
+
+def open_device(
+    nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str] = os.environ
+) -> tuple[DeviceReader | None, str | None]:
+    """Return a reader for what torch calls ``cuda:<index>``, or the reason why it cannot be told which device that is.
+
+    ``uuid`` is ``str(torch.cuda.get_device_properties(index).uuid)`` where torch tells it: NVML numbers the devices of
+    the machine by their place on the bus, torch those that CUDA_VISIBLE_DEVICES leaves, the fastest first.
+    """
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return None, f"NVML does not start: {error}"
+    try:
+        found = _find(nvml, index, uuid, environment)
+    except nvml.NVMLError as error:
+        found = f"NVML does not list the devices: {error}"
+    if isinstance(found, str):
+        nvml.nvmlShutdown()
+        return None, found
+    return DeviceReader(nvml, *found), None
+
+
+def _find(nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str]) -> tuple[Any, Any, str] | str:
+    devices = list(_devices(nvml))
+    if uuid is not None:
+        bare = _bare(uuid)
+        same = [device for device in devices if _bare(device[2]) == bare]
+        return same[0] if same else f"NVML has no device {quoted(uuid)}"
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return _by_number(nvml, devices, index, environment)
+    entries = [entry.strip() for entry in visible.split(",")]
+    if index >= len(entries):
+        return f"CUDA_VISIBLE_DEVICES names {len(entries)} devices, torch says cuda:{index}"
+    entry = entries[index]
+    if entry.isdigit():
+        return _by_number(nvml, devices, int(entry), environment)
+    same = [device for device in devices if device[2].startswith(entry)]  # CUDA takes any prefix that is one device's
+    return same[0] if len(same) == 1 else f"{quoted(entry)} of CUDA_VISIBLE_DEVICES is not the UUID of one device"
+
+
+def _by_number(
+    nvml: Any, devices: list[tuple[Any, Any, str]], number: int, environment: Mapping[str, str]
+) -> tuple[Any, Any, str] | str:
+    whole = [device for device in devices if device[1] is None]
+    if number >= len(whole):
+        return f"NVML has {len(whole)} devices, none numbered {number}"
+    in_bus_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    if not in_bus_order and len({_text(nvml.nvmlDeviceGetName(device[0])) for device in whole}) > 1:
+        return "which of the different devices it is cannot be told; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    if any(device[1] is whole[number][0] for device in devices):
+        return "the device is cut into slices (MIG); which one it is cannot be told"
+    return whole[number]
+
+
+def _devices(nvml: Any) -> Iterator[tuple[Any, Any, str]]:
+    """Yield each device and each slice of it: its handle, that of the device it is a slice of, its UUID."""
+    for number in range(nvml.nvmlDeviceGetCount()):
+        device = nvml.nvmlDeviceGetHandleByIndex(number)
+        yield device, None, _text(nvml.nvmlDeviceGetUUID(device)) or ""
+        for place in range(_or(0, nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, device)):
+            part = _or(None, nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, device, place)
+            if part is not None:
+                yield part, device, _text(nvml.nvmlDeviceGetUUID(part)) or ""
+
+
+def _or(otherwise: T, nvml: Any, ask: Callable[..., T], *args: Any) -> T:
+    try:
+        return ask(*args)
+    except nvml.NVMLError:
+        return otherwise
+
+
+def _bare(uuid: str) -> str:
+    for kind in ("GPU-", "MIG-"):
+        uuid = uuid.removeprefix(kind)
+    return uuid.lower()
+
+
+def _text(value: Any) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value  # older bindings give bytes

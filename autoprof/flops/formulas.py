@@ -1,0 +1,152 @@
+"""What an operator costs: torch's own formulas, those it lacks, and which operators without one spoil a figure.
+
+The convention is that of ``torch.utils.flop_counter``: matrix products, convolutions and attention count, a
+multiplication and an addition as two; everything that works element by element does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import Any, Final
+
+import torch
+
+from .work import Family
+
+Formula = Callable[..., int]
+
+HARMLESS_NAMESPACES: Final = frozenset({"aten", "prims", "prim", "torchvision", "_c10d_functional", "_dtensor"})
+"""Namespaces whose operators are known by name. What others compute is not known, so they need a formula."""
+
+_HEAVY_WORDS: Final = re.compile(
+    r"(?:add|badd|sspadd)?(?:mm|bmm|mv)|addr|hspmm|smm|v?dot|matmul|\w*gemm\w*|q?linear|"
+    r"(?:de|q)?conv(?:olution|\d?d)?|depthwise3x3|\w*attention|transformer|rnn|lstm|gru|"
+    r"linalg|cholesky|svd|qr|geqrf|or[mg]qr|lu|solve|triangular|lstsq|inverse|eigh?|eigvals|"
+    r"(?:log|slog)?det|matrix|fft|[cp]dist|trilinear|sparse"
+)
+"""Words of operator names (between underscores) that tell of work which counts: products of matrices, convolutions,
+attention, recurrent layers, decompositions and solvers, transforms, distances by products, sparse kernels."""
+_HARMLESS_NAMES: Final = frozenset(
+    {
+        "linalg_vector_norm", "linalg_cross", "linalg_diagonal", "lu_unpack", "embedding_sparse_backward", "sparse_dim",
+        "_cudnn_rnn_flatten_weight", "_fused_sdp_choice",
+    }
+)  # fmt: skip
+"""Names that have such a word and do no such work."""
+
+
+def formulas() -> dict[Any, Formula]:
+    """Return the formula of each operator (an ``OpOverloadPacket``): it is given tensors, ``out_val`` the result.
+
+    Read anew for each count, so that one registered with ``torch.utils.flop_counter.register_flop_formula`` is used.
+    """
+    from torch.utils.flop_counter import flop_registry  # the first import of it looks for triton
+
+    aten = torch.ops.aten
+    own: dict[Any, Formula] = {}
+    for name, formula in _OWN.items():
+        if (packet := getattr(aten, name, None)) is not None:
+            own[packet] = formula
+    for name, same_as in _LIKE.items():
+        packet, known = getattr(aten, name, None), getattr(aten, same_as, None)
+        if packet is not None and known in flop_registry:
+            own[packet] = flop_registry[known]
+    return {**own, **flop_registry, aten.convolution_backward: _convolution_backward}
+
+
+def is_heavy(namespace: str, name: str) -> bool:
+    """Tell whether an operator without a formula does work that counts, or may: then there is no figure."""
+    if namespace not in HARMLESS_NAMESPACES:
+        return True
+    if name in _HARMLESS_NAMES or name.endswith(("lstm_cell", "gru_cell", "lstm_cell_backward", "gru_cell_backward")):
+        return False  # the cells' products are operators of their own
+    return any(_HEAVY_WORDS.fullmatch(word) for word in name.lower().split("_"))
+
+
+def family(name: str) -> Family:
+    """Tell products of matrices from convolutions: TF32 is switched on for each apart."""
+    return "conv" if "conv" in name else "matmul"
+
+
+def _mv(matrix: Any, vector: Any, *_: Any, **__: Any) -> int:
+    return 2 * _size(matrix.shape)
+
+
+def _addmv(bias: Any, matrix: Any, vector: Any, *_: Any, **__: Any) -> int:
+    return 2 * _size(matrix.shape)
+
+
+def _dot(left: Any, right: Any, *_: Any, **__: Any) -> int:
+    return 2 * _size(left.shape)
+
+
+def _addr(bias: Any, left: Any, right: Any, *_: Any, **__: Any) -> int:
+    return 2 * _size(left.shape) * _size(right.shape)
+
+
+def _addbmm(bias: Any, left: Any, right: Any, *_: Any, **__: Any) -> int:
+    return 2 * _size(left.shape) * int(right.shape[-1])
+
+
+def _convolution_backward(
+    grad: Any, inputs: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int, output_mask: Any, **_: Any,
+) -> int:  # fmt: skip
+    """Count each gradient asked for (input, weight) as much as the forward.
+
+    torch's own formula leaves the groups out of the weight's gradient: a depthwise one came out ``groups`` times dear.
+    """
+    places = inputs.shape[2:] if transposed else grad.shape[2:]
+    forward = 2 * int(inputs.shape[0]) * _size(places) * _size(weight.shape)
+    return forward * (bool(output_mask[0]) + bool(output_mask[1]))
+
+
+def _cudnn_rnn(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
+    """Every token meets every matrix of every layer and direction once."""
+    return 2 * _tokens(inputs) * sum(_size(weight.shape) for weight in weights if len(weight.shape) == 2)
+
+
+def _cudnn_rnn_backward(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
+    return 2 * _cudnn_rnn(inputs, weights)
+
+
+def _mkldnn_rnn(inputs: Any, input_weight: Any, hidden_weight: Any, *_: Any, **__: Any) -> int:
+    return 2 * _tokens(inputs) * (_size(input_weight.shape) + _size(hidden_weight.shape))
+
+
+def _mkldnn_rnn_backward(inputs: Any, input_weight: Any, hidden_weight: Any, *_: Any, **__: Any) -> int:
+    return 2 * _mkldnn_rnn(inputs, input_weight, hidden_weight)
+
+
+def _size(shape: Iterable[int]) -> int:
+    return int(prod(shape))
+
+
+def _tokens(inputs: Any) -> int:
+    """Count the time steps of all sequences; the last dimension holds the features, also when sequences are packed."""
+    return _size(inputs.shape[:-1])
+
+
+_OWN: Final[dict[str, Formula]] = {
+    "mv": _mv,
+    "addmv": _addmv,
+    "dot": _dot,
+    "vdot": _dot,
+    "addr": _addr,
+    "addbmm": _addbmm,
+    "_cudnn_rnn": _cudnn_rnn,
+    "_cudnn_rnn_backward": _cudnn_rnn_backward,
+    "mkldnn_rnn_layer": _mkldnn_rnn,
+    "mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
+}
+
+_FLASH: Final = "_scaled_dot_product_flash_attention"
+_LIKE: Final = {
+    f"{_FLASH}_for_cpu": _FLASH,
+    f"{_FLASH}_for_cpu_backward": f"{_FLASH}_backward",
+    "_scaled_dot_product_fused_attention_overrideable": _FLASH,
+    "_scaled_dot_product_fused_attention_overrideable_backward": f"{_FLASH}_backward",
+}
+"""Operators that torch has no formula for, with one that takes the same tensors first and does the same work."""

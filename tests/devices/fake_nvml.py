@@ -1,0 +1,96 @@
+"""A machine of NVIDIA devices that the test makes up, behind the names of ``pynvml``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class NVMLError(Exception):
+    """What the driver answers."""
+
+
+class NVMLError_NotSupported(NVMLError):
+    """This device does not tell."""
+
+
+class NVMLError_NoPermission(NVMLError):
+    """Not to this user."""
+
+
+class FakeNvml:
+    """The module, with the devices given; ``calls`` notes what was asked, ``broken`` what fails for now."""
+
+    NVMLError = NVMLError
+    NVMLError_NotSupported = NVMLError_NotSupported
+    NVMLError_NoPermission = NVMLError_NoPermission
+
+    def __init__(self, *devices: dict[str, Any], starts: bool = True) -> None:
+        self.devices = devices
+        self.starts = starts
+        self.users = 0
+        self.calls: list[str] = []
+        self.broken: set[str] = set()
+        self.unsupported: set[str] = set()
+
+    def nvmlInit(self) -> None:
+        if not self.starts:
+            raise NVMLError("Driver Not Loaded")
+        self.users += 1
+
+    def nvmlShutdown(self) -> None:
+        self.users -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.devices)
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> Any:
+        return self.devices[number]
+
+    def nvmlDeviceGetUUID(self, handle: Any) -> str:
+        return handle["uuid"]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:
+        if "slices" not in handle:
+            raise NVMLError_NotSupported("Not Supported")
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, place: int) -> Any:
+        if place >= len(handle["slices"]):
+            raise NVMLError("Not Found")
+        return handle["slices"][place]
+
+    def nvmlDeviceGetName(self, handle: Any) -> Any:
+        return handle.get("name", "NVIDIA H100 80GB HBM3")
+
+    def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any:
+        return self._answer("utilization", SimpleNamespace(gpu=handle.get("busy", 87), memory=40))
+
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
+        return self._answer("memory", SimpleNamespace(used=handle.get("used", 10), total=80 << 30, free=1))
+
+    def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
+        return self._answer("power", handle.get("power", 650_000))
+
+    def nvmlDeviceGetPowerManagementLimit(self, handle: Any) -> int:
+        return self._answer("limit", 700_000)
+
+    def nvmlDeviceGetClockInfo(self, handle: Any, kind: int) -> int:
+        return self._answer("clock", {1: 1755, 2: 2619}[kind])
+
+    def nvmlDeviceGetMaxClockInfo(self, handle: Any, kind: int) -> int:
+        return self._answer("max clock", 1980)
+
+    def nvmlDeviceGetTemperature(self, handle: Any, sensor: int) -> int:
+        return self._answer("temperature", 64)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:
+        return self._answer("throttle", handle.get("throttle", 0))
+
+    def _answer(self, what: str, value: Any) -> Any:
+        self.calls.append(what)
+        if what in self.unsupported:
+            raise NVMLError_NotSupported("Not Supported")
+        if what in self.broken:
+            raise NVMLError("GPU is lost")
+        return value

@@ -1,0 +1,168 @@
+"""The host is read without a dependency, and readings are taken beside the training."""
+
+import os
+import threading
+
+import pytest
+
+from autoprof.devices import HostReader, Monitor
+
+
+class Ticking:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def stat_line(user, idle, iowait=0):
+    """Write the first line of /proc/stat."""
+    return f"cpu  {user} 0 0 {idle} {iowait} 0 0 0 0 0\ncpu0 1 2 3\n"
+
+
+def test_processor_time_is_a_rate_since_the_last_reading(tmp_path):
+    """The first reading has none to compare with: not measured is not zero."""
+    stat, wall, cpu = tmp_path / "stat", Ticking(), Ticking()
+    stat.write_text(stat_line(100, 900))
+    reader = HostReader(stat, Ticking(), wall, cpu)
+    first = reader.read()
+    assert (first.process_cores, first.machine_busy_fraction) == (None, None)
+    wall.now, cpu.now = 2_000_000_000, 3_000_000_000
+    stat.write_text(stat_line(175, 920, 5))
+    second = reader.read()
+    assert second.process_cores == 1.5
+    assert second.machine_busy_fraction == pytest.approx(0.75)
+    reader.close()
+
+
+def test_a_counter_that_runs_backwards_gives_no_fraction_outside_its_range(tmp_path):
+    """iowait is known to (proc_stat(5))."""
+    stat = tmp_path / "stat"
+    stat.write_text(stat_line(100, 900, 50))
+    reader = HostReader(stat)
+    reader.read()
+    stat.write_text(stat_line(200, 900, 40))
+    assert reader.read().machine_busy_fraction == 1
+    reader.close()
+
+
+@pytest.mark.parametrize("text", [None, "", "cpu\n", "cpu a b\n"])
+def test_a_machine_that_does_not_tell_has_no_figure(tmp_path, text):
+    """No /proc, or another one."""
+    stat = tmp_path / "stat"
+    if text is not None:
+        stat.write_text(text)
+    reader = HostReader(stat)
+    reader.read()
+    reading = reader.read()
+    assert reading.machine_busy_fraction is None
+    assert reading.process_cores is not None
+    reader.close()
+
+
+def test_the_real_host_is_read():
+    """Memory, and the processors that this process may use."""
+    reader = HostReader()
+    reading = reader.read()
+    assert reading.rss_bytes > 10 << 20
+    assert 1 <= reading.available_cores <= (os.cpu_count() or 1)
+    reader.close()
+
+
+class Source:
+    """A source that counts, and fails when told."""
+
+    def __init__(self) -> None:
+        self.reads, self.closed, self.fails = 0, False, False
+        self.happened = threading.Event()
+
+    def read(self) -> int:
+        self.reads += 1
+        self.happened.set()
+        if self.fails:
+            raise OSError("gone")
+        return self.reads
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_last_reading_of_each_source_is_at_hand():
+    """A step looks at an attribute."""
+    monitor = Monitor({"a": Source(), "b": Source()})
+    assert monitor.latest == {}
+    monitor.read_now()
+    monitor.read_now()
+    assert monitor.latest == {"a": 2, "b": 2}
+    assert monitor.readings == 2
+    monitor.close()
+
+
+def test_what_reading_costs_is_known():
+    """Processor time of the reading thread."""
+    monitor, clock = Monitor({}), iter([10, 35, 100, 105])
+    monitor.read_now(lambda: next(clock))
+    monitor.read_now(lambda: next(clock))
+    assert monitor.cpu_ns == 30
+
+
+def test_a_source_that_fails_loses_only_its_own_reading():
+    """An old reading is not shown as a new one, and a source that goes on failing is left alone."""
+    bad, good = Source(), Source()
+    monitor = Monitor({"bad": bad, "good": good})
+    monitor.read_now()
+    bad.fails = True
+    for _ in range(5):
+        monitor.read_now()
+    assert monitor.latest == {"good": 6}
+    assert monitor.problems == {"bad": "OSError: gone"}
+    assert bad.reads == 1 + 3
+    monitor.close()
+    assert bad.closed
+    assert good.closed
+
+
+def test_a_thread_reads_and_ends():
+    """At once when it is started; close stops it and closes the sources, twice does no harm."""
+    source = Source()
+    monitor = Monitor({"a": source}, period_s=3600)
+    monitor.start()
+    monitor.start()
+    assert source.happened.wait(10)
+    assert sum(thread.name == "autoprof-monitor" for thread in threading.enumerate()) == 1
+    monitor.close()
+    monitor.close()
+    assert source.closed
+    assert source.reads == 1
+    assert not any(thread.name == "autoprof-monitor" for thread in threading.enumerate())
+
+
+def test_a_source_that_hangs_does_not_hold_up_the_end():
+    """A driver may never answer; it is then not closed under the call."""
+    release = threading.Event()
+
+    class Hangs(Source):
+        def read(self) -> int:
+            self.happened.set()
+            release.wait(10)
+            return 1
+
+    source = Hangs()
+    monitor = Monitor({"a": source})
+    monitor.start()
+    assert source.happened.wait(10)
+    monitor.close(patience_s=0)
+    assert not source.closed
+    release.set()
+
+
+def test_a_closed_monitor_does_not_start_again():
+    """Nothing reads after the end of a run."""
+    source = Source()
+    monitor = Monitor({"a": source})
+    monitor.close()
+    monitor.start()
+    assert source.reads == 0

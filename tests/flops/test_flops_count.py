@@ -1,0 +1,283 @@
+"""The count of a model's work is the one that can be worked out by hand, by module and phase."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from flops_models import GPT, Block, ResNet, counted, tokens
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+from autoprof.flops import Kind, WorkCount, WorkKey, add_up
+from autoprof.span import Phase
+
+F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
+
+
+def test_a_linear_layer_multiplies_and_adds_once_for_each_weight_and_row():
+    """2 x rows x inputs x outputs; the first layer has no gradient of its input to compute."""
+    count = counted(nn.Linear(5, 7), torch.randn(3, 5))
+    assert count.self_flops() == {("", F): 2 * 3 * 5 * 7, ("", B): 2 * 3 * 5 * 7}
+
+
+def test_an_input_that_needs_a_gradient_costs_as_much_again():
+    """The backward is twice the forward once both gradients are asked for."""
+    count = counted(nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True))
+    assert count.self_flops() == {("", F): 210, ("", B): 420}
+
+
+def test_forward_and_backward_of_dense_layers_are_three_times_the_forward():
+    """All but the first layer, whose input needs no gradient."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
+    count = counted(model, torch.randn(6, 4))
+    own = count.self_flops()
+    assert own[("0", B)] == own[("0", F)]
+    assert own[("2", B)] == 2 * own[("2", F)] == 2 * 768
+    assert own[("4", B)] == 2 * own[("4", F)] == 2 * 192
+    assert count.flops() == 3 * count.flops(phases=F) - own[("0", F)]
+
+
+def test_frozen_layers_have_no_gradient_of_their_weights():
+    """What does not train costs its input's gradient, and nothing where that is not needed either."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[0].requires_grad_(False)
+    model[2].requires_grad_(False)
+    own = counted(model, torch.randn(1, 4)).self_flops()
+    assert ("0", B) not in own
+    assert own[("1", B)] == own[("1", F)]
+    assert own[("2", B)] == own[("2", F)]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_convolution_costs_its_filter_at_every_place_of_its_output(groups, stride):
+    """2 x batch x places x filter; with groups, each gradient still costs the forward."""
+    model = nn.Conv2d(8, 16, 3, stride, groups=groups)
+    x = torch.randn(2, 8, 9, 11, requires_grad=True)
+    places = model(x)[0, 0].numel()
+    forward = 2 * 2 * places * 16 * (8 // groups) * 9
+    assert counted(model, x).self_flops() == {("", F): forward, ("", B): 2 * forward}
+
+
+def test_a_transposed_convolution_costs_its_filter_at_every_place_of_its_input():
+    """The convolution backwards."""
+    model = nn.ConvTranspose2d(4, 6, 3, stride=2, groups=2)
+    forward = 2 * 2 * (5 * 7) * 4 * 3 * 9
+    own = counted(model, torch.randn(2, 4, 5, 7, requires_grad=True)).self_flops()
+    assert own == {("", F): forward, ("", B): 2 * forward}
+
+
+def test_a_resnet_is_the_sum_of_its_convolutions():
+    """Each convolution by hand, at its own module; norms and activations count nothing by convention."""
+    count = counted(ResNet(), torch.randn(2, 3, 8, 8))
+    stem, conv1, conv2, down, head = (
+        2 * 2 * 64 * 8 * 27, 2 * 2 * 16 * 16 * 72, 2 * 2 * 16 * 16 * 144, 2 * 2 * 16 * 16 * 8, 2 * 2 * 160,
+    )  # fmt: skip
+    assert count.self_flops() == {
+        ("stem", F): stem, ("stem", B): stem,
+        ("block.conv1", F): conv1, ("block.conv1", B): 2 * conv1,
+        ("block.conv2", F): conv2, ("block.conv2", B): 2 * conv2,
+        ("block.down", F): down, ("block.down", B): 2 * down,
+        ("head", F): head, ("head", B): 2 * head,
+    }  # fmt: skip
+    assert count.flops("block", F) == conv1 + conv2 + down
+
+
+def gpt_block(batch: int, time: int, width: int) -> tuple[int, int]:
+    """Work out a block's layers (24 B T W^2) and the two products of its attention (4 B T^2 W, as if not causal)."""
+    return 24 * batch * time * width**2, 4 * batch * time**2 * width
+
+
+def test_a_gpt_is_the_sum_of_its_layers_and_its_attention():
+    """Fused attention recomputes the scores in its backward: five products for the two of the forward."""
+    count = counted(GPT(), tokens(2, 8))
+    layers, attention = gpt_block(2, 8, 16)
+    head = 2 * 2 * 8 * 16 * 50
+    assert count.flops(phases=F) == 2 * (layers + attention) + head
+    assert count.flops(phases=B) == 2 * (2 * layers + attention * 5 // 2) + 2 * head
+    assert count.self_flops()[("blocks.0", B)] == attention * 5 // 2
+
+
+def test_multi_head_attention_is_counted_where_its_weights_are_borrowed():
+    """The projections are functions of torch.nn.functional, so they belong to the module that is called."""
+    count = counted(nn.MultiheadAttention(16, 4, batch_first=True), *[torch.randn(2, 8, 16)] * 3, need_weights=False)
+    assert count.flops(phases=F) == 8 * 2 * 8 * 16**2 + 4 * 2 * 8**2 * 16
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "RNN"])
+def test_a_recurrent_layer_costs_its_matrices_at_every_time_step(layer):
+    """Fused or not: every token meets every matrix of every layer and direction."""
+    model = getattr(nn, layer)(4, 8, 2, bidirectional=True)
+    matrices = sum(weight.numel() for weight in model.parameters() if weight.ndim == 2)
+    assert counted(model, torch.randn(5, 3, 4)).flops(phases=F) == 2 * 5 * 3 * matrices
+
+
+def test_reentrant_checkpointing_recomputes_the_whole_block():
+    """The recompute is a phase of its own, by module, and equals the block's forward."""
+    count = counted(GPT(again="reentrant"), tokens())
+    assert count.flops("blocks", R) == count.flops("blocks", F) == 2 * sum(gpt_block(2, 8, 16))
+    assert count.flops("blocks.0.mlp.2", R) == count.flops("blocks.0.mlp.2", F)
+    assert count.flops("head", R) == 0
+
+
+def test_checkpointing_that_stops_early_spares_the_last_product():
+    """What the backward of a block's last layer needs is there before that layer has run."""
+    count = counted(GPT(again="early stop"), tokens())
+    for block in ("blocks.0", "blocks.1"):
+        assert count.flops(block, R) == count.flops(block, F) - count.flops(f"{block}.mlp.2", F)
+
+
+@pytest.mark.parametrize("again", ["reentrant", "early stop"])
+def test_checkpointing_changes_nothing_else(again):
+    """Forward and backward, by module, are those of the model that keeps its activations."""
+    kept, made_again = counted(GPT(), tokens()).self_flops(), counted(GPT(again=again), tokens()).self_flops()
+    assert {key: flops for key, flops in made_again.items() if key[1] is not R} == kept
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpointed_function_belongs_to_the_module_that_calls_it(reentrant):
+    """A recompute in which no module is called is still its caller's, its backward too."""
+
+    class Caller(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            return checkpoint(lambda y: (y @ self.weight).relu() @ self.weight, x, use_reentrant=reentrant)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.inner, self.last = nn.Linear(4, 4), Caller(), nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.last(self.inner(self.first(x)))
+
+    own = counted(Model(), torch.randn(2, 4)).self_flops()
+    assert own[("inner", R)] == (128 if reentrant else 64)
+    assert own[("inner", B)] == 4 * 64
+    assert own[("first", B)] == 64
+    assert own[("last", B)] == 128
+
+
+def test_a_gradient_that_a_forward_asks_for_is_part_of_the_forward():
+    """A force field derives its energy inside its forward; that is no recompute."""
+
+    class Force(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.energy = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+
+        def forward(self, x):
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)[0]
+
+    count = counted(Force(), torch.randn(5, 3))
+    assert count.flops(phases=R) == 0
+    assert count.flops(phases=F) == 2 * (2 * 5 * 3 * 8 + 2 * 5 * 8)
+    assert count.flops(phases=B) > 0
+
+
+@pytest.mark.parametrize("make", [GPT, ResNet, lambda: GPT(again="reentrant"), lambda: GPT(again="early stop")])
+def test_the_sum_is_what_torch_counts_on_the_real_thing(make):
+    """torch's own counter, on a copy that really runs, finds the same; it lacks a formula for attention on the CPU."""
+    model = make()
+    x = torch.randn(2, 3, 8, 8) if isinstance(model, ResNet) else tokens()
+    count = counted(model, x)
+    real = copy.deepcopy(model)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), FlopCounterMode(display=False) as torchs:
+        real(x).sum().backward()
+    fused = [block for block in real.modules() if isinstance(block, Block)]
+    scores = sum(gpt_block(2, 8, 16)[1] // 2 for _ in fused)  # the fused backward recomputes them, the plain does not
+    assert count.flops() == torchs.get_total_flops() + scores
+
+
+def test_shared_modules_and_repeated_calls_add_up_under_one_name():
+    """A module called twice has done twice the work."""
+    layer = nn.Linear(4, 4)
+    own = counted(nn.Sequential(layer, nn.ReLU(), layer), torch.randn(1, 4)).self_flops()
+    assert own == {("0", F): 64, ("0", B): 32 + 64}
+
+
+def test_autocast_and_its_absence_are_told_apart_by_kind():
+    """What decides about the peak is the type that the product is computed in, not that of the weights."""
+    model = nn.Sequential(nn.Conv1d(2, 2, 1), nn.Linear(4, 4))
+    x = torch.randn(1, 2, 4)
+    plain = counted(model, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = counted(model, x)
+    assert set(plain.kinds()) == {Kind("float32", "conv"), Kind("float32", "matmul")}
+    assert set(cast.kinds()) == {Kind("bfloat16", "conv"), Kind("bfloat16", "matmul")}
+    assert cast.flops() == plain.flops()
+
+
+def test_a_call_without_gradients_has_no_backward():
+    """Neither under no_grad nor where no backward was seen."""
+    model = nn.Linear(4, 4)
+    with torch.no_grad():
+        assert counted(model, torch.randn(1, 4)).self_flops() == {("", F): 32}
+    assert counted(model, torch.randn(1, 4), backward=False).self_flops() == {("", F): 32}
+
+
+def test_a_part_that_is_called_on_its_own_is_counted_under_its_name():
+    """A generator and a discriminator are called apart; each keeps its place in the model."""
+    model = nn.ModuleDict({"g": nn.Linear(2, 4), "d": nn.Sequential(nn.Linear(4, 1))})
+    assert counted(model, torch.randn(3, 4, requires_grad=True), fqn="d").self_flops() == {
+        ("d.0", F): 24,
+        ("d.0", B): 48,
+    }
+
+
+def test_outputs_in_mappings_and_dataclasses_are_followed_backward():
+    """A loss and logits in a dictionary, as the language models return them."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x, y=None):
+            logits = self.layer(x["ids"])
+            return {"loss": (logits - y).square().mean(), "logits": logits}
+
+    count = counted(Model(), {"ids": torch.randn(2, 4)}, y=torch.randn(2, 4))
+    assert count.self_flops() == {("layer", F): 64, ("layer", B): 64}
+
+
+def test_a_compiled_model_is_counted_as_what_was_compiled():
+    """The names have no wrapper in them, and nothing is compiled for the count."""
+    compiled = nn.Sequential(torch.compile(nn.Linear(4, 4), backend="eager"), nn.Linear(4, 4))
+    torch._dynamo.utils.counters.clear()
+    assert set(counted(compiled, torch.randn(1, 4)).self_flops()) == {("0", F), ("0", B), ("1", F), ("1", B)}
+    assert counted(torch.compile(nn.Linear(4, 4), backend="eager"), torch.randn(1, 4)).flops("", F) == 32
+    assert not torch._dynamo.utils.counters["frames"]
+
+
+def test_weight_norm_is_part_of_the_model():
+    """Its hook makes the weight; without it the layer would have none to multiply with."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch would have people parametrize
+        model = torch.nn.utils.weight_norm(nn.Linear(4, 4))
+    count = counted(model, torch.randn(1, 4))
+    assert count.flops(phases=F) == 32
+    assert not count.notes
+
+
+def test_calls_of_a_step_add_up():
+    """Accumulation: so many times the work; a call without a figure leaves the step without one."""
+    kind = Kind("float32", "matmul")
+    once = WorkCount({WorkKey("a", F, kind): 10}, count_ns=5)
+    twice = add_up([(once, 2), (WorkCount({WorkKey("b", B, kind): 1}), 1)])
+    assert twice.self_flops() == {("a", F): 20, ("b", B): 1}
+    assert add_up([(once, 1), (WorkCount(reason="why"), 1)]).flops() is None
+
+
+def test_a_module_holds_what_is_inside_it_but_not_what_only_starts_like_it():
+    """``block.1`` is not inside ``block.10``, nor the other way round."""
+    kind = Kind("float32", "matmul")
+    rows = {WorkKey("block.1", F, kind): 1, WorkKey("block.1.a", F, kind): 2, WorkKey("block.10", F, kind): 4}
+    assert WorkCount(rows).flops("block.1") == 3
+    assert WorkCount(rows).flops("block") == 7

@@ -1,0 +1,194 @@
+"""What cannot be counted gives no figure, and says why."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from flops_models import call_of, counted, refused
+from torch import nn
+from torch.utils.flop_counter import flop_registry, register_flop_formula
+
+from autoprof.flops import count_call
+from autoprof.flops.formulas import formulas, is_heavy
+from autoprof.span import Phase
+
+
+class Does(nn.Module):
+    """A layer, then whatever the test wants."""
+
+    def __init__(self, then):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.then = then
+
+    def forward(self, x):
+        return self.then(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (lambda y: y if y.sum() > 0 else -y, "its work depends on values: aten._local_scalar_dense"),
+        (lambda y: y[y > 0], "a shape depends on values: aten.nonzero"),
+        (lambda y: y + float(y.max().item()), "its work depends on values: aten._local_scalar_dense"),
+        (lambda y: torch.linalg.svd(y)[1], "no formula for aten._linalg_svd"),
+        (lambda y: torch.fft.fft(y).real, "no formula for aten._fft_"),
+        (lambda y: torch.cdist(y, y), "aten._cdist_forward (1 times)"),
+        (lambda y: (y.to(torch.complex64) @ torch.ones(4, 4, dtype=torch.complex64)).real, "of complex numbers"),
+    ],
+)
+def test_work_that_cannot_be_known_gives_no_figure(then, why):
+    """Values that decide, operators without a formula, complex products."""
+    assert why in refused(Does(then), torch.randn(4, 4))
+
+
+def test_the_module_that_stops_a_count_is_named():
+    """The innermost one, by its fqn."""
+    model = nn.Sequential(nn.Linear(4, 4), Does(lambda y: y if y.sum() > 0 else -y))
+    assert refused(model, torch.randn(1, 4)).endswith(", in '1'")
+
+
+def test_an_operator_without_a_formula_is_named_with_its_calls():
+    """As data too."""
+    count = count_call(model := nn.Bilinear(3, 4, 5), call_of(model, torch.randn(2, 3), torch.randn(2, 4)))
+    assert count.uncounted["aten._trilinear"] >= 1
+    assert count.reason is not None
+    assert "aten._trilinear" in count.reason
+
+
+@torch.library.custom_op("autoprof_test::product", mutates_args=())
+def product(x: torch.Tensor) -> torch.Tensor:
+    """Multiply a matrix by itself, in a way that only its author knows."""
+    return x @ x
+
+
+@product.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+LIBRARY = torch.library.Library("autoprof_test", "FRAGMENT")
+LIBRARY.define("unknown(Tensor x) -> Tensor")
+LIBRARY.impl("unknown", lambda x: x.clone(), "CPU")
+
+
+def test_a_custom_operator_needs_a_formula():
+    """What it computes is not known; with a formula registered with torch it counts."""
+    model = Does(lambda y: product(y.detach()) + y)
+    assert refused(model, torch.randn(4, 4)) == "no formula for autoprof_test.product (1 times)"
+    register_flop_formula(torch.ops.autoprof_test.product)(lambda shape, *_, out_shape=None, **__: 2 * shape[0] ** 3)
+    try:
+        assert counted(model, torch.randn(4, 4)).flops("", Phase.FORWARD) == 128 + 128
+    finally:
+        del flop_registry[torch.ops.autoprof_test.product]
+
+
+def test_a_custom_operator_that_cannot_run_fake_is_named():
+    """No implementation for fake tensors, no count."""
+    reason = refused(Does(lambda y: torch.ops.autoprof_test.unknown(y.detach()) + y), torch.randn(4, 4))
+    assert reason == "autoprof_test.unknown cannot run on fake tensors"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["relu", "native_layer_norm", "upsample_bilinear2d", "upsample_linear1d_backward", "_thnn_fused_lstm_cell",
+     "_softmax", "embedding_dense_backward", "linalg_vector_norm", "_convert_indices_from_coo_to_csr", "index_put",
+     "grid_sampler_2d", "_fused_sdp_choice", "max_pool2d_with_indices", "addcmul", "sum"],
+)  # fmt: skip
+def test_work_element_by_element_spoils_no_figure(name):
+    """By the convention of torch's own counter it counts nothing."""
+    assert not is_heavy("aten", name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mm", "_int_mm", "_grouped_mm", "_weight_int8pack_mm", "_sparse_mm", "mkldnn_linear", "conv_tbc", "miopen_rnn",
+     "mkldnn_convolution", "_native_multi_head_attention", "_linalg_svd", "linalg_cholesky_ex", "_fft_r2c",
+     "_cdist_backward",
+     "_trilinear", "_conv_depthwise2d", "_flash_attention_backward", "linear_backward", "triangular_solve", "addr"],
+)  # fmt: skip
+def test_work_like_a_product_spoils_a_figure_where_it_has_no_formula(name):
+    """Products, convolutions, attention, recurrent layers, decompositions, transforms, sparse kernels."""
+    assert is_heavy("aten", name)
+
+
+def test_what_other_libraries_do_is_not_known():
+    """Whatever it is called."""
+    assert is_heavy("flash_attn", "forward")
+    assert is_heavy("mylib", "relu")
+    assert is_heavy("torchvision", "deform_conv2d")
+    assert not is_heavy("torchvision", "roi_align")
+
+
+@pytest.mark.parametrize(
+    ("act", "flops"),
+    [
+        (lambda a, b, v: a.mv(v), 2 * 3 * 4),
+        (lambda a, b, v: torch.addmv(torch.ones(3), a, v), 2 * 3 * 4),
+        (lambda a, b, v: v.dot(v), 2 * 4),
+        (lambda a, b, v: torch.addr(torch.ones(4, 4), v, v), 2 * 4 * 4),
+        (lambda a, b, v: torch.addbmm(torch.ones(2, 2), b, b), 2 * 5 * 2 * 2 * 2),
+    ],
+)
+def test_products_that_torch_has_no_formula_for_have_one_here(act, flops):
+    """A matrix and a vector, two vectors, a sum of products."""
+
+    class Acts(nn.Module):
+        def forward(self, *tensors):
+            return act(*tensors)
+
+    inputs = torch.randn(3, 4), torch.randn(5, 2, 2), torch.randn(4)
+    assert counted(Acts(), *inputs).flops() == flops
+
+
+def test_the_fused_recurrent_layers_of_cuda_and_of_the_cpu_agree():
+    """One formula is given all layers at once, the other one layer and direction."""
+    known = formulas()
+    x, w = torch.empty(7, 3, 4), [torch.empty(32, 4), torch.empty(32, 8), torch.empty(32), torch.empty(32)]
+    fused = known[torch.ops.aten._cudnn_rnn](x, w, 4, None, out_val=None)
+    assert fused == known[torch.ops.aten.mkldnn_rnn_layer](x, *w, out_val=None) == 2 * 7 * 3 * 32 * 12
+    assert known[torch.ops.aten._cudnn_rnn_backward](x, w, 4, out_val=None) == 2 * fused
+
+
+def test_a_scripted_module_is_refused():
+    """What it runs cannot be followed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch would have people export
+        scripted = torch.jit.trace(nn.Linear(4, 4), torch.randn(1, 4))
+    assert refused(nn.Sequential(scripted), torch.randn(1, 4)) == "'0' is scripted or traced"
+
+
+def test_a_lazy_parameter_is_refused():
+    """It has no shape yet."""
+    assert "UninitializedParameter" in refused(nn.LazyLinear(4), torch.randn(1, 4))
+
+
+def test_a_sparse_parameter_is_refused():
+    """Its work depends on what it holds."""
+    model = nn.Linear(4, 4)
+    model.register_buffer("graph", torch.eye(4).to_sparse())
+    assert refused(model, torch.randn(1, 4)) == "'graph' is sparse, nested or quantized"
+
+
+def test_a_model_that_cannot_be_copied_is_refused():
+    """A lock, an open file: the copy would not be one."""
+    model = nn.Linear(4, 4)
+    model.stream = (part for part in ())
+    with pytest.raises(TypeError):
+        copy.deepcopy(model)
+    assert refused(model, torch.randn(1, 4)).startswith("the model cannot be copied: TypeError")
+
+
+def test_a_name_that_is_not_in_the_model_is_refused():
+    """Nothing is guessed."""
+    assert refused(nn.Linear(4, 4), torch.randn(1, 4), fqn="gone") == "the model has no module 'gone'"
+
+
+def test_an_error_of_the_forward_is_the_reason(capfd, caplog):
+    """Its first line; torch's own report of it, a page of traceback, is not written into the user's output."""
+    reason = refused(nn.Sequential(nn.Linear(4, 4)), torch.randn(1, 5))
+    assert reason.startswith("RuntimeError: a and b must have same reduction dim")
+    assert reason.endswith("in '0'")
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records

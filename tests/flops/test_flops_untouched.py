@@ -1,0 +1,280 @@
+"""A count leaves no trace: not in the model, not in its gradients, not in any generator, not in the user's own data."""
+
+import gc
+import random
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from flops_models import GPT, ResNet, call_of, counted, refused, tokens
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional
+
+from autoprof.flops import count_call
+from autoprof.span import Phase
+
+
+def bits(model: nn.Module) -> list[bytes]:
+    """Return every parameter, buffer and gradient to the last bit."""
+    held = [*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    return [tensor.detach().numpy().tobytes() for tensor in held]
+
+
+@pytest.fixture
+def no_fakes() -> Callable[[], bool]:
+    """Tell whether no fake tensor is alive but those that others (a compiler) made before."""
+    before = [one for one in gc.get_objects() if type(one) is FakeTensor]
+
+    def none_made() -> bool:
+        gc.collect()
+        return not any(type(one) is FakeTensor and not any(one is other for other in before) for one in gc.get_objects())
+
+    return none_made
+
+
+@pytest.mark.parametrize("make", [ResNet, GPT, lambda: GPT(again="reentrant"), lambda: GPT(again="early stop")])
+def test_parameters_buffers_and_gradients_keep_their_bits_and_identities(make):
+    """The statistics of batch norm too, and the versions by which autograd knows of changes."""
+    model = make()
+    x = torch.randn(2, 3, 8, 8) if isinstance(model, ResNet) else tokens()
+    model(x).sum().backward()
+    tensors = [*model.parameters(), *model.buffers()]
+    before, versions, ids = bits(model), [t._version for t in tensors], [id(p.grad) for p in model.parameters()]
+    counted(model, x)
+    assert bits(model) == before
+    assert [t._version for t in tensors] == versions
+    assert [id(p.grad) for p in model.parameters()] == ids
+
+
+def test_a_count_in_the_middle_of_a_step_changes_no_gradient():
+    """Between forward and backward the graph of the step is alive; it is not the one that is counted."""
+    results = []
+    for counting in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
+        x = torch.randn(4, 8)
+        loss = model(x).square().sum()
+        if counting:
+            counted(model, x)
+        loss.backward()
+        results.append((bits(model), torch.rand(3).tolist()))
+    assert results[0] == results[1]
+
+
+def test_every_generator_is_put_back():
+    """Dropout draws on torch's; a forward in Python may draw on the others."""
+
+    class Drops(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return functional.dropout(self.layer(x), random.random() * np.random.rand())
+
+    model = Drops()
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    counted(model, torch.randn(2, 4))
+    random.setstate(states[1])
+    torch.set_rng_state(states[0])
+    counted(model, x := torch.ones(2, 4))
+    assert x.sum() == 8
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert np.random.get_state()[1].tolist() == states[2]
+
+
+def test_hooks_are_neither_run_nor_changed():
+    """A user's hook would keep fake tensors; it stays with the real model, and the figure says that it was left out."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    kept = []
+    model[0].register_forward_hook(lambda module, args, output: kept.append(output))
+    model[1].register_full_backward_hook(lambda module, grads, outputs: kept.append(grads))
+    hooks = [dict(m._forward_hooks) for m in model], [dict(m._backward_hooks) for m in model]
+    count = counted(model, torch.randn(1, 4))
+    assert kept == []
+    assert ([dict(m._forward_hooks) for m in model], [dict(m._backward_hooks) for m in model]) == hooks
+    assert count.notes == ("without the work of hooks on '0', '1'",)
+
+
+def test_the_modes_that_the_caller_is_in_stay_what_they_were():
+    """Training, gradients, autocast and its cache are the caller's."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout())
+    model[1].eval()
+    call = call_of(model, torch.randn(1, 4))
+    model.eval()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert count_call(model, call).flops() == 64
+        assert not torch.is_grad_enabled()
+        assert torch.is_autocast_enabled("cpu")
+    assert [m.training for m in model.modules()] == [False, False, False]
+
+
+def test_nothing_fake_stays_alive(no_fakes):
+    """Neither after a count nor after one that failed in the middle."""
+
+    class Fails(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            raise ValueError(f"no {self.layer(x).shape}")
+
+    counted(GPT(again="early stop"), tokens())
+    assert refused(Fails(), torch.randn(1, 4)) == "ValueError: no torch.Size([1, 4])"
+    assert no_fakes()
+
+
+def test_what_a_forward_keeps_in_itself_stays_in_the_copy():
+    """A mask that a module keeps for the next call is the real module's own."""
+
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.seen, self.calls = nn.Linear(4, 4), {}, 0
+
+        def forward(self, x):
+            self.calls += 1
+            self.seen[tuple(x.shape)] = self.last = self.layer(x)
+            return self.last
+
+    model = Keeps()
+    counted(model, torch.randn(1, 4))
+    assert (model.calls, model.seen, hasattr(model, "last")) == (0, {}, False)
+
+
+@lru_cache
+def cached_mask(size: int) -> torch.Tensor:
+    """Return a mask, as the published VRT caches its own."""
+    return torch.ones(size)
+
+
+KEPT: dict[str, torch.Tensor] = {}
+LOSSES: list[tuple[str, torch.Tensor]] = []
+
+
+class Outside(nn.Module):
+    """A forward that keeps what it computes outside of itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x) * cached_mask(4)
+        KEPT["mask"] = y.detach() > 0
+        LOSSES.append(("balance", y.sum()))
+        return y
+
+
+def test_what_a_forward_keeps_elsewhere_is_taken_back(no_fakes):
+    """A fake tensor in a cache, a dictionary or a list would break the next real step."""
+    cached_mask.cache_clear()
+    counted(Outside(), torch.randn(1, 4))
+    assert KEPT == {}
+    assert LOSSES == []
+    assert type(cached_mask(4)) is torch.Tensor
+    assert no_fakes()
+
+
+def test_a_cache_that_is_filled_is_used_and_kept():
+    """The step came first, so the mask is there: it is read as a constant of the model."""
+    cached_mask.cache_clear()
+    mask = cached_mask(4)
+    counted(Outside(), torch.randn(1, 4))
+    assert cached_mask(4) is mask
+    assert torch.equal(mask, torch.ones(4))
+
+
+def test_a_tensor_from_outside_is_not_changed_in_place():
+    """A running mean in a global variable stays what it is, and there is no figure."""
+    mean = torch.zeros(4)
+
+    class Counts(nn.Linear):
+        def forward(self, x):
+            mean.add_(x.detach().mean(0))
+            return super().forward(x)
+
+    reason = refused(Counts(4, 4), torch.randn(2, 4))
+    assert reason == "aten.add_ would change a tensor of shape (4,) from outside the model"
+    assert mean._version == 0
+
+
+def test_a_parameter_from_outside_gets_no_gradient():
+    """Its gradient would be fake."""
+    weight = nn.Parameter(torch.ones(4))
+
+    class Scales(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * weight
+
+    reason = refused(Scales(4, 4), torch.randn(2, 4))
+    assert reason == "a tensor of shape (4,) from outside the model would get a gradient"
+    assert weight.grad is None
+
+
+def test_the_address_of_a_fake_tensor_is_an_error_not_a_null():
+    """A kernel launched on a null pointer would end the process's device."""
+
+    class Foreign(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + x.data_ptr()
+
+    assert refused(Foreign(4, 4), torch.randn(1, 4)).startswith("RuntimeError: Cannot access data pointer")
+
+
+def test_a_forward_that_was_replaced_by_a_closure_is_not_run():
+    """It would run the real modules, hooks and all, on fake tensors."""
+    model, ran = nn.Linear(4, 4), []
+    forward = model.forward
+    model.forward = lambda x: ran.append(x) or forward(x)
+    assert "was replaced by a function" in refused(model, torch.randn(1, 4))
+    assert ran == []
+
+
+def test_hooks_on_all_modules_of_the_process_see_nothing():
+    """Those cannot be left out of a copy."""
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda *args: seen.append(args))
+    try:
+        assert "hooks are registered for all modules" in refused(nn.Linear(4, 4), torch.ones(1, 4))
+    finally:
+        handle.remove()
+    assert seen == []
+
+
+@pytest.fixture
+def alone():
+    """A process group of one rank."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_no_rank_waits_for_a_count(alone):
+    """A forward that talks to other ranks is refused before it does: the others would not answer."""
+
+    class Talks(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            torch.distributed.all_reduce(total := y.detach().sum())
+            return y / total
+
+    assert "waits for other ranks" in refused(Talks(4, 4), torch.randn(1, 4))
+
+
+def test_a_distributed_model_is_counted_as_the_model_inside(alone):
+    """The wrapper is left out, of the names and of the work."""
+    model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+    assert set(counted(model, torch.randn(2, 4)).self_flops()) == {("0", Phase.FORWARD), ("0", Phase.BACKWARD)}
+
+
+def test_a_norm_that_is_synchronised_stays_with_its_own_rank(alone):
+    """In the copy it is a plain one, which does as little work that counts; the real one stays what it is."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4))
+    assert counted(model, torch.randn(2, 4)).flops() == 64 + 64
+    assert type(model[1]) is nn.SyncBatchNorm
