@@ -1,19 +1,21 @@
 # make demo    train and profile the reference model      make bench   the benchmark table, on a quiet machine
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
-# make check   linter, formatter, types
+# make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
+# make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
+# make test-slow a signal at every line of ours
 #
-# demo, test, check and bench make their own virtual environment, .venv, from pyproject.toml and constraints.txt.
+# demo, test, test-slow, check, laws and bench make their own virtual environment, .venv, from pyproject.toml and constraints.txt.
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench gpu clean
+.PHONY: demo test test-slow check laws test-zoo zoo bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,6s/^# \{0,1\}//p' Makefile
+	@sed -n '1,8s/^# \{0,1\}//p' Makefile
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -28,10 +30,28 @@ demo: $(READY)
 test: $(READY)
 	$(RUN) -m pytest
 
+test-slow: $(READY)
+	$(RUN) -m pytest -m slow
+
 check: $(READY)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+
+ZOO := $(VENV)/.zoo
+
+$(ZOO): $(READY)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,zoo]'
+	@touch $@
+
+test-zoo: $(ZOO)
+	AUTOPROF_ZOO=1 $(RUN) -m pytest tests/zoo
+
+zoo: $(ZOO)
+	$(RUN) -m tests.zoo
+
+laws: $(READY)
+	AUTOPROF_LAWS=5000 $(RUN) -m pytest tests/engine/test_engine_laws.py
 
 bench: $(READY)
 	$(RUN) -m benchmarks

@@ -5,13 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from time import perf_counter_ns
+from dataclasses import asdict, replace
+from functools import partial
+from time import monotonic, perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Final
 
 from .aggregate import Aggregate
+from .calibrate import LimitMeter
+from .clocks import Clock
+from .diagnose import Diagnosis
+from .names import shorten, visible
 from .price import Price
-from .recorder import Recorder
+from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
 from .resolve import RawStep, Resolver
+from .signals import raised_by_handler
 from .span import StepFrame
 from .summary import Summary
 from .units import format_percent
@@ -25,6 +32,8 @@ SLICE_NS: Final = 500_000
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
+PATIENCE_S: Final = 2.0
+"""How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
 JUDGED_STEPS: Final = 50
 """Steps after which the measured overhead is held against the budget."""
 
@@ -40,20 +49,47 @@ class Delivery:
         self.folder = folder
         self.skipped: dict[str, int] = {}
         self.unsampled_steps = 0
+        self.diagnosis = Diagnosis()
+        self.hidden: set[str] = set()
+        """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
         self._budget = budget
         self._notes = list(notes)
         self._sinks: list[Sink] = []
         self._resolver = Resolver(recorder.labels, price)
         self._aggregate = Aggregate()
+        self._meter: LimitMeter | None = None
+        self._noted: LimitMeter | None = None
         self._due_ns = 0
+        self._compiled = False
 
     def open(self, sinks: Iterable[Sink]) -> None:
         """Take the sinks that frames go to."""
         self._sinks = list(sinks)
 
+    def calibrate(self, clock: Clock) -> None:
+        """Find out the limits of the clock that is read from now on."""
+        self._meter = LimitMeter(clock)
+        self.clock_limit_ns()
+
+    def clock_limit_ns(self) -> int:
+        """Return the length below which a span is perhaps none; 0 as long as the device has not said."""
+        meter = self._meter
+        limits = None if meter is None else meter.limits
+        if limits is None:
+            return 0
+        if self._noted is not meter:
+            self._noted = meter
+            if self.folder is not None:
+                with suppress(OSError):
+                    self.folder.note("clock", {**asdict(limits), "limit_ns": limits.span_ns})
+        return limits.span_ns
+
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
+        self.diagnosis.closed(raw.step)
+        if self._compiled:
+            self._name_unseen(raw)
         self._resolver.submit(raw)
         now = raw.clock.host_ns(raw.end)
         if now >= self._due_ns or self._resolver.crowded:
@@ -69,8 +105,33 @@ class Delivery:
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 
+    def finish(self, *, patient: bool) -> None:
+        """Wait for the device and hand on the last frames; without patience, only those that it passes soon."""
+        until = monotonic() + PATIENCE_S
+        self.deliver(wait=patient)
+        while self._resolver.waits and monotonic() < until:
+            sleep(0.001)
+            self.deliver()
+
+    def compiled(self) -> None:
+        """Take word that torch has compiled something: the step shows what hooks no longer see."""
+        self._compiled = True
+
+    def _name_unseen(self, raw: RawStep) -> None:
+        self._compiled = False
+        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.taken.codes if code & KIND_MASK == ENTER}
+        labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
+        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn not in {None, *self.hidden}}
+        self.hidden.update(fqn for fqn in unseen if fqn is not None)
+        if unseen:
+            self.say(
+                f"since torch.compile has compiled, hooks do not fire inside its graphs: step {raw.step} did not call "
+                f"{shorten(visible(', '.join(unseen.values())), 200)}"
+            )
+
     def _hand_on(self, frame: StepFrame) -> None:
         self._aggregate.add(frame)
+        self.diagnosis.add(frame)
         for sink in self._sinks[:]:
             self._write(sink, frame)
 
@@ -78,6 +139,8 @@ class Delivery:
         try:
             sink.write(frame)
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             self._sinks.remove(sink)
             self.say(f"{type(sink).__name__} is off after {type(error).__name__}: {error}")
             with suppress(Exception):
@@ -96,6 +159,8 @@ class Delivery:
             "steps that the device had not passed": resolver.late_steps,
             "marks without a counterpart": resolver.unmatched,
             **{f"failures in {where}": count for where, count in self._recorder.failures.items()},
+            **self._recorder.untimed,
+            **resolver.untimed,
             **self.skipped,
         }
         summary = self._aggregate.summary(
@@ -103,7 +168,17 @@ class Delivery:
             unsampled_steps=self.unsampled_steps,
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        return summary if summary.steps < JUDGED_STEPS else self._judged(summary)
+        summary = replace(summary, clock_limit_ns=self.clock_limit_ns())
+        return self._diagnosed(summary if summary.steps < JUDGED_STEPS else self._judged(summary))
+
+    def _diagnosed(self, summary: Summary) -> Summary:
+        try:
+            return self.diagnosis.of(summary)
+        except Exception as error:  # a rule that fails loses the verdict, not the statistics
+            if raised_by_handler(error):
+                raise
+            self.say(f"no verdict after {type(error).__name__}: {error}")
+            return replace(summary, notes=tuple(self._notes))
 
     def _judged(self, summary: Summary) -> Summary:
         if self._budget is None or summary.overhead <= self._budget:
@@ -115,23 +190,32 @@ class Delivery:
         return summary.with_note(note)
 
     def close(self, how: str) -> None:
-        """Write the reports and close the sinks, the last one first, whatever fails."""
+        """Write the reports and close the sinks, in their order (files come first), whatever fails."""
+        self._resolver.give_up()
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close
+            if raised_by_handler(error):
+                raise
             self.say(f"no summary after {type(error).__name__}: {error}")
             summary = Summary.empty(tuple(self._notes))
-        actions: list[Callable[[], None]] = []
         if self.folder is not None:
-            folder = self.folder
-            actions += [lambda: folder.write_summary(summary), lambda: folder.finish(how)]
-        actions += [lambda sink=sink: sink.close(summary) for sink in reversed(self._sinks)]  # type: ignore[misc]
-        for action in actions:
-            try:
-                action()
-            except Exception as error:
-                self.say(f"at the end of the run: {type(error).__name__}: {error}")
-        self._sinks.clear()
+            self._attempt(partial(self._note_facts, self.folder))
+            self._attempt(partial(self.folder.write_summary, summary))
+            self._attempt(partial(self.folder.finish, how))
+        while self._sinks:  # one that a Ctrl-C gets out of is not closed again
+            self._attempt(partial(self._sinks.pop(0).close, summary))
+
+    def _note_facts(self, folder: RunFolder) -> None:
+        folder.note("facts", self.diagnosis.facts().to_dict())
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self.say(f"at the end of the run: {type(error).__name__}: {error}")
 
     def abandon(self) -> None:
         """Touch no file any more."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class AutoprofError(Exception):
@@ -33,7 +34,11 @@ class TargetError(AutoprofError):
 
 
 class SessionError(AutoprofError):
-    """Report a call that the state of the session does not allow."""
+    """Report a call that the state of the session does not allow; ``session`` is the one in the way, if one is."""
+
+    def __init__(self, message: str, session: Any = None) -> None:
+        self.session = session
+        super().__init__(message)
 
 
 class OutputError(AutoprofError):

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from torch import nn
 
@@ -20,8 +20,9 @@ from .errors import SessionError
 class Closable(Protocol):
     """What the process's end needs of a session."""
 
-    busy: bool
-    """True while the session is in the middle of its own work, where closing it would find it half changed."""
+    @property
+    def busy(self) -> bool:
+        """Whether the session is in the middle of its own work, where closing it would find it half changed."""
 
     def end(self, how: str) -> None:
         """Close the session and note how it ended."""
@@ -29,6 +30,9 @@ class Closable(Protocol):
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""
 
+
+TERMINATED: Final = "SIGTERM"
+"""How a session ends that this signal closes."""
 
 _open: list[Closable] = []
 _owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
@@ -43,7 +47,9 @@ def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
         if module in _owners:
             raise SessionError(
                 f"autoprof.instrument: this model ({type(module).__name__}) is instrumented by a session that is "
-                "still open; close() that one first"
+                "still open; close() that one first (it is the attribute session of this error), or write "
+                "'with autoprof.instrument(…) as session:', which closes it when the block is left",
+                _owners[module],
             )
     _start()
     _open.append(session)
@@ -57,10 +63,14 @@ def release(session: Closable) -> None:
         _open.remove(session)
     for module in [module for module, owner in _owners.items() if owner is session]:
         del _owners[module]
-    if not _open and threading.current_thread() is threading.main_thread():
-        with contextlib.suppress(ValueError):  # the user's code installed a handler of its own meanwhile: leave it
-            if signal.getsignal(signal.SIGTERM) is _on_sigterm:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if not _open:
+        _give_back_sigterm()
+
+
+def _give_back_sigterm() -> None:
+    # A handler that the user's code installed meanwhile stays.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _start() -> None:
@@ -88,6 +98,7 @@ def _abandon_all() -> None:
             session.abandon()
     _open.clear()
     _owners.clear()
+    _give_back_sigterm()  # or the child, in a long call, would not die of it at once
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> Any:
@@ -101,6 +112,11 @@ def finish_termination() -> None:
     """End the process as SIGTERM would have, after closing every session; does nothing when none was received."""
     if not _terminated:
         return
-    _end_all("SIGTERM")
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        _end_all(TERMINATED)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        else:  # only the main thread may set handlers: it finds nothing left to close
+            _open.clear()
+        os.kill(os.getpid(), signal.SIGTERM)

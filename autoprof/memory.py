@@ -15,6 +15,8 @@ if sys.platform != "win32":
 
 READ_EVERY_NS: Final = 20_000_000
 """The least time between two readings at a step's end: at 10 µs each they stay below a thousandth of the run."""
+CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
+"""What a container may use, in version 2 of control groups: bytes, or ``max``."""
 
 
 class Memory(ABC):
@@ -37,6 +39,10 @@ class Memory(ABC):
             return {}
         self._due_ns = now + READ_EVERY_NS
         return self.readings()
+
+    def capacity_bytes(self) -> int | None:
+        """Return the bytes that there are at all; None where nobody says."""
+        return None
 
     @abstractmethod
     def close(self) -> None:
@@ -71,11 +77,23 @@ class HostMemory(Memory):
         level = self.level_bytes()
         return {"rss_bytes": level, "rss_peak_bytes": max(level, self.peak_bytes())}  # the kernel's two counts differ
 
+    def capacity_bytes(self) -> int | None:
+        """Return the machine's memory, or what a container may use of it."""
+        try:
+            installed = os.sysconf("SC_PHYS_PAGES") * self._page
+        except (AttributeError, OSError, ValueError):
+            return None
+        try:
+            with open(CGROUP_LIMIT, encoding="ascii") as file:
+                return min(installed, int(file.read()))
+        except (OSError, ValueError):  # no such file, or "max"
+            return installed
+
     def close(self) -> None:
         """Close the file; readings after it fall back to the peak."""
         if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
+            statm, self._statm = self._statm, -1
+            os.close(statm)
 
 
 class DeviceMemory(Memory):
@@ -106,6 +124,10 @@ class DeviceMemory(Memory):
             "peak_bytes": int(allocated["peak"]),
             "rss_bytes": self._host.level_bytes(),
         }
+
+    def capacity_bytes(self) -> int | None:
+        """Return the device's memory."""
+        return int(torch.cuda.get_device_properties(self._device).total_memory)
 
     def close(self) -> None:
         """Close what the host's reading holds open."""

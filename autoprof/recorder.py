@@ -10,12 +10,17 @@ call's ordinal above them.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from .clocks import Clock
 from .names import clean_name
+from .signals import raised_by_handler
 from .span import Phase
 
 KIND_BITS: Final = 4
@@ -62,6 +67,10 @@ MARKS: Final = 1_000_000
 FULL: Final = 2 * MARKS
 NAMES: Final = 4096
 """Names that code may make up while it runs; what comes beyond shares one."""
+UNTIMED_LEAF: Final = "backward of calls that return a leaf"
+"""Why a call has no backward span although a gradient may reach its output: no node made that output."""
+UNTIMED_HIDDEN: Final = "backward of calls whose output was not searched to its end"
+"""Why a call may have no backward span: too much lies around whatever tensors its output holds."""
 
 
 class Label(NamedTuple):
@@ -74,9 +83,13 @@ class Label(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A step's marks: the flat list, whose they are where no thread is named, if one is, and how many were dropped."""
+    """A step's marks: codes and readings, whose they are where no thread is named, if one is, how many were dropped.
 
-    marks: list[Any]
+    The readings of a host clock are numbers, in an array; those of a device are the clock's own, in a list.
+    """
+
+    codes: list[int]
+    readings: npt.NDArray[np.int64] | list[Any]
     thread: int
     mixed: bool
     dropped: int
@@ -96,12 +109,14 @@ class Recorder:
         self.alone = True
         """Whether no other thread has ever made a mark; while it is so, a LEAVE need not ask whose it is."""
         self.read = clock.read
+        self._numbers = clock.device_type is None
         self.serial = 0
         self.number = _made()
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
         self.labels: list[Label] = []
         self.dropped = 0
         self.failures: dict[str, int] = {}
+        self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._renewals: list[Callable[[], None]] = []
@@ -122,6 +137,7 @@ class Recorder:
     def use_clock(self, clock: Clock) -> None:
         """Read another clock from now on; the marks of the old one must have been taken."""
         self.read = clock.read
+        self._numbers = clock.device_type is None
         self._renew()
 
     def label(self, name: str, fqn: str | None, phase: Phase, phases: frozenset[Phase] | None = None) -> int:
@@ -183,16 +199,31 @@ class Recorder:
         )
 
     def fail(self, where: str) -> None:
-        """Count a failure of our own; the session says it once."""
+        """Count a failure of our own, from inside its ``except``; what the user's signal handler raised goes on."""
+        error = sys.exc_info()[1]
+        if error is not None and raised_by_handler(error):
+            raise error
+        self.count(where)
+
+    def count(self, where: str) -> None:
+        """Count something that went wrong; the summary says it."""
         self.failures[where] = self.failures.get(where, 0) + 1
+
+    def leave_untimed(self, reason: str) -> None:
+        """Count a call whose backward cannot be timed."""
+        self.untimed[reason] = self.untimed.get(reason, 0) + 1
 
     def take(self) -> Taken:
         """Take the step's marks out of the buffer; from now on the calling thread is the training thread.
 
         Marks that other threads append meanwhile stay for the next step.
         """
-        taken = Taken(self.buffer[:], self.thread, self.mixed, self.dropped)
-        del self.buffer[: len(taken.marks)]
+        count = len(self.buffer)
+        readings: Any = self.buffer[1:count:2]
+        if self._numbers:  # as an array they free the objects they were: the next step finds the same memory
+            readings = np.fromiter(readings, np.int64, count // 2)
+        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped)
+        del self.buffer[:count]
         self.mixed = False
         self.dropped = 0
         self.serial += 1

@@ -60,7 +60,8 @@ class RunFolder:
             _make_parents(root, made)
             path = _claim(root, name, shared=world_size > 1 and name is not None, made=made)
             _claim_rank(path / f"rank{rank}", made)
-            folder = cls(path, rank, _describe(rank, world_size, config, devices), tuple(made))
+            kept = tuple(one.absolute() for one in made)  # the program may change its working directory
+            folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices), kept)
             folder._write_info()
         except BaseException as error:
             _remove(made)
@@ -73,6 +74,11 @@ class RunFolder:
     def rank_path(self) -> Path:
         """Where this rank's own files go."""
         return self.path / f"rank{self.rank}"
+
+    def note(self, key: str, value: Any) -> None:
+        """Add to ``run.json`` what became known after the start."""
+        self.info[key] = value
+        self._write_info()
 
     def finish(self, how: str) -> None:
         """Add to ``run.json`` when and how the run ended: ``closed``, ``interrupted`` or ``error: …``."""

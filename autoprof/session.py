@@ -16,9 +16,10 @@ from .clocks import Clock, choose_clock
 from .delivery import Delivery
 from .errors import SessionError
 from .memory import Memory
-from .probes import BoundaryProbe, Handle, ModuleProbe, TimedLoader
+from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, TimedLoader
 from .recorder import PAUSE, UNPAUSE, Recorder, activate
 from .resolve import RawStep
+from .signals import OwnWork, raised_by_handler
 from .span import Phase
 from .summary import Summary
 
@@ -44,10 +45,10 @@ class Session:
         *,
         clock: Clock,
         memory: Memory,
-        probes: Sequence[ModuleProbe] = (),
+        probes: Sequence[ModuleProbe | BackwardProbe] = (),
         follow_device: bool = True,
     ) -> None:
-        self.busy = False
+        self._work = OwnWork()
         self._model = model
         self._config = config
         self._recorder = recorder
@@ -56,11 +57,12 @@ class Session:
         self._memory = memory
         self._probes = probes
         self._anchor = next(model.parameters(), None) if follow_device else None
+        self._on_host = self._anchor is None or self._anchor.is_cpu
         self._data_code = recorder.label("Data", None, Phase.DATA)
         self._handle = Handle()
         self._boundary: BoundaryProbe | None = None
         self._auto = config.step == "auto"
-        self._closed = not config.enabled
+        self._closed = self._ended = not config.enabled
         self._off = False
         self._optimizer_stepped = False
         self._attached = False
@@ -78,6 +80,11 @@ class Session:
             self._boundary = BoundaryProbe(self._model, self._maybe_end_step)
             self._handle.add(self._boundary.remove)
         self._open_step(self._clock.read())
+
+    @property
+    def busy(self) -> bool:
+        """Whether the session is in the middle of its own work."""
+        return self._work.depth > 0
 
     @property
     def folder(self) -> Path | None:
@@ -111,19 +118,20 @@ class Session:
         if self._off:
             return
         began = time.perf_counter_ns()
-        self.busy = True
-        try:
-            self._open_step(self._close_step())
-        except Exception as error:  # nothing of ours may end a training run
-            self._switch_off(error)
-        finally:
-            self.busy = False
-            self._work_ns += time.perf_counter_ns() - began
+        with self._work:
+            try:
+                self._open_step(self._close_step())
+            except BaseException as error:  # nothing of ours may end a training run
+                self._switch_off(error)
+                if not isinstance(error, Exception) or raised_by_handler(error):
+                    raise
+            finally:
+                self._work_ns += time.perf_counter_ns() - began
         lifecycle.finish_termination()
 
     def _open_step(self, start: Any) -> None:
         """Begin the step at the reading ``start``, which the step before ends with."""
-        if self._anchor is not None and self._anchor.device.type != (self._clock.device_type or "cpu"):
+        if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
             start = self._follow_device(start)
         sample, number = self._config.sample, self._number + 1
         self._number = number
@@ -149,7 +157,8 @@ class Session:
         taken = self._recorder.take()
         if raw is None:
             self._delivery.unsampled_steps += 1
-            self._clock.release([reading for reading in taken.marks[1::2] if not isinstance(reading, int)])
+            if self._clock.device_type is not None:
+                self._clock.release([reading for reading in taken.readings if not isinstance(reading, int)])
             return end
         raw.end = end
         raw.taken = taken
@@ -160,18 +169,16 @@ class Session:
 
     def _record(self, on: bool) -> None:
         """Attach or detach what records inside a step."""
-        activate(self._recorder, on)
         if on != self._attached:
             self._attached = on
+            activate(self._recorder, on)
             for probe in self._probes:
-                if on:
-                    probe.attach()
-                else:
-                    probe.detach()
+                (probe.attach if on else probe.detach)()
 
     def _follow_device(self, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
         assert self._anchor is not None
+        self._on_host = self._anchor.is_cpu
         clock, note = choose_clock(self._anchor.device.type)
         if note is not None:
             self._delivery.say(note)
@@ -180,9 +187,10 @@ class Session:
         self._clock.release((start,))
         self._clock = clock
         self._recorder.use_clock(clock)
+        self._delivery.calibrate(clock)
         return clock.read()
 
-    def _switch_off(self, error: Exception) -> None:
+    def _switch_off(self, error: BaseException) -> None:
         logger.debug("what switched recording off", exc_info=error)
         self._raw = None
         self._off = True
@@ -196,17 +204,19 @@ class Session:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Charge what happens inside (validation, saving) to no step."""
-        self._paused += 1
-        if self._paused == 1 and self._raw is not None and not self._closed:
-            self._recorder.mark(PAUSE)
-            self._record(False)
+        with self._work:
+            self._paused += 1
+            if self._paused == 1 and self._raw is not None and not self._closed:
+                self._recorder.mark(PAUSE)
+                self._record(False)
         try:
             yield
         finally:
-            self._paused -= 1
-            if not self._paused and self._raw is not None and not self._closed:
-                self._record(True)
-                self._recorder.mark(UNPAUSE)
+            with self._work:
+                self._paused -= 1
+                if not self._paused and self._raw is not None and not self._closed:
+                    self._record(True)
+                    self._recorder.mark(UNPAUSE)
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
@@ -214,10 +224,7 @@ class Session:
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
-        """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element.
-
-        A tensor on a device is copied without waiting and read when the step is resolved.
-        """
+        """Attach loss, lr, … to the open step: numbers, or tensors of one element, read when the step is resolved."""
         raw = self._raw
         if raw is None or self._closed:
             return
@@ -230,7 +237,9 @@ class Session:
     def summary(self) -> Summary:
         """Return the statistics so far (of the whole run after ``close``)."""
         if not self._closed and not self.busy:
-            self._delivery.deliver()
+            with self._work:
+                self._delivery.deliver()
+            lifecycle.finish_termination()
         return self._delivery.summary()
 
     # The end.
@@ -240,39 +249,45 @@ class Session:
         self.end("closed")
 
     def end(self, how: str) -> None:
-        """Close the session and note in ``run.json`` how it ended."""
-        if self._closed:
+        """Close the session and note in ``run.json`` how it ended; what a Ctrl-C cut short, a second call finishes."""
+        if self._ended:
             return
-        self._closed = True
-        self.busy = True
         try:
-            with suppress(Exception):
-                self._finish_steps()
+            self._closed = True
+            self._finish_steps(patient=how != lifecycle.TERMINATED)
+        except Exception as error:
+            self._delivery.say(f"the last steps are lost after {type(error).__name__}: {error}")
+            if raised_by_handler(error):
+                raise
         finally:
-            self._detach()
-            lifecycle.release(self)
-            self._delivery.close(how)
-            self._memory.close()
-            self.busy = False
+            with self._work:
+                self._detach()
+                self._delivery.close(how)
+                self._memory.close()
+                lifecycle.release(self)
+                self._ended = True
         lifecycle.finish_termination()
 
-    def _finish_steps(self) -> None:
+    def _finish_steps(self, *, patient: bool) -> None:
         if self._raw is not None and self._auto and self._optimizer_stepped:
             self._close_step()
         elif self._raw is not None and self._recorder.holds(Phase.FORWARD):
             self._delivery.skipped["steps unfinished at the end"] = 1
-        self._delivery.deliver(wait=True)
+        self._delivery.finish(patient=patient)
 
     def _detach(self) -> None:
         activate(self._recorder, False)
         for undo in [*(probe.detach for probe in self._probes), self._handle.remove, self._recorder.stop]:
-            with suppress(Exception):
+            try:
                 undo()
+            except Exception as error:
+                if raised_by_handler(error):
+                    raise
         self._raw = None
 
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""
-        self._closed = True
+        self._closed = self._ended = True
         self._delivery.abandon()
         self._detach()
 

@@ -23,6 +23,10 @@ TRAINING_LANE: Final = 0
 """The lane of the thread that trains (and of the autograd threads that work for it while it waits)."""
 LOGGED_LANE: Final = -1
 """The lane of durations measured elsewhere (``log_timing``): they are rows, but no part of the step's account."""
+UNTIMED_LANE: Final = -2
+"""The lane of spans without a device time in a step that has one: they are no rows, but counted with their reason."""
+STREAM_LANES: Final = 1000
+"""A lane is a thread, and so many times the stream: 0 the one that the step began on, 1, 2, … those beside it."""
 NOT_MEASURED: Final = -1
 """What a column of measured values holds where nothing was measured; never shown as a value."""
 
@@ -61,6 +65,14 @@ class Span:
     memory_end_bytes: int | None = None
     calls: int = 1
     lane: int = TRAINING_LANE
+    host_bound_ns: int | None = None
+
+    @property
+    def host_bound(self) -> bool | None:
+        """Whether the device spent more than half of the span at the end of its queue, the host setting the pace."""
+        if self.host_bound_ns is None or self.device_ns is None:
+            return None
+        return 2 * self.host_bound_ns > self.device_ns
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +80,9 @@ class Layout:
     """Name the spans of a step and say how they nest, without any time. Columns of equal length, parents first.
 
     ``parents`` holds indices into the columns, -1 for a root. ``calls`` is 1, or 0 for the later slices of one
-    call (a generator or a coroutine that was suspended). ``lanes`` is 0 for the training thread, 1, 2, … for
-    threads beside it, ``LOGGED_LANE`` for durations measured elsewhere.
+    call (a generator or a coroutine that was suspended). ``lanes`` is 0 for the training thread on the step's stream,
+    1, 2, … for threads beside it (``STREAM_LANES`` more for a stream beside it), ``LOGGED_LANE`` for durations measured
+    elsewhere and ``UNTIMED_LANE`` for what has no device time. A span and its parent are on one lane.
     """
 
     names: tuple[str, ...]
@@ -117,7 +130,9 @@ class StepFrame:
     """One step's resolved spans, in integers: nanoseconds and bytes.
 
     ``start_ns`` and ``host_ns`` have one entry a span; ``device_start_ns`` and ``device_ns`` too, or are None when
-    the run has no device clock (an entry of ``NOT_MEASURED`` marks a span that the device clock did not see).
+    the run has no device clock (an entry of ``NOT_MEASURED`` marks a span without a device time).
+    ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host or was about to.
+    ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
     ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
     in this step. ``warmup`` steps are kept apart from every statistic.
     """
@@ -131,6 +146,7 @@ class StepFrame:
     device_duration_ns: int | None = None
     device_start_ns: Nanoseconds | None = None
     device_ns: Nanoseconds | None = None
+    host_bound_ns: Nanoseconds | None = None
     memory_start_bytes: Nanoseconds | None = None
     memory_end_bytes: Nanoseconds | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -165,6 +181,7 @@ class StepFrame:
                 _optional(self.memory_end_bytes, count),
                 layout.calls,
                 layout.lanes,
+                _optional(self.host_bound_ns, count),
             )
         )
 
@@ -175,8 +192,10 @@ class StepFrame:
 
     @property
     def total_ns(self) -> Nanoseconds:
-        """Each span's length on the clock that counts; a span that the device clock did not see counts 0."""
-        return self.host_ns if self.device_ns is None else self.device_ns.clip(min=0)
+        """Each span's length on the clock that counts; a span without a device time counts 0."""
+        if self.device_duration_ns is None or self.device_ns is None:
+            return self.host_ns
+        return self.device_ns.clip(min=0)
 
     def phase_ns(self) -> dict[Phase, int]:
         """Split the step into phases by the spans' own time; ``OTHER`` is the rest: the values sum to ``step_ns``."""

@@ -18,7 +18,8 @@ class Row:
 
     ``total_ns`` counts nested spans of the same row once; ``self_ns`` is what no child span covers. ``share`` is
     ``total_ns`` over the time of all recorded steps, so that rows nested in one another overlap but a row and its
-    siblings never exceed their parent. Quantiles are within 1 % (logarithmic bins).
+    siblings never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of
+    device time that was as long as the host took, the device's queue being empty; None without a device.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Row:
     lane: int = 0
     memory_growth_bytes: int | None = None
     memory_peak_bytes: int | None = None
+    host_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,28 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What a run would come to with one thing changed; None where this run has no input for it.
+
+    ``assumed`` says what the arithmetic takes for granted, and where it goes beyond what was measured.
+    """
+
+    change: str
+    step_ns: int
+    throughput: float | None
+    memory_bytes: int | None
+    memory_change_bytes: int | None
+    assumed: str
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
     samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time as a fraction of step
-    time. ``dropped`` and ``skipped`` map a reason to a count.
+    time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
+    reports show it, and ``calls`` times as much for a row, as less than that.
     """
 
     clock: Clock
@@ -88,6 +106,8 @@ class Summary:
     dropped: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    clock_limit_ns: int = 0
+    what_if: tuple[WhatIf, ...] = ()
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -135,6 +155,7 @@ class Summary:
             Finding(**{**found, "phase": None if found["phase"] is None else Phase(found["phase"])})
             for found in data["findings"]
         )
+        values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
         values["notes"] = tuple(data["notes"])
         return cls(**values)
 

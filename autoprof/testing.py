@@ -9,6 +9,7 @@ with open_session(model, config, clock=clock, sinks=[sink]) as session:
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from .clocks import Clock, DeviceClock, HostClock, Place
+from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
 from .session import Session
 from .span import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
@@ -30,11 +31,15 @@ __all__ = ["FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 
 
 class FakeClock(HostClock):
-    """A host clock in the hands of a test. ``tick_ns`` passes at each reading, so that no two are alike."""
+    """A host clock in the hands of a test. ``tick_ns`` passes at each reading, so that no two are alike.
 
-    def __init__(self, start_ns: int = 0, tick_ns: int = 0) -> None:
+    It is exact: its limit is none, or ``limit_ns``.
+    """
+
+    def __init__(self, start_ns: int = 0, tick_ns: int = 0, limit_ns: int = 0) -> None:
         self.now_ns = start_ns
         self.tick_ns = tick_ns
+        self.limits = ClockLimits(resolution_ns=limit_ns)
 
     def advance(self, ns: int) -> None:
         """Let time pass."""
@@ -48,65 +53,107 @@ class FakeClock(HostClock):
 
 
 class FakeDevice:
-    """An asynchronous device with streams, as an event source for ``DeviceClock``.
+    """An asynchronous device with streams (or several such), as an event source for ``DeviceClock``.
 
     ``work(ns)`` queues a kernel of that length on the current stream; it starts when the stream is free, not before
-    now. An event is passed ``lag_ns`` after its stream has reached it. ``queries`` and ``waits`` count what a test
-    may want to forbid; ``capturing`` behaves as a stream under CUDA-graph capture.
+    now. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for`` holds the current
+    stream up until another one is done, ``wait_here`` the host. An event is passed ``lag_ns`` after its stream has
+    reached it; ``lags`` has the lag of a stream that differs. ``queries`` and ``waits`` count what a test may want to
+    forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events of two devices, and events that the
+    device has not passed, cannot be compared.
     """
 
     device_type = "fake"
 
-    def __init__(self, clock: FakeClock, lag_ns: int = 0) -> None:
+    def __init__(self, clock: FakeClock, lag_ns: int = 0, *, lags: Mapping[Place, int] | None = None) -> None:
         self.clock = clock
         self.lag_ns = lag_ns
-        self.place: Place = (0, 0)
+        self.lags = dict(lags or {})
         self.capturing = False
         self.made = 0
         self.queries = 0
         self.waits = 0
+        self._current = threading.local()
         self._free_at: dict[Place, int] = {}
 
     def device_clock(self) -> DeviceClock:
         """Return a clock that reads this device's events and the test's host clock."""
-        return DeviceClock(self, now=self.clock.read)
+        clock = DeviceClock(self, now=self.clock.read)
+        clock.limits = self.clock.limits
+        return clock
+
+    @property
+    def place(self) -> Place:
+        """The device and stream current in this thread."""
+        place: Place = getattr(self._current, "place", (0, 0))
+        return place
 
     def work(self, ns: int) -> None:
         """Queue ``ns`` of work on the current stream; the host does not wait."""
-        self._free_at[self.place] = self._reached() + ns
+        self._free_at[self.place] = self._reached(self.place) + ns
 
     @contextmanager
     def on(self, device: int = 0, stream: int = 0) -> Iterator[None]:
-        """Make another device and stream current."""
-        before, self.place = self.place, (device, stream)
+        """Make another device and stream current in this thread."""
+        before, self._current.place = self.place, (device, stream)
         try:
             yield
         finally:
-            self.place = before
+            self._current.place = before
 
-    def _reached(self) -> int:
-        return max(self.clock.now_ns, self._free_at.get(self.place, 0))
+    def switch_to(self, device: int = 0, stream: int = 0) -> None:
+        """Make another device and stream current in this thread, for good."""
+        self._current.place = (device, stream)
+
+    def wait_for(self, device: int = 0, stream: int = 0) -> None:
+        """Have the current stream wait for what is queued on another one; the host does not wait."""
+        self._free_at[self.place] = max(self._reached(self.place), self._reached((device, stream)))
+
+    def wait_here(self) -> None:
+        """Have the host wait for the current stream, as reading a loss does."""
+        self.clock.now_ns = self._reached(self.place)
+
+    def _reached(self, place: Place) -> int:
+        return max(self.clock.now_ns, self._free_at.get(place, 0))
 
     def here(self) -> Place | None:
         return None if self.capturing else self.place
 
-    def new(self) -> list[int]:
+    def new(self) -> FakeEvent:
         self.made += 1
-        return [-1]
+        return FakeEvent()
 
-    def record(self, event: list[int], place: Place) -> None:
-        event[0] = self._reached()
+    def record(self, event: FakeEvent, place: Place) -> None:
+        event.place, event.reached_ns = place, self._reached(place)
 
-    def query(self, event: list[int]) -> bool:
+    def _passed_at(self, event: FakeEvent) -> int:
+        assert event.place is not None, "an event that was never recorded"
+        return event.reached_ns + self.lags.get(event.place, self.lag_ns)
+
+    def query(self, event: FakeEvent) -> bool:
         self.queries += 1
-        return event[0] + self.lag_ns <= self.clock.now_ns
+        return self._passed_at(event) <= self.clock.now_ns
 
-    def elapsed_ns(self, start: list[int], end: list[int]) -> int:
-        return end[0] - start[0]
+    def elapsed_ns(self, start: FakeEvent, end: FakeEvent) -> int:
+        assert start.place is not None
+        assert end.place is not None
+        assert start.place[0] == end.place[0], "events of two devices"
+        assert max(map(self._passed_at, (start, end))) <= self.clock.now_ns, "events that the device has not passed"
+        return end.reached_ns - start.reached_ns
 
-    def synchronize(self, event: list[int]) -> None:
+    def synchronize(self, event: FakeEvent) -> None:
         self.waits += 1
-        self.clock.now_ns = max(self.clock.now_ns, event[0] + self.lag_ns)
+        self.clock.now_ns = max(self.clock.now_ns, self._passed_at(event))
+
+
+class FakeEvent:
+    """An event of a ``FakeDevice``: where it was last recorded, and when the stream reaches it."""
+
+    __slots__ = ("place", "reached_ns")
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+        self.reached_ns = 0
 
 
 class ListSink:
@@ -148,7 +195,7 @@ def make_frame(spans: Sequence[Span], *, step: int = 1, duration_ns: int | None 
     end = max((span.start_ns + span.host_ns for span in spans), default=0)
     columns = {
         name: _column([getattr(span, name) for span in spans])
-        for name in ("device_start_ns", "device_ns", "memory_start_bytes", "memory_end_bytes")
+        for name in ("device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes")
     }
     return StepFrame(
         step=step,

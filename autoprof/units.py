@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final
 
 NS_PER_MS: Final = 1_000_000
@@ -20,8 +21,13 @@ def format_ns(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
-def format_ms(ns: float) -> str:
-    """Phrase a duration in milliseconds whatever its size, so that a column can be compared by eye: ``0.01 ms``."""
+def format_ms(ns: float, limit_ns: float = 0.0) -> str:
+    """Phrase a duration in milliseconds whatever its size, so that a column can be compared by eye: ``0.01 ms``.
+
+    One below ``limit_ns``, which the clock cannot tell from nothing, reads ``<0.02 ms``: the limit, rounded up.
+    """
+    if abs(ns) < limit_ns:
+        return f"<{above(limit_ns / NS_PER_MS, 2)} ms"
     ms = ns / NS_PER_MS
     if ms and abs(ms) < 0.005:
         return "<0.01 ms" if ms > 0 else ">-0.01 ms"
@@ -38,12 +44,28 @@ def format_bytes(count: float) -> str:
     return f"{size:.2f} PiB"
 
 
-def format_percent(fraction: float) -> str:
-    """Phrase a fraction: ``45.2 %``; what is there but would round to nothing reads ``<0.1 %``."""
+def above(value: float, digits: int) -> str:
+    """Phrase a positive number that something is less than: rounded up to so many digits."""
+    scaled = round(value * 10**digits, 6)  # 0.07 x 100 is a little more than 7
+    return f"{ceil(scaled) / 10**digits:.{digits}f}"
+
+
+def format_percent(fraction: float, limit: float = 0.0) -> str:
+    """Phrase a fraction: ``45.2 %``; what is there but would round to nothing reads ``<0.1 %``.
+
+    One below ``limit``, the clock's limit as a fraction of the same whole, reads ``<0.3 %``: the limit, rounded up.
+    """
+    if abs(fraction) < limit:
+        return f"<{above(100 * limit, 1)} %"
     percent = 100 * fraction
     if percent and abs(percent) < 0.05:
         return "<0.1 %" if percent > 0 else ">-0.1 %"
     return f"{percent:.1f} %"
+
+
+def format_round_percent(fraction: float, limit: float = 0.0) -> str:
+    """Phrase a fraction as a whole number of percent, without the sign; one below ``limit`` as ``format_percent``."""
+    return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"
 
 
 def format_rate(per_second: float) -> str:

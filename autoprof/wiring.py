@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,18 +13,31 @@ from . import lifecycle
 from .calibrate import measure_price
 from .clocks import Clock, choose_clock
 from .delivery import Delivery
+from .diagnose import Diagnosis, Facts
 from .errors import SessionError
-from .memory import choose_memory
+from .memory import Memory, choose_memory
+from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
-from .probes import Handle, ModuleProbe, make_hooks, probe_function, probe_optimizers
+from .probes import (
+    BackwardProbe,
+    Handle,
+    ModuleProbe,
+    hide_from_script,
+    make_hooks,
+    probe_function,
+    probe_optimizers,
+    step_aside_for_compiler,
+)
 from .recorder import Recorder
 from .session import Session
+from .signals import OwnWork
 from .span import Phase
 
 if TYPE_CHECKING:
     from .config import Config
     from .runs import RunFolder
     from .sinks import Sink
+    from .targets import Selection
 
 SWITCH = "AUTOPROF"
 """The environment's switch: ``AUTOPROF=0`` makes every session inert, whatever the configuration says."""
@@ -59,7 +70,6 @@ def open_session(
 ) -> Session:
     """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device."""
     from .config import load_config  # pydantic is slow to import, and only needed here
-    from .targets import select_targets
 
     if not isinstance(model, nn.Module):
         raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
@@ -69,43 +79,110 @@ def open_session(
         settings = settings.model_copy(update={"enabled": False})
     anchor = next(model.parameters(), None)
     device = anchor.device if anchor is not None else torch.device("cpu")
-    note, follow = None, clock is None
+    follow, notes = clock is None, []
     if clock is None:
         clock, note = choose_clock(device.type)
+        notes += [note] if note else []
     recorder = Recorder(clock)
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, None, ())
         return Session(model, settings, recorder, idle, clock=clock, memory=choose_memory(device))
-    selection = select_targets(model, settings)
-    undo = Handle()
+    wiring = _Wiring(model, settings, device, clock, recorder, follow)
     try:
-        memory = choose_memory(device)
-        undo.add(memory.close)
-        hooks = make_hooks(recorder)
-        functions = _probe_functions(settings, undo)
-        folder = _make_folder(settings, device, undo)
-        price = measure_price(clock) if follow else Price()
-        notes = [*selection.notes, *([note] if note else [])]
-        session = Session(
-            model,
-            settings,
-            recorder,
-            Delivery(recorder, price, folder, settings.sample.budget, notes),
-            clock=clock,
-            memory=memory,
-            probes=[ModuleProbe(recorder, hooks, target, memory) for target in selection.targets],
-            follow_device=follow,
-        )
-        lifecycle.claim(session, {model: None, **{target.module: None for target in selection.targets}})
-        undo.add(lambda: lifecycle.release(session))
-        code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-        steps = probe_optimizers(recorder, code, session.optimizer_stepped, optimizers)
-        undo.add(steps.remove)
-        session.start([*_make_sinks(settings, folder, session), *sinks], [functions, steps])
+        with OwnWork():
+            return wiring.begin(notes, optimizers, sinks)
     except BaseException:
-        undo.remove()
+        with OwnWork():
+            wiring.undo.remove()
         raise
-    return session
+
+
+class _Wiring:
+    """One set-up in the making; ``undo`` takes back all that has been done so far."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        settings: Config,
+        device: torch.device,
+        clock: Clock,
+        recorder: Recorder,
+        follow: bool,
+    ) -> None:
+        from .targets import select_targets
+
+        self.undo = Handle()
+        self._model = model
+        self._settings = settings
+        self._device = device
+        self._clock = clock
+        self._recorder = recorder
+        self._follow = follow
+        self._selection = select_targets(model, settings)
+        self._modules = [target.module for target in self._selection.targets]
+
+    def begin(self, notes: list[str], optimizers: tuple[Any, ...], sinks: Iterable[Sink]) -> Session:
+        """Wire everything up, and attach it last."""
+        undo, settings = self.undo, self._settings
+        memory = choose_memory(self._device)
+        undo.add(memory.close)
+        functions = _probe_functions(settings, undo)
+        folder = make_folder(settings, self._device, undo)
+        delivery = self._delivery(folder, notes)
+        session = Session(
+            self._model,
+            settings,
+            self._recorder,
+            delivery,
+            clock=self._clock,
+            memory=memory,
+            probes=_make_probes(self._recorder, self._selection, memory),
+            follow_device=self._follow,
+        )
+        undo.add(lambda: lifecycle.release(session))
+        lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
+        code = self._recorder.label("Optimizer", None, Phase.OPTIMIZER)
+        steps = probe_optimizers(self._recorder, code, session.optimizer_stepped, optimizers)
+        undo.add(steps.remove)
+        apart = Handle()
+        undo.add(apart.remove)
+        apart.add(hide_from_script().remove)
+        apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
+        delivery.diagnosis = self._diagnosis(memory, optimizers)
+        made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
+        undo.add(lambda: close_sinks(made, session.summary()))
+        undo.add(session.abandon)
+        session.start([*made, *sinks], [functions, steps, apart])
+        return session
+
+    def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
+        facts = Facts(
+            budget=self._settings.sample.budget,
+            memory_capacity_bytes=memory.capacity_bytes(),
+            world_size=world_size(),
+        )
+        return Diagnosis(facts, optimizers)
+
+    def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
+        from .targets import foresee
+
+        price = measure_price(self._clock) if self._follow else Price()
+        budget = self._settings.sample.budget
+        delivery = Delivery(self._recorder, price, folder, budget, [*self._selection.notes, *notes])
+        delivery.calibrate(self._clock)
+        unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
+        delivery.hidden.update(unseen)
+        return delivery
+
+
+def _make_probes(recorder: Recorder, selection: Selection, memory: Memory) -> list[ModuleProbe | BackwardProbe]:
+    hooks = make_hooks(recorder)
+    probes: list[ModuleProbe | BackwardProbe] = [
+        ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
+    ]
+    if any(Phase.BACKWARD in target.phases for target in selection.targets):
+        probes.append(BackwardProbe(hooks.passes))
+    return probes
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:
@@ -126,50 +203,3 @@ def _probe_functions(settings: Config, undo: Handle) -> Handle:
         where = settings.source.place(f"functions[{i}].path")
         handle.add(probe_function(rule.path, rule.label, where).remove)
     return handle
-
-
-def _make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFolder | None:
-    wanted = settings.sinks
-    if wanted.log is None and wanted.jsonl is None and wanted.memory_plot is None:
-        return None
-    from .runs import RunFolder
-
-    rank, world_size = _rank()
-    folder = RunFolder.create(
-        settings.output,
-        rank=rank,
-        world_size=world_size,
-        name=_shared_name() if world_size > 1 else None,
-        config=settings.model_dump(mode="json"),
-        devices=[torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)],
-    )
-    undo.add(folder.discard)
-    return folder
-
-
-def _rank() -> tuple[int, int]:
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    try:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    except ValueError:
-        return 0, 1
-
-
-def _shared_name() -> str:
-    """Name the run alike on all ranks of this host, without a word between them: they have one parent, the launcher."""
-    parent = os.getppid()
-    try:
-        started = os.stat(f"/proc/{parent}").st_mtime
-    except OSError:
-        return f"launch-{parent}"
-    return f"{datetime.fromtimestamp(started):%Y-%m-%d_%H-%M-%S}-{parent}"
-
-
-def _make_sinks(settings: Config, folder: RunFolder | None, session: Session) -> tuple[Sink, ...]:
-    if all(options is None for _, options in settings.sinks):
-        return ()
-    from .sinks import RunInfo, make_sinks
-
-    rank, _ = _rank()
-    return make_sinks(settings.sinks, RunInfo(folder=folder, rank=rank, summary=session.summary, stream=sys.stdout))

@@ -21,7 +21,7 @@ def throw_marks_away(session: Any) -> None:
     """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording."""
     taken = session._recorder.take()
     if session._clock.device_type is not None:
-        session._clock.release(taken.marks[1::2])
+        session._clock.release(taken.readings)
 
 
 def deliver(session: Any) -> None:

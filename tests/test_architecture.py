@@ -11,14 +11,14 @@ import autoprof
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
-    "errors", "names", "units", "span", "summary",
+    "errors", "signals", "names", "units", "span", "summary",
     "config", "clocks", "memory", "price", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",
     "render", "runs",
-    "probes", "calibrate", "sinks",
+    "probes", "diagnose", "calibrate", "sinks", "outputs",
     "lifecycle", "delivery", "session", "wiring",
-    "demo", "cli", "testing", "__main__",
+    "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [
     "AutoprofError", "Config", "ConfigError", "Finding", "MissingExtra", "OutputError", "Phase", "Row", "Run",

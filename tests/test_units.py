@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof.units import format_bytes, format_count, format_ms, format_ns, format_percent, format_rate
+from autoprof.units import (
+    format_bytes,
+    format_count,
+    format_ms,
+    format_ns,
+    format_percent,
+    format_rate,
+    format_round_percent,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +76,15 @@ def test_a_rate_has_three_digits(rate: float, text: str) -> None:
 def test_a_count_has_a_decimal_only_where_it_needs_one(count: float, text: str) -> None:
     """Calls per step are whole numbers unless they are not."""
     assert format_count(count) == text
+
+
+def test_what_is_below_a_limit_is_less_than_the_limit() -> None:
+    """Rounded up, so that it stays true; at the limit a number is a number."""
+    assert format_ms(300, limit_ns=500) == "<0.01 ms"
+    assert format_ms(0, limit_ns=12_300) == "<0.02 ms"
+    assert format_ms(12_300, limit_ns=12_300) == "0.01 ms"
+    assert format_ms(5_000_000, limit_ns=20_010_000) == "<20.01 ms"
+    assert format_percent(0.002, limit=0.0021) == "<0.3 %"
+    assert format_percent(0.0021, limit=0.0021) == "0.2 %"
+    assert format_round_percent(0.002, limit=0.011) == "<2"
+    assert format_round_percent(0.5, limit=0.011) == "50"

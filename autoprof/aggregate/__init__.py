@@ -6,7 +6,7 @@ paid once a block. Everything is integer nanoseconds; quantiles come from logari
 Masson et al. 2019: a bin's width is a fixed ratio, so the relative error is bounded).
 """
 
-from .fold import Aggregate
+from .fold import UNTIMED_STEPS, Aggregate
 from .rows import RowKey, StepRows, step_rows
 
-__all__ = ["Aggregate", "RowKey", "StepRows", "step_rows"]
+__all__ = ["UNTIMED_STEPS", "Aggregate", "RowKey", "StepRows", "step_rows"]

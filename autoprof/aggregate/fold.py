@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from ..span import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
+from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
 from .rows import RowKey, step_rows
 from .table import Table
@@ -20,6 +20,8 @@ BLOCKS: Final = 32
 """Layouts with a block of their own; a run whose steps all differ folds them in early instead of growing."""
 ROWS: Final = 4096
 """Rows kept apart; names made up anew each step would else grow without end. What comes later is counted."""
+UNTIMED_STEPS: Final = "steps without a device time"
+"""Why a step of a device's run is in no statistic: host times among device times would be neither."""
 
 STEP: Final = RowKey("", Phase.OTHER, 0)
 """The row of the steps themselves: always the first."""
@@ -27,9 +29,12 @@ _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
 
 
 class _Block:
-    """Steps of one layout waiting to be folded in; ``host`` is None while the host's clock is the one that counts."""
+    """Steps of one layout waiting to be folded in.
 
-    __slots__ = ("count", "host", "last_step", "layout", "row_of", "rows", "steps", "total")
+    ``host`` and ``bound`` (what was host-bound) are None while the host's clock is the one that counts.
+    """
+
+    __slots__ = ("bound", "count", "host", "last_step", "layout", "row_of", "rows", "steps", "total")
 
     def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
         self.layout = layout
@@ -39,6 +44,7 @@ class _Block:
         self.last_step = -1
         self.total: Nanoseconds = np.empty((BLOCK, len(layout)), dtype=np.int64)
         self.host: Nanoseconds | None = None
+        self.bound: Nanoseconds | None = None
         self.steps: Nanoseconds = np.empty(BLOCK, dtype=np.int64)
 
     def add(self, frame: StepFrame) -> None:
@@ -48,6 +54,10 @@ class _Block:
             if self.host is None:
                 self.host = self.total.copy()  # so far the clock that counts was the host's
             self.host[position] = frame.host_ns
+            if frame.host_bound_ns is not None:
+                if self.bound is None:
+                    self.bound = np.zeros_like(self.total)
+                self.bound[position] = frame.host_bound_ns.clip(min=0)
         elif self.host is not None:
             self.host[position] = frame.host_ns
         self.steps[position] = frame.step_ns
@@ -88,6 +98,9 @@ class Aggregate:
         if frame.warmup:
             self.warmup_steps += 1
             return
+        if frame.device_ns is not None and frame.device_duration_ns is None:
+            self.skipped[UNTIMED_STEPS] += 1
+            return
         self.steps += 1
         if frame.device_ns is not None:
             self._clock = "device"
@@ -109,6 +122,8 @@ class Aggregate:
         rows, table = step_rows(layout), self._table
         row_of = np.full(len(rows), -1, dtype=np.int64)
         for i, key in enumerate(rows.keys):
+            if key.lane == UNTIMED_LANE:  # counted with its reason where it was found
+                continue
             if key not in table.index and len(table.index) >= ROWS:
                 self.dropped["names beyond the limit"] += 1
                 continue
@@ -139,6 +154,9 @@ class Aggregate:
         table.own[into] += rows.sums(own).sum(axis=0)[kept]
         table.host[into] += hosts.sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * count
+        if block.bound is not None:
+            table.bound[into] += rows.totals(block.bound[:count]).sum(axis=0)[kept]
+            block.bound[:count] = 0
 
     def _fold_memory(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
@@ -236,5 +254,14 @@ class Aggregate:
             [key.lane for key in table.index],
             growths,
             peaks,
+            self._host_bound(used),
         )
         return list(made)[1:]  # the first row is the step itself
+
+    def _host_bound(self, used: int) -> list[float | None]:
+        """Return by row how much of its device time was host-bound; None where there is no device time."""
+        table, keys = self._table, self._table.index
+        if self._clock == "host":
+            return [None] * used
+        shares = (table.bound[:used] / np.maximum(table.total[:used], 1)).tolist()
+        return [None if key.lane == LOGGED_LANE else share for key, share in zip(keys, shares, strict=True)]

@@ -19,12 +19,12 @@ BINS: Final = 1520
 _PER_LOG: Final = 1 / log(RATIO)
 _ONE: Final = np.uint32(1)
 _NEVER: Final = np.iinfo(np.int64).max
-_SUMS: Final = ("total", "own", "host", "calls", "occurred", "bins")
+_SUMS: Final = ("total", "own", "host", "bound", "calls", "occurred", "bins")
 _MAXIMA: Final = ("max", "growth", "peak")
 
 
 class Table:
-    """Statistics by row. ``total``, ``own`` (self time) and ``host`` are sums in ns; ``bins`` count values per step."""
+    """Statistics by row. ``total``, ``own`` (self), ``host`` and ``bound`` are sums in ns; ``bins`` count values."""
 
     def __init__(self, capacity: int = 64) -> None:
         self.index: dict[RowKey, int] = {}
@@ -33,6 +33,7 @@ class Table:
         self.total, self.own, self.host, self.calls, self.occurred, self.max, self.last, self.last_step = (
             np.zeros(capacity, dtype=np.int64) for _ in range(8)
         )
+        self.bound: Nanoseconds = np.zeros(capacity, dtype=np.int64)
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
         self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
         self.peak: Nanoseconds = np.full(capacity, NOT_MEASURED, dtype=np.int64)

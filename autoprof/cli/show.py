@@ -20,17 +20,19 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from ..aggregate import Aggregate
+    from ..diagnose import Observer, diagnose, facts_of
     from ..render.summary_text import render_summary
     from ..runs import read_run
 
     run = read_run(arguments.run_folder)
     summary = run.summary
     if summary is None:
-        aggregate, frames = Aggregate(), run.frames
+        aggregate, observer, frames = Aggregate(), Observer(), run.frames
         for frame in frames:
             aggregate.add(frame)
+            observer.add(frame)
         ended = "this run was not closed; its records say:"
         notes = (f"{frames.bad_lines} lines of steps.jsonl are not whole",) if frames.bad_lines else ()
-        summary = aggregate.summary(notes=(ended, *notes))
+        summary = diagnose(observer.evidence(aggregate.summary(notes=(ended, *notes)), facts_of(run.info)))
     print("\n".join(render_summary(summary, width=shutil.get_terminal_size().columns)))
     return 0

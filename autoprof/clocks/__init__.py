@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from .accelerator import AcceleratorEvents
-from .base import Clock, Reading, Times
+from .base import Clock, ClockLimits, DeviceTimes, Place, Reading, Times
 from .cuda import CudaEvents
-from .device import DeviceClock, EventSource, Place, Stamp
+from .device import DeviceClock, EventSource, Stamp
 from .host import HostClock
 
-__all__ = ["Clock", "DeviceClock", "EventSource", "HostClock", "Place", "Reading", "Stamp", "Times", "choose_clock"]
+__all__ = [
+    "Clock", "ClockLimits", "DeviceClock", "DeviceTimes", "EventSource", "HostClock", "Place", "Reading", "Stamp",
+    "Times", "choose_clock",
+]  # fmt: skip
 
 
 def choose_clock(device_type: str) -> tuple[Clock, str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,12 +12,52 @@ Reading = Any
 """Host clocks read an integer; device clocks a stamp with an event in it."""
 
 
+Place = tuple[int, Hashable]
+"""A device's index and a stream on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """When the device passed each reading: ``ns`` since the first one (another device's: by the host's time).
+
+    ``places`` are the streams that readings lie on, by first appearance. ``at`` has the place of each reading, as an
+    index, or is None when all of them lie on the first. Where a thread's stream is another than at its reading
+    before, ``left`` has the place of that one and ``left_ns`` when the device passed the same instant there.
+    ``NOT_MEASURED`` stands where nothing was recorded.
+    """
+
+    ns: Nanoseconds
+    places: tuple[Place, ...]
+    at: Nanoseconds | None = None
+    left: Nanoseconds | None = None
+    left_ns: Nanoseconds | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Readings as nanoseconds: host times since the clock's epoch, device times since the first reading (or None)."""
+    """Readings as nanoseconds: host times since the clock's epoch, and device times where there is a device."""
 
     host_ns: Nanoseconds
-    device_ns: Nanoseconds | None = None
+    device: DeviceTimes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLimits:
+    """What a clock cannot tell, in nanoseconds, found where there was nothing to time.
+
+    ``resolution_ns`` is the smallest difference of two readings other than none. A call of nothing at all reads
+    ``mark_ns`` (the median), for a mark takes time of its own between two readings, and up to ``scatter_ns`` more
+    (the 95th percentile).
+    """
+
+    resolution_ns: int = 0
+    mark_ns: int = 0
+    scatter_ns: int = 0
+
+    @property
+    def span_ns(self) -> int:
+        """The length from which on a span is more than nothing; what is shorter is shown as less than this."""
+        return max(self.resolution_ns, self.mark_ns + self.scatter_ns)
 
 
 class Clock(Protocol):
@@ -26,6 +66,10 @@ class Clock(Protocol):
     @property
     def device_type(self) -> str | None:
         """``None`` for a host clock, else the kind of device: ``cuda``, ``xpu``, …"""
+
+    @property
+    def limits(self) -> ClockLimits | None:
+        """The clock's limits where they are known beforehand; None where they are to be measured."""
 
     @property
     def read(self) -> Callable[[], Reading]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .device import Place
+from .base import Place
 from .events import TorchEvents
 
 

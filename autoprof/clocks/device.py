@@ -5,22 +5,20 @@ What differs between devices is an ``EventSource``; pools, bases and the order o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ..span import NOT_MEASURED
-from .base import Reading, Times
+from ..span import NOT_MEASURED, Nanoseconds
+from .base import ClockLimits, DeviceTimes, Place, Reading, Times
 
 PREPARED: Final = 256
 """Events made at set-up: making one can stall for milliseconds (sglang#39960), which no step should see."""
 POOLED: Final = 65_536
 """Events kept for reuse on one device; what a giant step made beyond it is given back to the driver."""
-
-Place = tuple[int, Hashable]
-"""A device's index and a stream on it."""
 
 
 class EventSource(Protocol):
@@ -50,14 +48,18 @@ class EventSource(Protocol):
 
 
 class Stamp:
-    """One reading of a device clock: the host's time, and an event (None while a graph was being captured)."""
+    """One reading of a device clock: the host's time, and an event (None while a graph was being captured).
 
-    __slots__ = ("event", "host_ns", "place")
+    ``left`` is the same instant on the stream that this thread read before, where that was another one.
+    """
+
+    __slots__ = ("event", "host_ns", "left", "place")
 
     def __init__(self, event: Any) -> None:
         self.event = event
         self.host_ns = 0
         self.place: Place | None = None
+        self.left: Stamp | None = None
 
 
 class DeviceClock:
@@ -65,26 +67,40 @@ class DeviceClock:
 
     def __init__(self, source: EventSource, now: Callable[[], int] = perf_counter_ns) -> None:
         self.device_type: str | None = source.device_type
+        self.limits: ClockLimits | None = None
         self._now = now
         self._source = source
         self._pools: dict[int, list[Stamp]] = {}
+        self._last: dict[int, Place] = {}
         place = source.here()
         if place is not None:
             self._pools[place[0]] = [Stamp(source.new()) for _ in range(PREPARED)]
 
     def read(self) -> Stamp:
         place = self._source.here()
+        thread = get_ident()
         if place is None:
+            self._last.pop(thread, None)  # the stream it was on may be the one that is captured now
             stamp = Stamp(None)
             stamp.host_ns = self._now()
             return stamp
+        stamp = self._take(place)
+        stamp.host_ns = self._now()
+        self._source.record(stamp.event, place)
+        last = self._last.get(thread)
+        if last != place:
+            self._last[thread] = place
+            if last is not None:
+                left = stamp.left = self._take(last)
+                self._source.record(left.event, last)
+        return stamp
+
+    def _take(self, place: Place) -> Stamp:
         try:
             stamp = self._pools[place[0]].pop()
         except (KeyError, IndexError):  # another thread may take the last one: asking first would not be safe
             stamp = Stamp(self._source.new())
         stamp.place = place
-        stamp.host_ns = self._now()
-        self._source.record(stamp.event, place)
         return stamp
 
     def host_ns(self, reading: Reading) -> int:
@@ -93,34 +109,58 @@ class DeviceClock:
     def passed(self, readings: Sequence[Reading]) -> bool:
         if self._source.here() is None:  # a query would kill the capture (pytorch#104487)
             return False
-        last = {stamp.place: stamp for stamp in readings if stamp.place is not None}
-        return all(self._source.query(stamp.event) for stamp in last.values())
+        return all(self._source.query(stamp.event) for stamp in _last_of_each(readings))
 
     def times(self, readings: Sequence[Reading]) -> Times:
         """Count device time from the first reading; another device's events from its own first, set by host time."""
         count = len(readings)
         host = np.fromiter((stamp.host_ns for stamp in readings), dtype=np.int64, count=count)
-        device = np.full(count, NOT_MEASURED, dtype=np.int64)
+        of = [stamp.place for stamp in readings]
+        places = tuple(place for place in dict.fromkeys(of) if place is not None)
+        left = [stamp.left for stamp in readings[1:]]  # the first one ended the step before
+        if len(places) == 1 and None not in of and left.count(None) == len(left):
+            elapsed, first = self._source.elapsed_ns, readings[0].event
+            ns = np.array([elapsed(first, stamp.event) for stamp in readings], dtype=np.int64)
+            return Times(host, DeviceTimes(ns, places))
+        return Times(host, self._times_apart(readings, host))
+
+    def _times_apart(self, readings: Sequence[Reading], host: Nanoseconds) -> DeviceTimes:
+        """Return the times of readings on several places, or on none."""
+        ns, left_ns, at, left = (np.full(len(readings), NOT_MEASURED, dtype=np.int64) for _ in range(4))
+        index: dict[Place, int] = {}
         bases: dict[int, tuple[Any, int]] = {}
-        elapsed = self._source.elapsed_ns
         for i, stamp in enumerate(readings):
-            if stamp.place is None:
-                continue
-            base = bases.get(stamp.place[0])
-            if base is None:
-                base = bases[stamp.place[0]] = (stamp.event, stamp.host_ns - int(host[0]))
-                device[i] = base[1]
-            else:
-                device[i] = base[1] + elapsed(base[0], stamp.event)
-        return Times(host, device)
+            for one, into, where in ((stamp, ns, at), (stamp.left, left_ns, left)):
+                if one is None or one.place is None:
+                    continue
+                where[i] = index.setdefault(one.place, len(index))
+                base = bases.get(one.place[0])
+                if base is None:
+                    base = bases[one.place[0]] = (one.event, int(host[i] - host[0]))
+                into[i] = base[1] + self._source.elapsed_ns(base[0], one.event)
+        return DeviceTimes(ns, tuple(index), at, left, left_ns)
 
     def release(self, readings: Sequence[Reading]) -> None:
         for stamp in readings:
-            if stamp.place is not None:
-                pool = self._pools.setdefault(stamp.place[0], [])
-                if len(pool) < POOLED:
-                    pool.append(stamp)
+            for one in (stamp, stamp.left):
+                if one is not None and one.place is not None:
+                    pool = self._pools.setdefault(one.place[0], [])
+                    one.place = None  # marks that share a reading bring it here several times
+                    if len(pool) < POOLED:
+                        pool.append(one)
+            stamp.left = None
 
     def wait(self, readings: Sequence[Reading]) -> None:
-        for stamp in {stamp.place: stamp for stamp in readings if stamp.place is not None}.values():
+        for stamp in _last_of_each(readings):
             self._source.synchronize(stamp.event)
+
+
+def _last_of_each(readings: Sequence[Reading]) -> Iterable[Stamp]:
+    """Return the last event of each place: when the device has passed it, it has passed those before."""
+    last: dict[Place, Stamp] = {}
+    for stamp in readings:
+        if stamp.place is not None:
+            last[stamp.place] = stamp
+        if stamp.left is not None and stamp.left.place is not None:
+            last[stamp.left.place] = stamp.left
+    return last.values()

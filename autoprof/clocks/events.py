@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .device import Place
+from .base import Place
 
 
 class TorchEvents:

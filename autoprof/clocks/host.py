@@ -7,13 +7,14 @@ from time import perf_counter_ns
 
 import numpy as np
 
-from .base import Reading, Times
+from .base import ClockLimits, Reading, Times
 
 
 class HostClock:
     """Read ``time.perf_counter_ns``: right for work that the host does itself."""
 
     device_type: str | None = None
+    limits: ClockLimits | None = None
     read = staticmethod(perf_counter_ns)
 
     def host_ns(self, reading: Reading) -> int:

@@ -1,8 +1,7 @@
 """Read devices and host now and then, beside the training: a step finds the last readings ready and waits for nothing.
 
 A thread of its own, because a call into the driver can take milliseconds; ctypes lets go of the GIL for as long as it
-lasts, so the training goes on. Between the calls lies some 0.1 ms of Python a reading. At one reading a second that is
-0.01 % of the run, and NVML's own figures are no newer.
+lasts, so the training goes on. Between the calls lies a little Python, once a second: NVML's own figures are no newer.
 """
 
 from __future__ import annotations

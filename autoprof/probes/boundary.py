@@ -24,7 +24,8 @@ class BoundaryProbe:
 
     def __init__(self, model: nn.Module, before: Callable[[], None]) -> None:
         self._before = before
-        self._handle = model.register_forward_pre_hook(self.enter, prepend=True, with_kwargs=True)
+        # Not as a method: a scripted model refuses it, but runs the hook.
+        self._handle = nn.Module.register_forward_pre_hook(model, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Say that a forward begins, if it trains."""

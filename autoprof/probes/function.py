@@ -230,13 +230,14 @@ def log_timing(name: str, ms: float) -> None:
         if 0 <= ns < LONGEST_NS:
             recorder.value(recorder.user_code(name) | LOGGED, ns)
         else:
-            recorder.fail("log_timing: not a duration")
+            recorder.count("log_timing: not a duration")
 
 
 def probe_function(path: str, name: str, where: str) -> Handle:
     """Wrap the function at ``package.module:qualified.name`` in place; the handle puts the original back.
 
-    Raises ``TargetError`` when the module cannot be imported, or has no such callable.
+    A module that is reloaded meanwhile has a function of its own again, which is neither timed nor touched. Raises
+    ``TargetError`` when the module cannot be imported, or has no such callable.
     """
     module_name, _, qualified = path.partition(":")
     try:
@@ -254,7 +255,13 @@ def probe_function(path: str, name: str, where: str) -> Handle:
     original = inspect.getattr_static(owner, attribute)
     had = attribute in vars(owner)
     _, _, current = wrapt.resolve_path(owner, attribute)
-    wrapt.apply_patch(owner, attribute, timed(name)(current))
+    wrapper = timed(name)(current)
+
+    def put_back() -> None:
+        if inspect.getattr_static(owner, attribute, None) is wrapper:
+            setattr(owner, attribute, original) if had else delattr(owner, attribute)
+
     handle = Handle()
-    handle.add(lambda: setattr(owner, attribute, original) if had else delattr(owner, attribute))
+    handle.add(put_back)
+    wrapt.apply_patch(owner, attribute, wrapper)
     return handle

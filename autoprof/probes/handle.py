@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..signals import raised_by_handler
+
 
 class Handle:
-    """Remember what was attached and undo exactly that, in reverse, once."""
+    """Remember what was attached and undo exactly that, in reverse, once.
+
+    An undo must do nothing when what it undoes is not there: it may be added before that is made, and done again
+    after a Ctrl-C in its middle.
+    """
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], object]] = []
@@ -19,9 +25,15 @@ class Handle:
         """Undo everything, whatever fails; the first failure is raised when all is done."""
         failure: BaseException | None = None
         while self._undo:
+            undo = self._undo[-1]
             try:
-                self._undo.pop()()
+                undo()
             except BaseException as error:
+                struck = failure is None and (not isinstance(error, Exception) or raised_by_handler(error))
                 failure = failure or error
+                if struck:  # a signal: what was left half done is done again, once
+                    continue
+            if self._undo and self._undo[-1] is undo:
+                self._undo.pop()
         if failure is not None:
             raise failure

@@ -7,11 +7,13 @@ cannot.
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Callable
-from functools import partial
-from threading import get_ident
+from operator import itemgetter
+from threading import get_ident, local
 from types import MethodType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,28 +22,40 @@ from ..recorder import (
     END,
     ENTER,
     FULL,
-    GRAPH_BEGIN,
-    GRAPH_END,
     KIND_MASK,
     LEAVE,
+    MARKS,
     PASS,
     RECOMPUTE,
     START,
-    STEP,
+    UNTIMED_HIDDEN,
+    UNTIMED_LEAF,
     Recorder,
 )
-from .tensors import nodes_of
+from .backward import BackwardPasses, node_mark
+from .routes import Routes
+from .tensors import nodes_of, search
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
+_count_thread = itertools.count().__next__
 
 
-NESTED: Final = 64
-"""Backward passes inside one another that are kept apart."""
+class _Numbered(local):
+    """A number for each thread that is never used again: the system gives an ended thread's identifier to a new one."""
+
+    def __init__(self) -> None:
+        self.thread = _count_thread()
+
+
+_numbered = _Numbered()
+_next_number = torch._C._autograd._get_sequence_nr
 
 Hook = Callable[..., None]
+Gap = tuple[int, int]
+"""A call before which something was made that is not its input: its ordinal, and the number of its first node."""
 
 
 class Hooks(NamedTuple):
@@ -53,11 +67,14 @@ class Hooks(NamedTuple):
 
     plain: Callable[[Any, int], tuple[Hook, Hook]]
     following: Callable[[Any, int, list[int]], tuple[Hook, Hook]]
+    passes: BackwardPasses
 
 
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share."""
-    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *_tensor_hooks(*_node_hooks(recorder))))
+    passes, gaps = BackwardPasses(recorder), list[Gap]()
+    watch = _tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
+    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *watch, gaps), passes)
 
 
 def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
@@ -103,7 +120,7 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
 
 
 def _following_hooks(
-    recorder: Recorder, watch_inputs: Hook, watch_outputs: Hook
+    recorder: Recorder, watch_inputs: Callable[..., int], watch_outputs: Hook, watch_gaps: Hook, gaps: list[Gap]
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
     buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
     append, home = recorder.append, get_ident()
@@ -129,9 +146,12 @@ def _following_hooks(
                 thread, ordinal = get_ident(), recorder.next_ordinal()
                 if thread == home:
                     push(ordinal)
+                    made = _next_number()
+                    if watch_inputs(args, kwargs, ordinal, thread) < made - 1 and len(gaps) < MARKS:
+                        gaps.append((ordinal, made))
                 else:
                     beside.setdefault(thread, []).append(ordinal)
-                watch_inputs(args, kwargs, ordinal, thread)
+                    watch_inputs(args, kwargs, ordinal, thread)
                 if thread == training and len(buffer) < FULL:
                     extend((ordinal | (entering if _task() == -1 else recomputing), read()))
                 else:
@@ -150,6 +170,8 @@ def _following_hooks(
                 reading, ordinal = read(), calls.pop()
                 append(ordinal | leaving, reading, thread)
                 watch_outputs(output, ordinal, thread)
+                if gaps and gaps[-1][0] > ordinal and thread == home:
+                    watch_gaps(output, code, ordinal)
             except Exception:
                 probe.fail(module)
 
@@ -158,114 +180,108 @@ def _following_hooks(
     return make
 
 
-def _node_hooks(recorder: Recorder) -> tuple[Hook, Hook]:
-    """Return ``watch_input`` and ``watch_output``: have an autograd node mark what it means to a call.
+def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> tuple[Callable[..., int], Hook, Hook]:
+    """Return ``watch_input``, ``watch_output`` and ``watch_gap``: have an autograd node mark what it means to a call.
 
     A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
     step's serial, then an END or a START, then any PASS, the outer call's first. Within a thread a node is known by
     its sequence number (a Python object of it would keep the graph alive). A number that another thread's node has as
     well costs one mark; a node that is taken for a new one gets a second prehook, which repeats the first.
     """
-    append, read, serial, home = recorder.append, recorder.read, recorder.serial, get_ident()
+    serial, home, routes, mark_node = recorder.serial, get_ident(), Routes(), node_mark(recorder, passes)
     nodes: dict[Any, list[int]] = {}
-    passes = BackwardPasses(recorder)
-
-    def renew() -> None:
-        nonlocal read
-        read = recorder.read
 
     def begin_step() -> None:
         nonlocal serial, nodes
         serial, nodes = recorder.serial, {}
+        gaps.clear()
 
-    recorder.on_change(renew)
     recorder.on_step(begin_step)
 
-    def mark_node(codes: list[int], _grads: Any) -> None:
-        # A node's prehook: it runs on the thread and stream of the backward pass.
-        try:
-            if _task() != passes.running:
-                passes.begin(_task())
-            if codes[0] == serial and len(codes) == 2:
-                append(codes[1], read(), get_ident())
-            else:  # calls of an earlier step lie that many steps back
-                offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
-                for code in codes[1:]:
-                    append(code + offset, reading, thread)
-        except Exception:
-            recorder.fail("backward hooks")
-
-    def watch_input(node: Any, ordinal: int, thread: int) -> None:
+    def watch_input(node: Any, ordinal: int, thread: int) -> int:
         # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
-        key = node._sequence_nr() if thread == home else (thread, node._sequence_nr())
-        if key not in nodes:
+        number: int = node._sequence_nr()
+        key = number if thread == home else (_numbered.thread, number)
+        if key not in nodes and len(nodes) < MARKS:
             codes = nodes[key] = [serial, ordinal | END]
             node.register_prehook(MethodType(mark_node, codes))
+        return number
+
+    def watch_gap(output: Any, code: int, gap: Gap) -> None:
+        # The newest node made before the call runs when those made since have run; often one that marks already.
+        ordinal, made = gap
+        if made - 1 not in nodes:
+            node = routes.follow(output, code, made, nodes)
+            if node is not None:
+                watch_input(node, ordinal, home)
 
     def watch_output(node: Any, ordinal: int, thread: int) -> None:
         # The backward of the call starts when this node runs. The START of an inner call opens those around it.
-        key = node._sequence_nr() if thread == home else (thread, node._sequence_nr())
+        key = node._sequence_nr() if thread == home else (_numbered.thread, node._sequence_nr())
         codes = nodes.get(key)
         if codes is None:
-            codes = nodes[key] = [serial, ordinal | START]
-            node.register_prehook(MethodType(mark_node, codes))
+            if len(nodes) < MARKS:
+                codes = nodes[key] = [serial, ordinal | START]
+                node.register_prehook(MethodType(mark_node, codes))
         elif codes[1] < ordinal or codes[1] == ordinal | END:  # the node was there before the call
             codes.insert(2, ordinal | PASS)
         elif codes[1] & KIND_MASK == END:
             codes[1] = ordinal | START  # which closes all that the END would have closed
 
-    return watch_input, watch_output
+    return watch_input, watch_output, watch_gap
 
 
-def _tensor_hooks(watch_input: Hook, watch_output: Hook) -> tuple[Hook, Hook]:
-    """Return ``watch_inputs`` and ``watch_outputs``: watch the nodes behind whatever a call takes and returns."""
+def _tensor_hooks(
+    recorder: Recorder, gaps: list[Gap], watch_input: Callable[..., int], watch_output: Hook, watch_gap: Hook
+) -> tuple[Callable[..., int], Hook, Hook]:
+    """Return what watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
 
-    def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> None:
+    ``watch_inputs`` returns the number of the newest node among them, -1 where there is none.
+    """
+
+    def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
+        newest = -1
         for value in args:
             if isinstance(value, Tensor):
                 node = value.grad_fn
-                if node is not None:
-                    watch_input(node, ordinal, thread)
+                if node is not None and (number := watch_input(node, ordinal, thread)) > newest:
+                    newest = number
             elif value is not None:
                 for node in nodes_of(value):
-                    watch_input(node, ordinal, thread)
+                    newest = max(newest, watch_input(node, ordinal, thread))
         if kwargs:
             for node in nodes_of(kwargs):
-                watch_input(node, ordinal, thread)
+                newest = max(newest, watch_input(node, ordinal, thread))
+        return newest
+
+    def watch_gaps(output: Any, code: int, ordinal: int) -> None:
+        inside = bisect_right(gaps, ordinal, key=itemgetter(0))
+        node = output.grad_fn if isinstance(output, Tensor) else next(nodes_of(output), None)
+        if node is not None:
+            for gap in gaps[inside:]:
+                watch_gap(node, code, gap)
+        del gaps[inside:]
 
     def watch_outputs(output: Any, ordinal: int, thread: int) -> None:
         if isinstance(output, Tensor):
             node = output.grad_fn
             if node is not None:
                 watch_output(node, ordinal, thread)
+            elif output.requires_grad:
+                look_closer(output, ordinal, thread)
         elif output is not None:
+            node = None
             for node in nodes_of(output):
                 watch_output(node, ordinal, thread)
+            if node is None:
+                look_closer(output, ordinal, thread)
 
-    return watch_inputs, watch_outputs
+    def look_closer(output: Any, ordinal: int, thread: int) -> None:
+        if torch.is_grad_enabled():  # or nothing will ever ask for a backward
+            found = search(output)
+            for node in found.nodes:
+                watch_output(node, ordinal, thread)
+            if not found.nodes and (found.leaf or not found.whole):
+                recorder.leave_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
 
-
-class BackwardPasses:
-    """Mark where a backward pass reaches its first hooked node, and where it is over."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.running = -1
-        """The pass that the last mark belonged to. A backward inside a backward changes it to and fro."""
-        self._recorder = recorder
-        self._ordinals: dict[int, int] = {}
-
-    def begin(self, task: int) -> None:
-        """Take up the pass ``task``: a new one, or one that another was inside of."""
-        self.running = task
-        if task in self._ordinals or task == -1:
-            return
-        if len(self._ordinals) >= NESTED:  # passes that an exception ended never say so
-            self._ordinals.clear()
-        ordinal = self._ordinals[task] = self._recorder.next_ordinal()
-        torch.autograd.Variable._execution_engine.queue_callback(partial(self._end, task, ordinal))
-        self._recorder.mark(ordinal | GRAPH_BEGIN)
-
-    def _end(self, task: int, ordinal: int) -> None:
-        self._ordinals.pop(task, None)
-        self.running = -2
-        self._recorder.mark(ordinal | GRAPH_END)
+    return watch_inputs, watch_outputs, watch_gaps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,6 @@ from torch import nn
 from ..memory import Memory
 from ..recorder import MEMORY, Recorder
 from ..span import Phase
-from .handle import Handle
 from .hooks import Hooks
 
 if TYPE_CHECKING:
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 
 _nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns None, and pickles by name
 
+# A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
+_hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
+
 
 class ModuleProbe:
     """The hooks of one module, attached and detached as a whole; ``enter`` and ``leave`` are made by ``make_hooks``."""
 
-    __slots__ = ("_enter", "_follows", "_handle", "_leave", "_memory", "_open", "module", "recorder")
+    __slots__ = ("_attached", "_enter", "_follows", "_leave", "_memory", "_open", "module", "recorder")
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
         self.recorder = recorder
         self.module = target.module
-        self._handle: Handle | None = None
+        self._attached = False
         self._open: list[int] = []
         self._memory = memory if target.memory else None
         self._follows = Phase.BACKWARD in target.phases
@@ -48,26 +51,26 @@ class ModuleProbe:
 
     def attach(self) -> None:
         """Hook the module: ours outermost, so that what the hooks of others do belongs to the module."""
-        if self._handle is not None:
-            return
+        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
+            return  # compiled in place, its hooks never fire, but decide what torch compiles
         self._open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
-        handle = self._handle = Handle()
+        self._attached = True
         module = self.module
-        handle.add(module.register_forward_pre_hook(self._enter, prepend=True, with_kwargs=self._follows).remove)
+        _hook_before(module, self._enter, prepend=True, with_kwargs=self._follows)
         for key, hook in [*module._forward_pre_hooks.items()]:
             if getattr(getattr(hook, "__self__", None), "ends_step", False) is True:
                 module._forward_pre_hooks.move_to_end(key, last=False)  # type: ignore[attr-defined]
         if self._memory is not None:
-            handle.add(module.register_forward_pre_hook(self.remember).remove)
-        handle.add(module.register_forward_hook(self._leave, always_call=True).remove)
+            _hook_before(module, self.remember)
+        _hook_after(module, self._leave, always_call=True)
         if self._memory is not None:
-            handle.add(module.register_forward_hook(self.remember, always_call=True).remove)
+            _hook_after(module, self.remember, always_call=True)
 
     def detach(self) -> None:
-        """Take the hooks off."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.remove()
+        """Take the hooks off: those that are there, also where attaching was cut short."""
+        if self._attached:
+            _take_off(self.module, lambda owner: owner is self)
+            self._attached = False
 
     def remember(self, module: nn.Module, *_args: Any) -> None:
         """Record the memory at the mark just made."""
@@ -80,8 +83,8 @@ class ModuleProbe:
 
     def fail(self, module: nn.Module) -> None:
         """Take the hooks off after a failure of ours and count it; the user's call goes on."""
+        self.recorder.fail(self.where)
         with contextlib.suppress(Exception):
-            self.recorder.fail(self.where)
             self.detach()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
@@ -98,17 +101,22 @@ class Orphan:
 
     def fail(self, module: nn.Module) -> None:
         """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
-            for key in [key for key, hook in hooks.items() if isinstance(getattr(hook, "__self__", None), Orphan)]:
-                del hooks[key]
-                for flags in (
-                    module._forward_pre_hooks_with_kwargs,
-                    module._forward_hooks_with_kwargs,
-                    module._forward_hooks_always_called,
-                ):
-                    flags.pop(key, None)
+        _take_off(module, lambda owner: isinstance(owner, Orphan))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return self
 
     __reduce__ = ModuleProbe.__reduce__
+
+
+def _take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
+    """Take the forward hooks off whose owner is the one."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for key in [key for key, hook in hooks.items() if whose(getattr(hook, "__self__", None))]:
+            del hooks[key]
+            for flags in (
+                module._forward_pre_hooks_with_kwargs,
+                module._forward_hooks_with_kwargs,
+                module._forward_hooks_always_called,
+            ):
+                flags.pop(key, None)

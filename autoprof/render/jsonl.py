@@ -22,7 +22,9 @@ from .account import SignedSums, own_terms
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of growing."""
 
-COLUMNS: Final = ("start_ns", "host_ns", "device_start_ns", "device_ns", "memory_start_bytes", "memory_end_bytes")
+COLUMNS: Final = (
+    "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
+)  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
@@ -56,12 +58,13 @@ class FrameEncoder:
     """Turn frames into lines of JSON, the layouts of one file remembered."""
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[Layout, bool, bool], _Form] = {}
+        self._forms: dict[tuple[Layout, bool, bool, bool], _Form] = {}
         self._count = 0
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline."""
-        key = (frame.layout, frame.device_ns is None, frame.memory_start_bytes is None)
+        bare = (frame.device_ns is None, frame.host_bound_ns is None, frame.memory_start_bytes is None)
+        key = (frame.layout, *bare)
         form = self._forms.get(key)
         layout = ""
         if form is None:
@@ -81,7 +84,7 @@ class FrameEncoder:
             f'{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
         )
 
-    def _remember(self, key: tuple[Layout, bool, bool], frame: StepFrame) -> _Form:
+    def _remember(self, key: tuple[Layout, bool, bool, bool], frame: StepFrame) -> _Form:
         if len(self._forms) >= LAYOUTS:
             self._forms.clear()
         form = self._forms[key] = _Form(frame, self._count)

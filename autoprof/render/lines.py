@@ -36,11 +36,22 @@ class Line:
     forward_ns: int = 0
     recompute_ns: int = 0
     backward_ns: int = 0
+    host_bound_ns: int = 0
     children: list[Line] = field(default_factory=list)
 
-    def add(self, phase: Phase, ns: int) -> None:
+    @property
+    def calls(self) -> int:
+        """Calls in all recorded steps; a backward and the forward it belongs to are one."""
+        return max(row.calls for row in self.rows)
+
+    def limit_ns(self, clock_limit_ns: int) -> int:
+        """What the clock cannot tell of this line's calls together; what was timed elsewhere has its own clock."""
+        return 0 if self.lane == LOGGED_LANE else self.calls * clock_limit_ns
+
+    def add(self, phase: Phase, ns: int, host_bound: float | None) -> None:
         """Add a row that is inside no other of this line."""
         self.total_ns += ns
+        self.host_bound_ns += round(ns * (host_bound or 0.0))
         if phase is _FORWARD:
             self.forward_ns += ns
         elif phase is _BACKWARD:
@@ -53,6 +64,11 @@ class Line:
         moved = min(ns, self.backward_ns)
         self.backward_ns -= moved
         self.recompute_ns += moved
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether for more than half of its time the device's queue was empty."""
+        return 2 * self.host_bound_ns > self.total_ns
 
     @property
     def own_ns(self) -> int:
@@ -114,7 +130,7 @@ def _merge(rows: list[Row]) -> list[Line]:
         holder = _holder(phase, places.get(row.parent, ())) if row.parent is not None else None
         if holder is None:
             names, backwards, recomputed = (name,), (), False
-            line.add(phase, ns)
+            line.add(phase, ns, row.host_bound)
         else:
             _, outer, names, backwards, recomputed = holder
             if holder.phase is _BACKWARD and outer not in backwards:
@@ -123,7 +139,7 @@ def _merge(rows: list[Row]) -> list[Line]:
                 if not line.total_ns:
                     parents[name] = outer.name
                 names = (*names, name)
-                line.add(phase, ns)
+                line.add(phase, ns, row.host_bound)
         if phase is _RECOMPUTE and not recomputed:
             recomputed = True
             for outer in backwards:

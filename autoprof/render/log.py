@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from ..span import Layout, Nanoseconds, StepFrame
+from ..span import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
-from ..units import NS_PER_MS, format_bytes, format_percent
+from ..units import NS_PER_MS, above, format_bytes, format_percent
 from .lines import name_lines, walk
 from .panel import label
 from .text import elide, pad, safe
@@ -24,6 +24,8 @@ PLACES: Final = 4096
 
 _LINE: Final = "%s: %10.3fms (%5.1f%%) [avg: %10.3fms]"
 _LINE_WITHOUT_AVERAGE: Final = "%s: %10.3fms (%5.1f%%)"
+_TEXT_LINE: Final = "%s: %sms (%s%%) [avg: %sms]"
+_TEXT_LINE_WITHOUT_AVERAGE: Final = "%s: %sms (%s%%)"
 _WORDS: Final = ("fwd", "rec", "bwd")
 
 
@@ -73,18 +75,21 @@ class Averages:
         return index
 
 
-def render_step(frame: StepFrame, averages: Averages) -> str:
+def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -> str:
     """Return one step's section and count a recorded step in ``averages``; warm-up steps are shown, not counted.
 
     Siblings stand in descending order of time and, with ``self``, add up to their parent; the top level, with
-    ``other``, adds up to Total. All percentages are of the step.
+    ``other``, adds up to Total. All percentages are of the step. Of a name whose spans are shorter than
+    ``clock_limit_ns`` only that is said.
     """
     tree = name_tree(frame.layout)
     values = tree.values_ns(frame.total_ns)
     if not frame.warmup:
         averages.add(frame.layout, tree, values[:, 0])
     step_ns = frame.step_ns
-    section = _Section(tree, values, averages.of(frame.layout, tree), step_ns)
+    section = _Section(tree, values, averages.of(frame.layout, tree), step_ns, clock_limit_ns)
+    if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
+        section.host_bound_ns = tree.values_ns(frame.host_bound_ns.clip(min=0))[:, 0].tolist()
     lines = [RULE, f"Step {frame.step}{' (warm-up, kept apart)' if frame.warmup else ''}", RULE]
     covered = section.write(tree.children[0], lines)
     lines.append(section.plain("other", 0, step_ns - covered))
@@ -92,19 +97,23 @@ def render_step(frame: StepFrame, averages: Averages) -> str:
     if tree.beside:
         lines += ["", "Beside the step's account (other threads, durations measured elsewhere):"]
         section.write(tree.beside, lines)
-    lines += ["", _facts(frame), ""]
+    lines += ["", _facts(frame, clock_limit_ns), ""]
     return "\n".join(lines) + "\n"
 
 
 class _Section:
     """The lines of one step's tree."""
 
-    __slots__ = ("_averages", "_ns_percent", "_tree", "_values")
+    __slots__ = ("_averages", "_limit_ns", "_ns_percent", "_tree", "_values", "host_bound_ns")
 
-    def __init__(self, tree: Tree, values: Nanoseconds, averages: list[float | None], step_ns: int) -> None:
+    def __init__(
+        self, tree: Tree, values: Nanoseconds, averages: list[float | None], step_ns: int, limit_ns: int
+    ) -> None:
         self._tree = tree
         self._values: list[list[int]] = values.tolist()
         self._averages = averages
+        self.host_bound_ns: list[int] | None = None
+        self._limit_ns = limit_ns
         self._ns_percent = 100 / step_ns if step_ns else 0.0
 
     def write(self, siblings: list[int], lines: list[str]) -> int:
@@ -115,9 +124,16 @@ class _Section:
             total, node, average = values[index][0], nodes[index], averages[index]
             covered += total
             head = _head(node.label, node.depth)
-            numbers = (head, total / NS_PER_MS, total * self._ns_percent)
-            text = _LINE_WITHOUT_AVERAGE % numbers if average is None else _LINE % (*numbers, average / NS_PER_MS)
-            lines.append(text + (" (sum of parts)" if node.is_header else _split(values[index])))
+            limit_ns = node.calls * self._limit_ns
+            if total < limit_ns or (average is not None and average < limit_ns):
+                text = self._below(head, total, average, limit_ns)
+            else:
+                numbers = (head, total / NS_PER_MS, total * self._ns_percent)
+                text = _LINE_WITHOUT_AVERAGE % numbers if average is None else _LINE % (*numbers, average / NS_PER_MS)
+            text += " (sum of parts)" if node.is_header else _split(values[index], limit_ns)
+            if self.host_bound_ns is not None and not node.is_header and 2 * self.host_bound_ns[index] > total:
+                text += " host-bound"
+            lines.append(text)
             below = children[index + 1]
             if below:
                 rest = total - self.write(below, lines)
@@ -127,7 +143,22 @@ class _Section:
 
     def plain(self, name: str, depth: int, ns: int) -> str:
         """Return a line without an average: what is left of something."""
+        if 0 < ns < self._limit_ns:
+            return self._below(_head(name, depth), ns, None, self._limit_ns)
         return _LINE_WITHOUT_AVERAGE % (_head(name, depth), ns / NS_PER_MS, ns * self._ns_percent)
+
+    def _below(self, head: str, ns: int, average: float | None, limit_ns: int) -> str:
+        """Return a line of which the clock cannot tell the time, or the average."""
+        limit = limit_ns * self._ns_percent
+        share = f"<{above(limit, 1)}" if ns < limit_ns else f"{ns * self._ns_percent:.1f}"
+        numbers = (head, f"{_ms(ns, limit_ns):>10}", f"{share:>5}")
+        if average is None:
+            return _TEXT_LINE_WITHOUT_AVERAGE % numbers
+        return _TEXT_LINE % (*numbers, f"{_ms(average, limit_ns):>10}")
+
+
+def _ms(ns: float, limit_ns: float) -> str:
+    return f"<{above(limit_ns / NS_PER_MS, 3)}" if ns < limit_ns else f"{ns / NS_PER_MS:.3f}"
 
 
 @lru_cache(maxsize=8192)
@@ -136,18 +167,19 @@ def _head(name: str, depth: int) -> str:
     return pad(elide(indent + safe(name), LABEL_MAX), LABEL)
 
 
-def _split(values: list[int]) -> str:
+def _split(values: list[int], limit_ns: int) -> str:
     _, forward, recompute, backward = values
     if not backward:
         return " fwd" if forward else ""
-    middle = f" rec {recompute / NS_PER_MS:.3f}" if recompute else ""
-    return f" fwd {forward / NS_PER_MS:.3f}{middle} bwd {backward / NS_PER_MS:.3f}"
+    middle = f" rec {_ms(recompute, limit_ns)}" if recompute else ""
+    return f" fwd {_ms(forward, limit_ns if forward else 0)}{middle} bwd {_ms(backward, limit_ns)}"
 
 
-def _facts(frame: StepFrame) -> str:
+def _facts(frame: StepFrame, limit_ns: int) -> str:
     """Return the step's phases, scalars and memory in one line."""
     step_ns = frame.step_ns or 1
-    facts = [" ".join(f"{phase} {format_percent(ns / step_ns)}" for phase, ns in frame.phase_ns().items() if ns)]
+    shares = [(phase, ns / step_ns) for phase, ns in frame.phase_ns().items() if ns]
+    facts = [" ".join(f"{phase} {format_percent(share, limit_ns / step_ns)}" for phase, share in shares)]
     if frame.scalars:
         facts.append(" ".join(f"{name}={value:.6g}" for name, value in frame.scalars.items()))
     if frame.memory:
@@ -155,6 +187,9 @@ def _facts(frame: StepFrame) -> str:
     facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
     if frame.dropped:
         facts.append(f"dropped {frame.dropped}")
+    untimed = frame.layout.lanes.count(UNTIMED_LANE)
+    if untimed:
+        facts.append(f"without a device time {untimed}")
     return safe(" | ".join(facts))
 
 
@@ -166,17 +201,17 @@ def render_log_summary(summary: Summary) -> str:
     for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
         for row in line.rows:
             head = _head(f"{name} {row.phase}" if len(line.rows) > 1 else name, depth)
-            lines.append(_numbers(head, row.mean_ns, row.min_ns, row.max_ns, row.steps, row.p50_ns, row.p95_ns))
+            limit_ns = 0 if row.lane == LOGGED_LANE else row.calls / row.steps * summary.clock_limit_ns
+            times = (row.mean_ns, row.min_ns, row.max_ns, row.p50_ns, row.p95_ns)
+            lines.append(_numbers(head, times, row.steps, limit_ns))
     if summary.steps:
-        step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns, summary.steps)
-        lines.append(_numbers(_head("Total", 0), *step, summary.step_p50_ns, summary.step_p95_ns))
+        step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
+        times = (*step, summary.step_p50_ns, summary.step_p95_ns)
+        lines.append(_numbers(_head("Total", 0), times, summary.steps, summary.clock_limit_ns))
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
     return "\n".join(lines)
 
 
-def _numbers(head: str, mean_ns: int, min_ns: int, max_ns: int, steps: int, p50_ns: int, p95_ns: int) -> str:
-    mean, least, most, p50, p95 = (ns / NS_PER_MS for ns in (mean_ns, min_ns, max_ns, p50_ns, p95_ns))
-    return (
-        f"{head}: avg={mean:10.3f}ms  min={least:10.3f}ms  max={most:10.3f}ms  (n={steps})"
-        f"  p50={p50:.3f}ms  p95={p95:.3f}ms"
-    )
+def _numbers(head: str, times_ns: tuple[int, int, int, int, int], steps: int, limit_ns: float) -> str:
+    mean, least, most, p50, p95 = (_ms(ns, limit_ns) for ns in times_ns)
+    return f"{head}: avg={mean:>10}ms  min={least:>10}ms  max={most:>10}ms  (n={steps})  p50={p50}ms  p95={p95}ms"

@@ -7,9 +7,25 @@ from typing import Final, NamedTuple
 
 from ..span import Phase
 from ..summary import Summary, counts
-from ..units import NS_PER_MS, format_bytes, format_ms, format_percent, format_rate
+from ..units import NS_PER_MS, above, format_bytes, format_ms, format_percent, format_rate, format_round_percent
+from .card import verdict_line
 from .lines import Line, Lines, name_lines
-from .text import BLUE, BOLD, CYAN, DIM, GREEN, RESET, YELLOW, Glyphs, cells, crop, fit, glyphs_for, safe
+from .text import (
+    BLUE,
+    BOLD,
+    CYAN,
+    DIM,
+    GREEN,
+    HOST_BOUND,
+    RESET,
+    YELLOW,
+    Glyphs,
+    cells,
+    crop,
+    fit_marked,
+    glyphs_for,
+    safe,
+)
 
 REST: Final = "everything else"
 SHORT: Final = {
@@ -28,16 +44,21 @@ _BAR_MAX: Final = 48
 
 
 class Bar(NamedTuple):
-    """One line of the panel: nanoseconds over all recorded steps, whole and by phase (zeros where it has none)."""
+    """One line of the panel: nanoseconds over all recorded steps, whole and by phase (zeros where it has none).
+
+    ``limit_ns`` is what the clock cannot tell of it: what is below is shown as less than that.
+    """
 
     name: str
     total_ns: int
     forward_ns: int = 0
     recompute_ns: int = 0
     backward_ns: int = 0
+    limit_ns: int = 0
+    is_host_bound: bool = False
 
 
-def top_lines(lines: Lines, top: int, total_step_ns: int) -> list[Bar]:
+def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 0) -> list[Bar]:
     """Choose the ``top`` lines that say most about where the step goes, none of them inside another.
 
     It starts from the names that no other contains. The longest gives way to its children when it takes more than
@@ -54,8 +75,10 @@ def top_lines(lines: Lines, top: int, total_step_ns: int) -> list[Bar]:
             break
         front.remove(opened)
         front += opened.children
-        chosen.append(_own(opened))
-    chosen += [Bar(line.name, line.total_ns, line.forward_ns, line.recompute_ns, line.backward_ns) for line in front]
+        chosen.append(_own(opened, clock_limit_ns))
+    for line in front:
+        parts = line.forward_ns, line.recompute_ns, line.backward_ns
+        chosen.append(Bar(line.name, line.total_ns, *parts, line.limit_ns(clock_limit_ns), line.is_host_bound))
     chosen.sort(key=lambda bar: (-bar.total_ns, bar.name))
     return [bar for bar in chosen[:top] if bar.total_ns]
 
@@ -68,7 +91,7 @@ def _opens(line: Line, few: bool, total_step_ns: int) -> bool:
     return bool(line.children) and (few or 2 * line.total_ns > total_step_ns) and 2 * line.own_ns <= line.total_ns
 
 
-def _own(line: Line) -> Bar:
+def _own(line: Line, clock_limit_ns: int) -> Bar:
     forward, recompute, backward = (
         max(0, own - sum(theirs))
         for own, theirs in (
@@ -77,7 +100,9 @@ def _own(line: Line) -> Bar:
             (line.backward_ns, [child.backward_ns for child in line.children]),
         )
     )
-    return Bar(f"{line.name} (self)", line.own_ns, forward, recompute, backward)
+    bound = line.host_bound_ns - sum(child.host_bound_ns for child in line.children)
+    parts = forward, recompute, backward
+    return Bar(f"{line.name} (self)", line.own_ns, *parts, line.limit_ns(clock_limit_ns), 2 * bound > line.own_ns)
 
 
 def render_panel(
@@ -95,13 +120,17 @@ def render_panel(
     if not summary.steps:
         lines.append(painter.text(f"{summary.warmup_steps} warm-up steps, kept apart; no other step is recorded yet"))
         return [*lines, painter.edge(painter.glyphs.bottom, "")]
-    bars = top_lines(name_lines(summary), top, summary.total_step_ns)
+    bars = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     rest = summary.total_step_ns - sum(bar.total_ns for bar in bars)
     if rest > 0:
-        bars.append(Bar(REST, rest))
+        bars.append(Bar(REST, rest, limit_ns=summary.steps * summary.clock_limit_ns))
     lines += painter.bars(bars, summary.steps, summary.total_step_ns)
     lines.append(painter.text(_phases(summary, painter.width - 2)))
     lines += [painter.text(note) for note in _notes(summary, dot)]
+    if any(bar.is_host_bound for bar in bars):
+        lines.append(painter.text(HOST_BOUND))
+    said = verdict_line(summary)
+    lines += [] if said is None else [painter.text(f"verdict: {said}")]
     lines.append(painter.edge(painter.glyphs.bottom, dot.join(_total(summary))))
     return lines
 
@@ -109,8 +138,11 @@ def render_panel(
 def _phases(summary: Summary, width: int) -> str:
     """Phrase the phases that took time, and ``other`` always, in words as long as the width allows."""
     shares = [(phase, ns / summary.total_step_ns) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
-    text = "  ".join([f"{phase.value} {format_percent(share)}" for phase, share in shares])
-    return text if len(text) <= width else " ".join([f"{SHORT[phase]} {100 * share:.0f}%" for phase, share in shares])
+    limit = summary.clock_limit_ns * summary.steps / summary.total_step_ns
+    text = "  ".join([f"{phase.value} {format_percent(share, limit)}" for phase, share in shares])
+    if len(text) <= width:
+        return text
+    return " ".join([f"{SHORT[phase]} {format_round_percent(share, limit)}%" for phase, share in shares])
 
 
 def _speed(summary: Summary) -> list[str]:
@@ -175,17 +207,18 @@ class _Painter:
         recomputed = any(bar.recompute_ns for bar in bars)
         room = self.width - 2 - _NUMBERS - (split * (2 + recomputed) * _SPLIT)
         if room < _NAME_MIN // 2:
-            return [self.text(f"{bar.name} {format_percent(bar.total_ns / total_step_ns)}") for bar in bars]
+            return [self.text(f"{bar.name} {_share(bar, total_step_ns)}") for bar in bars]
         names = [safe(bar.name, self.encoding) for bar in bars]
-        name = min(max(map(cells, names)), _NAME_MAX, max(_NAME_MIN, room - _BAR_MIN - 1), room)
+        longest = max(cells(shown) + 2 * bar.is_host_bound for bar, shown in zip(bars, names, strict=True))
+        name = min(longest, _NAME_MAX, max(_NAME_MIN, room - _BAR_MIN - 1), room)
         bar_cells = min(room - name - 1, _BAR_MAX) if room - name > _BAR_MIN else 0
         side = self.paint(self.glyphs.side, DIM)
         lines = []
         for bar, shown in zip(bars, names, strict=True):
-            text = f"{side} {fit(shown, name, self.glyphs.ellipsis)}"
+            text = f"{side} {fit_marked(shown, name, self.glyphs.ellipsis, bar.is_host_bound)}"
             if bar_cells:
                 text += " " + self._bar(bar, bar_cells, total_step_ns)
-            text += f"{format_ms(bar.total_ns / steps):>12}{format_percent(bar.total_ns / total_step_ns):>9}"
+            text += f"{format_ms(bar.total_ns / steps, bar.limit_ns / steps):>12}{_share(bar, total_step_ns):>9}"
             lines.append(text + self._split(bar, steps, recomputed) if split else text)
         return lines
 
@@ -208,14 +241,22 @@ class _Painter:
         parts = [("fwd", bar.forward_ns, GREEN), ("bwd", bar.backward_ns, BLUE)]
         if recomputed:
             parts.insert(1, ("rec", bar.recompute_ns, YELLOW))
-        return "".join("  " + self.paint(f"{word} {_short_ms(ns / steps):>5}", style) for word, ns, style in parts)
+        limit_ns = bar.limit_ns / steps
+        texts = [(f"{word} {_short_ms(ns / steps, limit_ns):>5}", style) for word, ns, style in parts]
+        return "".join("  " + self.paint(text, style) for text, style in texts)
 
 
-def _short_ms(ns: float) -> str:
+def _share(bar: Bar, total_step_ns: int) -> str:
+    return format_percent(bar.total_ns / total_step_ns, bar.limit_ns / total_step_ns)
+
+
+def _short_ms(ns: float, limit_ns: float = 0.0) -> str:
     """Milliseconds in at most five characters; a phase that did not run is a dash."""
     if not ns:
         return "-"
     ms = ns / NS_PER_MS
+    if ns < limit_ns:
+        return "<" + above(limit_ns / NS_PER_MS, 2 if limit_ns < 9.99 * NS_PER_MS else 0)
     if ms < 99.95:
         return f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}"
     return f"{ms:.0f}" if ms < 99_999.5 else f"{ms / 1000:.0f}k"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..summary import Summary
-from ..units import format_ms, format_rate
+from ..units import format_ms, format_rate, format_round_percent
 from .lines import name_lines
 from .panel import SHORT, top_lines
 from .text import safe
@@ -14,12 +14,15 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     if not summary.steps:
         return f"autoprof | step {step} | warming up"
     whole = max(summary.total_step_ns, 1)
-    shares = [f"{SHORT[phase]} {100 * ns / whole:.0f} %" for phase, ns in summary.phases.items() if ns]
+    limit = summary.clock_limit_ns * summary.steps / whole
+    phases = [(phase, ns / whole) for phase, ns in summary.phases.items() if ns]
+    shares = [f"{SHORT[phase]} {format_round_percent(share, limit)} %" for phase, share in phases]
     parts = [f"autoprof | step {step}", format_ms(summary.step_mean_ns), " ".join(shares)]
     if summary.throughput is not None:
         parts.append(format_rate(summary.throughput))
-    names = top_lines(name_lines(summary), top, summary.total_step_ns)
+    names = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     if names:
-        parts.append("top " + ", ".join(f"{bar.name} {100 * bar.total_ns / whole:.0f} %" for bar in names))
+        named = [(bar.name, format_round_percent(bar.total_ns / whole, bar.limit_ns / whole)) for bar in names]
+        parts.append("top " + ", ".join(f"{name} {share} %" for name, share in named))
     parts.append(f"overhead {100 * summary.overhead:.2f} %")
     return safe(" | ".join(parts), encoding)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from ..span import TRAINING_LANE, Phase
-from ..summary import Finding, Summary, counts
-from ..units import format_bytes, format_count, format_ms, format_percent, format_rate
+from ..summary import Summary, counts
+from ..units import format_bytes, format_count, format_ms, format_ns, format_percent, format_rate
+from .card import render_card
 from .lines import Line, name_lines, walk
 from .panel import label
-from .text import crop, fit, glyphs_for, safe
+from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -37,7 +38,9 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     if summary.steps:
         lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
         lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
-    lines += [text for finding in summary.findings for text in _finding(finding)]
+        lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
+    card = render_card(summary, width=width)
+    lines += ["", *card] if card else []
     lines.append(glyphs.rule * width)
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
 
@@ -68,6 +71,8 @@ def _head(summary: Summary) -> Iterator[str]:
     if summary.memory:
         yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
     yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"
+    if summary.clock_limit_ns:
+        yield f"clock      cannot tell spans below {format_ns(summary.clock_limit_ns)} from none: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
         yield f"{word}    {counts(reasons) if reasons else 'nothing'}"
     for note in summary.notes:
@@ -79,12 +84,14 @@ def _phases(summary: Summary, full: str) -> Iterator[str]:
     yield f"{'phase':<12}{'per step':>14}{'share':>9}"
     for phase, ns in summary.phases.items():
         if ns or phase is Phase.OTHER:
-            yield _phase(str(phase), ns, whole, summary.steps) + "  " + full * round(40 * max(ns, 0) / whole)
-    yield _phase("step", summary.total_step_ns, whole, summary.steps)
+            bar = "  " + full * round(40 * max(ns, 0) / whole)
+            yield _phase(str(phase), ns, whole, summary.steps, summary.clock_limit_ns) + bar
+    yield _phase("step", summary.total_step_ns, whole, summary.steps, summary.clock_limit_ns)
 
 
-def _phase(name: str, ns: int, whole: int, steps: int) -> str:
-    return f"{name:<12}{format_ms(ns / steps):>14}{format_percent(ns / whole):>9}"
+def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
+    share = format_percent(ns / whole, limit_ns * steps / whole)
+    return f"{name:<12}{format_ms(ns / steps, limit_ns):>14}{share:>9}"
 
 
 def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[str]:
@@ -99,7 +106,7 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
             yield _line(line, depth, name, summary, room, ellipsis)
     left = [line.total_ns for line, _, _ in every if id(line) not in kept]
     if left:
-        most = format_percent(max(left) / summary.total_step_ns)
+        most = format_percent(max(left) / summary.total_step_ns, summary.clock_limit_ns / summary.step_mean_ns)
         yield f"{ellipsis} and {len(left)} more names, at most {most} of the step each"
     if not every:
         yield "no span was recorded: the whole step is other"
@@ -114,17 +121,19 @@ def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellips
     phase = line.rows[0].phase
     split = line.forward_ns or line.recompute_ns or line.backward_ns
     shown = name if split or phase.value == name else f"{name} ({phase})"
-    text = fit(safe("  " * min(depth, 6) + shown), room, ellipsis)
-    calls = max(row.calls for row in line.rows) / summary.steps
-    text += f"{format_count(calls):>6}{format_ms(line.total_ns / summary.steps):>12}"
-    text += f"{format_percent(line.total_ns / summary.total_step_ns):>9}"
+    text = fit_marked(safe("  " * min(depth, 6) + shown), room, ellipsis, line.is_host_bound)
+    limit_ns = line.limit_ns(summary.clock_limit_ns)
+    text += f"{format_count(line.calls / summary.steps):>6}"
+    text += f"{format_ms(line.total_ns / summary.steps, limit_ns / summary.steps):>12}"
+    text += f"{format_percent(line.total_ns / summary.total_step_ns, limit_ns / summary.total_step_ns):>9}"
     if split:
-        text += "".join(_part(ns / summary.steps) for ns in (line.forward_ns, line.recompute_ns, line.backward_ns))
+        parts = (line.forward_ns, line.recompute_ns, line.backward_ns)
+        text += "".join(_part(ns / summary.steps, limit_ns / summary.steps) for ns in parts)
     return text
 
 
-def _part(ns: float) -> str:
-    return f"{format_ms(ns) if ns else '-':>10}"
+def _part(ns: float, limit_ns: float) -> str:
+    return f"{format_ms(ns, limit_ns) if ns else '-':>10}"
 
 
 def _spread(summary: Summary, width: int, ellipsis: str) -> Iterator[str]:
@@ -137,15 +146,5 @@ def _spread(summary: Summary, width: int, ellipsis: str) -> Iterator[str]:
     for row in rows:
         shown = row.name if row.phase.value == row.name else f"{row.name} {row.phase}"
         times = (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)
-        yield fit(safe(shown), room, ellipsis) + "".join(f"{format_ms(ns):>12}" for ns in times)
-
-
-def _finding(finding: Finding) -> Sequence[str]:
-    where = " ".join(str(part) for part in (finding.name, finding.phase) if part)
-    gain = f" (up to {format_ms(finding.gain_ns)} a step)" if finding.gain_ns else ""
-    return (
-        "",
-        f"[{finding.severity}] {finding.rule}{': ' + where if where else ''}{gain}",
-        f"  why   {finding.why}",
-        f"  next  {finding.next}",
-    )
+        limit_ns = row.calls / row.steps * summary.clock_limit_ns
+        yield fit(safe(shown), room, ellipsis) + "".join(f"{format_ms(ns, limit_ns):>12}" for ns in times)

@@ -19,6 +19,10 @@ BLUE: Final = "\x1b[34m"
 CYAN: Final = "\x1b[36m"
 
 
+HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
+"""What the mark of ``fit_marked`` means."""
+
+
 class Glyphs(NamedTuple):
     """The characters that a frame and its bars are drawn with, one cell each."""
 
@@ -66,6 +70,11 @@ def cells(text: str) -> int:
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
     """Return the text in exactly ``width`` cells: padded, or with its middle left out."""
     return pad(elide(text, width, ellipsis), width)
+
+
+def fit_marked(text: str, width: int, ellipsis: str, marked: bool) -> str:
+    """Return ``text`` in exactly ``width`` cells, the last of them an asterisk where it is ``marked``."""
+    return fit(text, width - 2, ellipsis) + " *" if marked and width > 2 else fit(text, width, ellipsis)
 
 
 def pad(text: str, width: int) -> str:

@@ -22,7 +22,10 @@ VALUES: Final = 1 + len(SPLIT)
 
 
 class Node(NamedTuple):
-    """One name at one place. ``label`` is what its parent leaves to say; ``parent`` is an index, -1 for a root."""
+    """One name at one place. ``label`` is what its parent leaves to say; ``parent`` is an index, -1 for a root.
+
+    ``calls`` is the number of spans that its time is the sum of; 0 where it was measured by another clock.
+    """
 
     path: tuple[str, ...]
     label: str
@@ -30,6 +33,7 @@ class Node(NamedTuple):
     depth: int
     is_header: bool
     is_beside: bool
+    calls: int
 
 
 @dataclass(slots=True)
@@ -84,7 +88,8 @@ class Tree:
         for place in places:
             own, index = (*path, place.name), len(self.nodes)
             label = place.name.removeprefix(above)
-            self.nodes.append(Node(own, label, parent, depth, place.is_header, beside))
+            calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
+            self.nodes.append(Node(own, label, parent, depth, place.is_header, beside, calls))
             terms.append([(span, 1) for span in place.entering])
             terms.extend(own_terms(layout, place.spans, phase) for phase in SPLIT)
             children = _with_headers(place.children.values(), place.name, under_header=place.is_header)

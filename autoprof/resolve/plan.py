@@ -13,42 +13,13 @@ Calls, not names: ordinals tell apart the calls of shared modules, of several mi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from .. import recorder as marks
 from ..price import Price
 from ..recorder import Label
-from ..span import LOGGED_LANE, Phase
+from ..span import LOGGED_LANE, TRAINING_LANE, Phase
+from .lanes import Lane, Open
 from .spans import Call, Plan, SpanColumns
-
-
-@dataclass(slots=True)
-class _Open:
-    """Something open on a lane's stack: a span (-1: none wanted), or the floor under a backward pass.
-
-    A ``gap`` is the span on a floor while no instrumented module's backward runs. ``resume`` are the backwards that
-    a recompute interrupted. ``begun`` are the calls that have had their backward in the pass above this floor.
-    """
-
-    span: int
-    index: int = -1
-    ordinal: int = -1
-    floor: bool = False
-    nested: bool = False
-    backward: bool = False
-    gap: bool = False
-    resume: tuple[_Open, ...] = ()
-    begun: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Lane:
-    number: int
-    stack: list[_Open] = field(default_factory=list)
-    last: int = -1
-    marked: tuple[int, bool] | None = None
-    passed: dict[int, int] = field(default_factory=dict)
-    passed_at: int = -1
 
 
 class Planner:
@@ -62,7 +33,7 @@ class Planner:
         self._price = price
         self._history = history
         self._spans = SpanColumns()
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, Lane] = {}
         self._calls: dict[int, Call] = {}
         self._forwards: dict[int, list[int]] = {}
         self._values: list[int] = []
@@ -70,8 +41,12 @@ class Planner:
         self._paused_at = -1
         self._unmatched = 0
 
-    def plan(self, codes: Sequence[int], lanes: Sequence[int]) -> Plan:
-        """Return the plan of these codes (ordinals counted from the step's first) on these lanes."""
+    def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
+        """Return the plan of these codes (ordinals counted from the step's first) on these lanes.
+
+        Of a step that was ``cut``, whose later marks were dropped, what is open at the end ends with its lane's last
+        mark: how long it went on is not known.
+        """
         handle = {
             marks.ENTER: self._enter,
             marks.RECOMPUTE: self._enter,
@@ -90,7 +65,7 @@ class Planner:
         for at, (code, number) in enumerate(zip(codes, lanes, strict=True)):
             lane = self._lanes.get(number)
             if lane is None:
-                lane = self._lanes[number] = _Lane(number)
+                lane = self._lanes[number] = Lane(number)
             kind = code & marks.KIND_MASK
             if kind in marks.VALUES:
                 self._values.append(at)
@@ -105,45 +80,40 @@ class Planner:
         if self._paused_at >= 0:
             self._pauses.append((self._paused_at, end))
         for lane in self._lanes.values():
-            self._close_to(lane, 0, end)
+            self._close_to(lane, 0, max(lane.last, 0) if cut else end)
         followed = sum(code >= marks.ORDINAL for code in codes)
         overhead_ns = round(followed * self._price.followed_ns + (end - followed) * self._price.plain_ns)
-        repeatable = min(codes, default=0) >= 0
+        repeatable = not cut and min(codes, default=0) >= 0
         return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
 
     # What opens and closes spans. A lane's stack holds what is open, and the floors of backward passes.
 
-    def _open(self, lane: _Lane, at: int, label: Label | None, phase: Phase, calls: int = 1) -> int:
+    def _open(self, lane: Lane, at: int, label: Label | None, phase: Phase, calls: int = 1) -> int:
         """Open a span inside the innermost open one; -1 where the rule does not want this phase."""
         if label is not None and phase not in label.phases:
             return -1
-        parent = next((entry.span for entry in reversed(lane.stack) if entry.span >= 0), -1)
-        return self._spans.open(lane.number, parent, at, label, phase, calls)
+        return self._spans.open(lane.number, lane.innermost(), at, label, phase, calls)
 
-    def _close_to(self, lane: _Lane, depth: int, at: int) -> None:
+    def _close_to(self, lane: Lane, depth: int, at: int) -> None:
         """Close everything open above ``depth`` at the mark ``at``."""
         for entry in lane.stack[depth:]:
             if entry.span >= 0:
                 self._spans.close(entry.span, at)
         del lane.stack[depth:]
 
-    def _fill(self, lane: _Lane, at: int) -> None:
+    def _fill(self, lane: Lane, at: int) -> None:
         """Let the time of a backward pass in no module be a span of its own."""
         floor = lane.stack[-1] if lane.stack else None
         if floor is not None and floor.floor and not floor.nested:
             span = self._open(lane, at, None, Phase.BACKWARD, calls=0 if floor.begun else 1)
-            floor.begun.add(0)  # no call has this ordinal: from now on the pass has been counted
-            lane.stack.append(_Open(span, gap=True))
-
-    def _floor(self, lane: _Lane) -> int | None:
-        """Return the position on the stack of the innermost backward pass's floor."""
-        return next((i for i in range(len(lane.stack) - 1, -1, -1) if lane.stack[i].floor), None)
+            floor.begun[0] = span  # no call has this ordinal: from now on the pass has been counted
+            lane.stack.append(Open(span, gap=True))
 
     # Forward spans, user spans, phases of the step: they enter and leave.
 
-    def _enter(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _enter(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         label = self._labels[index]
-        resume: tuple[_Open, ...] = ()
+        resume: tuple[Open, ...] = ()
         phase = Phase.RECOMPUTE if kind == marks.RECOMPUTE else label.phase
         if kind == marks.RECOMPUTE:
             resume = self._interrupt(lane, at, index)
@@ -159,9 +129,9 @@ class Planner:
                 self._forwards.setdefault(index, []).append(ordinal)
         span = self._open(lane, at, label, phase, calls=0 if kind == marks.RESUME else 1)
         lane.marked = span, False
-        lane.stack.append(_Open(span, index=index, ordinal=ordinal or -1, resume=resume))
+        lane.stack.append(Open(span, index=index, ordinal=ordinal or -1, resume=resume))
 
-    def _leave(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _leave(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         for depth in range(len(lane.stack) - 1, -1, -1):
             entry = lane.stack[depth]
             if entry.index == index and not entry.backward and (not ordinal or entry.ordinal == ordinal):
@@ -172,14 +142,14 @@ class Planner:
                 return
         self._unmatched += 1
 
-    def _interrupt(self, lane: _Lane, at: int, index: int) -> tuple[_Open, ...]:
+    def _interrupt(self, lane: Lane, at: int, index: int) -> tuple[Open, ...]:
         """Interrupt the backwards that a recomputed call does not belong to, and return them.
 
         A checkpointed block is recomputed when the first node of its last part asks for a tensor: in time that lies
         in the last part's backward, but it serves the block. It belongs to the backward of the module itself, or of
         the nearest call in which the module was first called.
         """
-        floor = self._floor(lane)
+        floor = lane.floor()
         above = [] if floor is None else lane.stack[floor + 1 :]
         if index not in self._forwards or not all(entry.backward or entry.gap for entry in above):
             return ()
@@ -193,13 +163,24 @@ class Planner:
 
     # Backward passes.
 
-    def _graph_begin(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        lane.stack.append(_Open(-1, index=ordinal, floor=True, nested=self._floor(lane) is not None))
+    def _graph_begin(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        lane.stack.append(Open(-1, index=ordinal, floor=True, nested=lane.floor() is not None))
 
-    def _graph_end(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        for depth, entry in enumerate(lane.stack):
-            if entry.floor and entry.index == ordinal:
-                self._close_to(lane, depth, at)
+    def _graph_end(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        for one in self._lanes.values():  # each device has a thread that runs its part of the pass
+            depth = next((i for i, entry in enumerate(one.stack) if entry.floor and entry.index == ordinal), None)
+            if depth is not None:
+                self._close_to(one, depth, at)
+
+    def _join(self, lane: Lane) -> None:
+        """Let a thread that runs a part of a backward pass that another one began have a floor of that pass."""
+        if lane.number == TRAINING_LANE or lane.floor() is not None:
+            return
+        for other in self._lanes.values():
+            floor = other.floor()
+            if floor is not None:
+                begun = other.stack[floor]
+                lane.stack.append(Open(-1, index=begun.index, floor=True, nested=True, begun=begun.begun))
                 return
 
     def _find(self, ordinal: int) -> Call | None:
@@ -217,20 +198,16 @@ class Planner:
             at = call.parent
         return path
 
-    def _begun(self, lane: _Lane) -> set[int]:
-        """Return the calls that have had their backward in the innermost backward pass."""
-        floor = self._floor(lane)
-        return set() if floor is None else lane.stack[floor].begun
-
-    def _open_backward(self, lane: _Lane, at: int, ordinal: int, index: int, calls: int) -> None:
+    def _open_backward(self, lane: Lane, at: int, ordinal: int, index: int, calls: int) -> None:
         span = self._open(lane, at, self._labels[index], Phase.BACKWARD, calls)
-        lane.stack.append(_Open(span, index=index, ordinal=ordinal, backward=True))
+        lane.stack.append(Open(span, index=index, ordinal=ordinal, backward=True))
 
-    def _start(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _start(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         path = self._path(ordinal)
         if not path:
             self._unmatched += 1
             return
+        self._join(lane)
         self._step_out(lane, at, {call for call, _ in path})
         running = {entry.ordinal for entry in lane.stack}  # a call still in its forward has no backward yet
         missing = []
@@ -238,14 +215,14 @@ class Planner:
             if outer in running:
                 break
             missing.append((outer, call))
-        begun = self._begun(lane)
+        begun = lane.begun()
         for outer, call in reversed(missing):
             self._open_backward(lane, at, outer, call.index, calls=0 if outer in begun else 1)
-            begun.add(outer)
+            begun[outer] = lane.stack[-1].span
 
-    def _step_out(self, lane: _Lane, at: int, path: set[int]) -> None:
+    def _step_out(self, lane: Lane, at: int, path: set[int]) -> None:
         """Close, above the floor, everything that is not on the path: newer nodes have all run."""
-        floor = self._floor(lane)
+        floor = lane.floor()
         for depth in range(0 if floor is None else floor + 1, len(lane.stack)):
             entry = lane.stack[depth]
             if floor is None and not entry.backward:
@@ -254,47 +231,63 @@ class Planner:
                 self._close_to(lane, depth, at)
                 return
 
-    def _end(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        floor = self._floor(lane)
+    def _end(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        floor = lane.floor()
         for depth in range(0 if floor is None else floor + 1, len(lane.stack)):
             entry = lane.stack[depth]
             if entry.backward and entry.ordinal >= ordinal:
                 self._close_to(lane, depth, at)
                 return
+        for other in self._lanes.values():
+            # Another device's thread may have run the call. What else that thread has open this says nothing of.
+            ran = [i for i, entry in enumerate(other.stack) if entry.backward and entry.ordinal == ordinal]
+            if ran:
+                self._close_to(other, ran[0], at)
 
-    def _pass(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        """Write a backward of no length, inside that of the call around it where there is one; touch nothing else."""
-        call, begun = self._find(ordinal), self._begun(lane)
+    def _pass(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        """Write a backward of no length, inside that of the call around it; touch nothing else."""
+        self._join(lane)
+        call, begun = self._find(ordinal), lane.begun()
         if call is None:
             self._unmatched += 1
-            return
-        if ordinal in begun:  # the call has other outputs, whose backward it was
-            return
-        begun.add(ordinal)
-        if lane.passed_at != lane.last:
-            lane.passed.clear()
-        span = self._open(lane, at, self._labels[call.index], Phase.BACKWARD)
-        around = next((lane.passed[outer] for outer, _ in self._path(ordinal)[1:] if outer in lane.passed), None)
-        if around is not None and span >= 0:
-            self._spans.parents[span] = around
-        lane.passed[ordinal] = span
-        lane.passed_at = at
+        elif ordinal not in begun:  # or the call has other outputs, whose backward it was
+            label, begun[ordinal] = self._labels[call.index], -1
+            if Phase.BACKWARD in label.phases:
+                parent, place = self._beside(lane, at, ordinal, begun)
+                begun[ordinal] = self._spans.open(lane.number, parent, place, label, Phase.BACKWARD, 1)
+
+    def _beside(self, lane: Lane, at: int, ordinal: int, begun: dict[int, int]) -> tuple[int, int]:
+        """Return the span of the nearest call around this one, and a mark where nothing else is open in it."""
+        depth = lane.floor()
+        for outer, _ in self._path(ordinal)[1:]:
+            found = next((i for i, entry in enumerate(lane.stack) if entry.ordinal == outer), None)
+            if found is not None and lane.stack[found].span >= 0:
+                depth = found
+                break
+            over = begun.get(outer, -1)
+            if found is None and over >= 0 and self._spans.lanes[over] == lane.number:
+                return over, self._spans.ends[over]
+        inside = (entry for entry in lane.stack[0 if depth is None else depth + 1 :] if entry.span >= 0)
+        first = next(inside, None)
+        if first is None or first.gap:
+            return lane.innermost(), at
+        return self._spans.parents[first.span], self._spans.starts[first.span]
 
     # Values and pauses.
 
-    def _log(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        span = self._open(_Lane(LOGGED_LANE), max(lane.last, 0), self._labels[index], Phase.USER)
+    def _log(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        span = self._open(Lane(LOGGED_LANE), max(lane.last, 0), self._labels[index], Phase.USER)
         self._spans.logged[span] = at
 
-    def _remember(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _remember(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if lane.marked is not None:
             self._spans.memory[lane.marked] = at
 
-    def _pause(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if self._paused_at < 0:
             self._paused_at = at
 
-    def _unpause(self, lane: _Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+    def _unpause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         # Without a mark of its beginning, the pause began before the step did.
         self._pauses.append((self._paused_at, at))
         self._paused_at = -1

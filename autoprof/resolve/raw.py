@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from .. import recorder as marks
@@ -12,7 +14,7 @@ from ..clocks import Clock, Reading
 from ..recorder import Taken
 from ..span import TRAINING_LANE
 
-NO_MARKS: Final = Taken([], 0, False, 0)
+NO_MARKS: Final = Taken([], [], 0, False, 0)
 
 _BESIDE: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
 """Kinds of marks that show a thread to work on its own, not for the training thread's backward pass."""
@@ -48,10 +50,6 @@ class RawStep:
         else:
             self.scalars[name] = value.detach().to("cpu", non_blocking=True)
 
-    def codes(self) -> list[int]:
-        """Return the codes of the marks, in order."""
-        return self.taken.marks[0::2]
-
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.
 
@@ -60,8 +58,8 @@ class RawStep:
         taken = self.taken
         if not taken.mixed:
             return None
-        codes, threads, thread = self.codes(), [], taken.thread
-        for code, reading in zip(codes, taken.marks[1::2], strict=True):
+        codes, threads, thread = taken.codes, [], taken.thread
+        for code, reading in zip(codes, _plain(taken.readings), strict=True):
             if code == marks.THREAD:
                 thread = reading
                 threads.append(thread)
@@ -85,7 +83,11 @@ class RawStep:
         """Return all readings of the clock in the step, its start first and its end last."""
         inside = [
             reading
-            for code, reading in zip(self.taken.marks[0::2], self.taken.marks[1::2], strict=True)
+            for code, reading in zip(self.taken.codes, _plain(self.taken.readings), strict=True)
             if code & marks.KIND_MASK not in marks.VALUES
         ]
         return [self.start, *inside, self.end]
+
+
+def _plain(readings: npt.NDArray[np.int64] | list[Any]) -> list[Any]:
+    return readings if isinstance(readings, list) else readings.tolist()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from ..price import Price
-from ..recorder import ORDINAL_SHIFT, STEP, Label
-from ..span import NOT_MEASURED, TRAINING_LANE, Nanoseconds, StepFrame
+from ..recorder import ORDINAL_SHIFT, STEP, Label, Taken
+from ..span import TRAINING_LANE, StepFrame
+from .device import DeviceAccount
 from .frames import make_frames
 from .plan import Planner
 from .raw import RawStep
@@ -34,6 +35,7 @@ class Resolver:
     def __init__(self, labels: Sequence[Label], price: Price) -> None:
         self.late_steps = 0
         self.unmatched = 0
+        self._account = DeviceAccount()
         self._labels = labels
         self._price = price
         self._pending: deque[RawStep] = deque()
@@ -42,9 +44,24 @@ class Resolver:
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
 
     @property
+    def waits(self) -> bool:
+        """Whether a step waits for the device."""
+        return bool(self._pending)
+
+    @property
+    def untimed(self) -> Counter[str]:
+        """Why spans have no device time, and how many."""
+        return self._account.untimed
+
+    @property
     def crowded(self) -> bool:
         """Whether so many steps wait that they should be looked at now."""
         return len(self._pending) >= PENDING // 2
+
+    def give_up(self) -> None:
+        """Give up the steps that still wait for the device, and count them."""
+        self.late_steps += len(self._pending)
+        self._pending.clear()
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step; the oldest is given up where too many wait."""
@@ -79,22 +96,15 @@ class Resolver:
         return True
 
     def _resolve_on_host(self) -> None:
-        pending = self._pending
-        raw = pending.popleft()
-        codes, raws = raw.codes(), [raw]
-        plan = self._plan(raw, codes)
-        if plan.repeatable and not raw.taken.mixed:
-            while (
-                pending and not pending[0].taken.mixed and pending[0].clock is raw.clock and pending[0].codes() == codes
-            ):
-                raws.append(pending.popleft())
-                self._remember(raws[-1], plan)
-        flat = []
-        for raw in raws:
-            flat.append(raw.start)
-            flat += raw.taken.marks[1::2]
-            flat.append(raw.end)
-        readings = np.fromiter(flat, np.int64, len(flat)).reshape(len(raws), -1)
+        pending, raws = self._pending, [self._pending.popleft()]
+        first = raws[0].taken
+        plan = self._plan(raws[0])
+        while pending and plan.repeatable and pending[0].clock is raws[0].clock and _alike(pending[0].taken, first):
+            raws.append(pending.popleft())
+            self._remember(raws[-1], plan)
+        readings = np.empty((len(raws), len(first.codes) + 2), dtype=np.int64)
+        for row, raw in zip(readings, raws, strict=True):
+            row[0], row[1:-1], row[-1] = raw.start, raw.taken.readings, raw.end
         times = readings[:, 1:] - readings[:, :1]
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
@@ -102,35 +112,32 @@ class Resolver:
         self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
-        plan = self._plan(raw, raw.codes())
-        resolved = raw.clock.times(raw.readings())
-        count = len(raw.taken.marks) // 2
+        plan = self._plan(raw)
+        times = raw.clock.times(raw.readings())
+        count = len(raw.taken.codes)
+        host = np.zeros((1, count + 1), dtype=np.int64)
         is_time = np.ones(count + 1, dtype=bool)
         is_time[plan.values] = False
-        host = np.zeros((1, count + 1), dtype=np.int64)
-        host[0, is_time] = resolved.host_ns[1:] - resolved.host_ns[0]
-        device: Nanoseconds | None = None
-        if resolved.device_ns is not None:
-            device = np.full((1, count + 1), NOT_MEASURED, dtype=np.int64)
-            device[0, is_time] = resolved.device_ns[1:]
+        host[0, is_time] = times.host_ns[1:] - times.host_ns[0]
         values = np.zeros((1, count), dtype=np.int64)
-        values[0, plan.values] = [raw.taken.marks[2 * at + 1] for at in plan.values.tolist()]
+        values[0, plan.values] = [raw.taken.readings[at] for at in plan.values.tolist()]
         self.unmatched += plan.unmatched
-        self._resolved.extend(make_frames([raw], plan, values, host, device))
+        plan, columns = self._account.columns(plan, count, times)
+        self._resolved.extend(make_frames([raw], plan, values, host, columns))
 
-    def _plan(self, raw: RawStep, codes: list[int]) -> Plan:
-        lanes = raw.lanes()
-        key = (tuple(codes), lanes)
-        plan = self._plans.get(key)
+    def _plan(self, raw: RawStep) -> Plan:
+        codes, lanes = tuple(raw.taken.codes), raw.lanes()
+        cut = raw.taken.dropped > 0
+        plan = None if cut else self._plans.get((codes, lanes))
         if plan is None:
             planner = Planner(self._labels, self._price, self._finder(raw.serial))
-            plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes))
+            plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:
-                self._plans[key] = plan
+                self._plans[codes, lanes] = plan
                 if len(self._plans) > PLANS:
                     self._plans.popitem(last=False)
         elif len(self._plans) > PLANS // 2:
-            self._plans.move_to_end(key)
+            self._plans.move_to_end((codes, lanes))
         self._remember(raw, plan)
         return plan
 
@@ -151,3 +158,8 @@ class Resolver:
             return None
 
         return find
+
+
+def _alike(one: Taken, other: Taken) -> bool:
+    """Tell whether two steps, both of one thread, have the same marks."""
+    return not (one.mixed or other.mixed or one.dropped or other.dropped) and one.codes == other.codes

@@ -56,15 +56,15 @@ class SpanColumns:
 
     def __init__(self) -> None:
         self.parents: list[int] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.lanes: list[int] = []
         self.logged: dict[int, int] = {}
         self.memory: dict[tuple[int, bool], int] = {}
         self._names: list[str] = []
         self._fqns: list[str | None] = []
         self._phases: list[Phase] = []
         self._calls: list[int] = []
-        self._lanes: list[int] = []
-        self._starts: list[int] = []
-        self._ends: list[int] = []
 
     def open(self, lane: int, parent: int, at: int, label: Label | None, phase: Phase, calls: int) -> int:
         """Begin a span at the mark ``at``; until it is closed it has no length. No label means ``BACKWARD_NAME``."""
@@ -73,14 +73,14 @@ class SpanColumns:
         self._fqns.append(label.fqn if label else None)
         self._phases.append(phase)
         self._calls.append(calls)
-        self._lanes.append(lane)
-        self._starts.append(at)
-        self._ends.append(at)
+        self.lanes.append(lane)
+        self.starts.append(at)
+        self.ends.append(at)
         return len(self.parents) - 1
 
     def close(self, span: int, at: int) -> None:
         """End a span at the mark ``at``."""
-        self._ends[span] = at
+        self.ends[span] = at
 
     def plan(
         self,
@@ -104,10 +104,10 @@ class SpanColumns:
                 phases=tuple(self._phases),
                 parents=tuple(self.parents),
                 calls=tuple(self._calls),
-                lanes=tuple(self._lanes),
+                lanes=tuple(self.lanes),
             ),
-            starts=_column(self._starts),
-            ends=_column(self._ends),
+            starts=_column(self.starts),
+            ends=_column(self.ends),
             memory_starts=memory_starts,
             memory_ends=memory_ends,
             logged=_column([self.logged.get(span, -1) for span in spans]),

@@ -30,6 +30,7 @@ class RunInfo:
 
     ``folder`` is None for a run without files. ``summary`` computes the statistics so far when it is called, so a
     sink calls it only when it is about to show them. ``clock`` gives seconds and decides when a sink is due again.
+    ``clock_limit_ns`` says what length of a span the run's own clock cannot tell from none (so far: 0).
     """
 
     folder: RunFolder | None
@@ -37,6 +38,7 @@ class RunInfo:
     summary: Callable[[], Summary]
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
+    clock_limit_ns: Callable[[], int] = lambda: 0
 
 
 def folder_of(run: RunInfo) -> RunFolder:

@@ -7,9 +7,11 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
+from ..render.card import verdict_line
 from ..render.panel import render_panel
 from ..render.plain import render_plain
 from ..render.summary_text import render_summary
+from ..render.text import safe
 from ..span import StepFrame
 from ..summary import Summary
 from .base import RunInfo
@@ -39,7 +41,9 @@ class ConsoleSink:
         self._left = options.every
         self._due = float("-inf")
         self._on_terminal = False
+        self._verdict: str | None = None
         atexit.register(self._give_back)
+        self._pinned.guard()
 
     def write(self, frame: StepFrame) -> None:
         """Count the step, and draw when it is time; between drawings this is one subtraction."""
@@ -78,7 +82,12 @@ class ConsoleSink:
         return True
 
     def _print_line(self, frame: StepFrame) -> None:
-        line = render_plain(self._run.summary(), step=frame.step, encoding=self._encoding)
+        summary = self._run.summary()
+        line = render_plain(summary, step=frame.step, encoding=self._encoding)
+        verdict = verdict_line(summary, gain=False)
+        if verdict is not None and verdict != self._verdict:  # said when it changes, not each time
+            self._verdict = verdict
+            line += "\n" + safe(f"autoprof | verdict: {verdict_line(summary)}", self._encoding)
         self._run.stream.write(f"\n{line}\n" if self._on_terminal else f"{line}\n")  # a bar may hold the line
         self._run.stream.flush()
 
@@ -86,7 +95,7 @@ class ConsoleSink:
         """Give the screen back and print the report, which stays."""
         atexit.unregister(self._give_back)
         size = PinnedLines.terminal_size(self._run.stream)
-        self._pinned.clear()
+        self._pinned.close()
         report = render_summary(
             summary, width=min(size[0], 120) if size else 80, top=SUMMARY_NAMES, encoding=self._encoding
         )
@@ -96,4 +105,4 @@ class ConsoleSink:
     def _give_back(self) -> None:
         # A stream that is closed or gone has no screen to give back.
         with contextlib.suppress(Exception):
-            self._pinned.clear()
+            self._pinned.close()

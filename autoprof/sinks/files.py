@@ -63,5 +63,5 @@ class LineFile:
         try:
             self.flush()
         finally:
-            os.close(self._file)
-            self._file = -1
+            file, self._file = self._file, -1
+            os.close(file)

@@ -23,6 +23,7 @@ class LogSink:
         self._count = 0
         self._sections = 0
         self._averages = Averages()
+        self._clock_limit_ns = run.clock_limit_ns
         self._file = LineFile(folder_of(run).rank_path / "timing.log", options.flush_s, run.clock)
 
     def write(self, frame: StepFrame) -> None:
@@ -31,7 +32,7 @@ class LogSink:
         if self._count % self._every:
             self._averages.count(frame)
             return
-        self._file.write(render_step(frame, self._averages))
+        self._file.write(render_step(frame, self._averages, self._clock_limit_ns()))
         self._sections += 1
         if self._flush_every is not None and self._sections % self._flush_every == 0:
             self._file.flush()

@@ -11,6 +11,8 @@ import os
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from .restore import Restorer
+
 SPARE_ROWS: Final = 6
 """Rows that must be left to the program; a smaller terminal gets no panel."""
 
@@ -20,6 +22,7 @@ _ERASE_BELOW: Final = "\x1b[J"
 _WHOLE_SCREEN: Final = "\x1b[r"
 _NO_WRAP: Final = "\x1b[?7l"
 _WRAP: Final = "\x1b[?7h"
+_GIVE_BACK: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}"
 _INDEX: Final = "\x1bD"
 """Move down, scrolling at the bottom, without going to the first column as a newline would."""
 
@@ -35,6 +38,21 @@ class PinnedLines:
         self._owner = os.getpid()
         self._size: tuple[int, int] | None = None
         self._height = 0
+        self._restorer: Restorer | None = None
+
+    def guard(self) -> None:
+        """Have the screen given back even if this process is killed. Takes some ms, so it is called before the run."""
+        if self.terminal_size(self._stream) is not None and self._stream.fileno() >= 0:
+            self._restorer = Restorer(self._stream.fileno(), _GIVE_BACK)
+
+    def close(self) -> None:
+        """Take the lines away for good."""
+        try:
+            self.clear()
+        finally:
+            restorer, self._restorer = self._restorer, None
+            if restorer is not None and os.getpid() == self._owner:
+                restorer.close()
 
     @staticmethod
     def terminal_size(stream: TextIO) -> tuple[int, int] | None:
@@ -59,6 +77,8 @@ class PinnedLines:
         if size != self._size or len(lines) != self._height:
             setup = self._release() + self._reserve(len(lines), rows)
             self._size, self._height = size, len(lines)
+            if self._restorer is not None:
+                self._restorer.say(shown=True)
         first = rows - len(lines) + 1
         drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
         self._write(f"{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}")
@@ -71,10 +91,12 @@ class PinnedLines:
             PinnedLines._holder = None
         if release and os.getpid() == self._owner:
             self._write(release)
+            if self._restorer is not None:
+                self._restorer.say(shown=False)
 
     def _release(self) -> str:
         # The cursor is above the panel, so erasing below it also removes what a resize has moved or folded.
-        return f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}" if self._height else ""
+        return _GIVE_BACK if self._height else ""
 
     @staticmethod
     def _reserve(height: int, rows: int) -> str:

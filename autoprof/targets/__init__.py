@@ -1,5 +1,7 @@
 """The rules of a configuration × the modules of a model → targets: which module is timed, under which name."""
 
 from .select import Selection, Target, select_targets
+from .visible import Reason, Visibility, foresee, judge
+from .watch import CallWatch
 
-__all__ = ["Selection", "Target", "select_targets"]
+__all__ = ["CallWatch", "Reason", "Selection", "Target", "Visibility", "foresee", "judge", "select_targets"]

@@ -11,10 +11,11 @@ from torch import nn
 from ..config import MODULE_PHASES, Config, Rule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
-from ..names import clean_name, quoted, shorten, visible
+from ..names import clean_name
 from ..span import Phase
 from .missing import why_nothing
 from .tree import Node, walk
+from .visible import hidden_notes
 
 NO_RULE = -1
 """The ``rule`` of a target that no rule chose, because the configuration has none."""
@@ -130,11 +131,4 @@ def _children(nodes: list[Node]) -> Selection:
 
 def _selection(nodes: list[Node], taken: dict[Node, Target], notes: list[str]) -> Selection:
     targets = tuple(taken[node] for node in nodes if node in taken)
-    compiled: dict[str, list[str]] = {}
-    for node in nodes:
-        if node in taken and node.compiled_in is not None:
-            compiled.setdefault(node.compiled_in, []).append(node.fqn)
-    for fqn, inside in compiled.items():
-        around = f"the compiled module {quoted(fqn)}" if fqn else "the model, which is compiled"
-        notes.append(f"model: hooks do not fire inside {around}: {shorten(visible(', '.join(inside)), 200)}")
-    return Selection(targets, tuple(notes))
+    return Selection(targets, (*notes, *hidden_notes(nodes, taken)))

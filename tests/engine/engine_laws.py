@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
+from autoprof.span import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, ListSink, open_session
 
 EVERYTHING: dict[str, Any] = {
@@ -79,18 +80,50 @@ def check_laws(frame: StepFrame) -> None:
     assert sum(phases.values()) == frame.step_ns
     assert phases[Phase.OTHER] >= 0
     _check_siblings(frame)
+    if frame.device_duration_ns is not None:
+        _check_device(frame)
+
+
+def _check_device(frame: StepFrame) -> None:
+    """Assert that spans nest on the device as they do on the host, each stream by itself, the step's in the step."""
+    on_device: list[tuple[int | None, int, int]] = []
+    for span in frame.spans:
+        if span.lane == LOGGED_LANE:
+            continue
+        if span.lane == UNTIMED_LANE:
+            assert span.device_ns is None
+            assert span.device_start_ns is None
+            assert span.host_bound is None
+            continue
+        assert span.device_ns is not None
+        assert span.device_start_ns is not None
+        assert span.host_bound_ns is not None
+        assert 0 <= span.host_bound_ns <= span.device_ns
+        end = span.device_start_ns + span.device_ns
+        if span.parent is not None:
+            parent = frame.spans[span.parent]
+            assert parent.device_start_ns is not None
+            assert parent.device_ns is not None
+            assert parent.device_start_ns <= span.device_start_ns
+            assert end <= parent.device_start_ns + parent.device_ns
+        if span.lane == TRAINING_LANE:
+            assert end <= (frame.device_duration_ns or 0)
+            on_device.append((span.parent, span.device_start_ns, end))
+    _check_disjoint(on_device)
 
 
 def _check_siblings(frame: StepFrame) -> None:
-    by_parent: dict[tuple[int | None, int], list[tuple[int, int]]] = {}
-    for span in frame.spans:
-        if span.lane >= 0:
-            by_parent.setdefault((span.parent, span.lane), []).append((span.start_ns, span.start_ns + span.host_ns))
-    for siblings in by_parent.values():
-        end = 0
-        for start, stop in sorted(siblings):
-            assert start >= end
-            end = stop
+    for lane in {span.lane for span in frame.spans if span.lane >= 0}:
+        spans = [span for span in frame.spans if span.lane == lane]
+        _check_disjoint([(span.parent, span.start_ns, span.start_ns + span.host_ns) for span in spans])
+
+
+def _check_disjoint(intervals: list[tuple[int | None, int, int]]) -> None:
+    """Assert that what has the same parent never overlaps."""
+    last: dict[int | None, int] = {}
+    for parent, start, end in sorted(intervals, key=lambda interval: interval[1:]):
+        assert start >= last.get(parent, 0)
+        last[parent] = end
 
 
 def count(frame: StepFrame, phase: Phase) -> Counter[str]:
@@ -139,6 +172,8 @@ class Referee:
 
     def __init__(self, name_of: dict[nn.Module, str]) -> None:
         self.blind = False
+        self.paused = False
+        self.leaves = 0
         self.step = 0
         self.calls: list[Counter[tuple[str, bool]]] = [Counter()]
         self.received: list[set[tuple[str, int, int]]] = [set()]
@@ -158,6 +193,8 @@ class Referee:
 
     def _enter(self, name: str) -> Any:
         def enter(module: nn.Module, args: Any) -> None:
+            if self.paused:
+                return
             self._serial += 1
             self._open.append((name, self._serial))
             self.calls[self.step][name, torch._C._current_graph_task_id() != -1] += 1
@@ -165,6 +202,8 @@ class Referee:
         return enter
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        if self.paused:
+            return
         path = tuple(self._open)
         self._open.pop()
 
@@ -175,15 +214,19 @@ class Referee:
             task = torch._C._current_graph_task_id()
             self.ran[self.step].update((*call, task) for call in path if call not in self._open)
 
-        for tensor in tensors_in(output):
+        tensors, seen = list(tensors_in(output)), False
+        for tensor in tensors:
             try:
                 node = tensor.grad_fn
             except RuntimeError:  # a view of a custom Function's output that was changed in place has none to show
                 self.blind = True
                 continue
             if node is not None:
+                seen = True
                 tensor.register_hook(received)
                 node.register_prehook(ran)
+        if not seen and torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            self.leaves += 1
 
     def check(self, frame: StepFrame, step: int) -> None:
         """Assert that the frame of a step (counted from 0) has the calls and the backward spans that were seen."""
@@ -191,7 +234,8 @@ class Referee:
         assert count(frame, Phase.FORWARD) == Counter({name: n for (name, inside), n in calls.items() if not inside})
         assert count(frame, Phase.RECOMPUTE) == Counter({name: n for (name, inside), n in calls.items() if inside})
         backward = count(frame, Phase.BACKWARD)
-        received = Counter(name for name, _, _ in self.received[step])
+        # A gradient that autograd.grad only hands out starts no node: what was asked for has no backward of its own.
+        received = Counter(name for name, _, _ in self.received[step] & self.ran[step])
         ran = Counter(name for name, _, _ in self.ran[step])
         for name in {*backward, *received, *ran}:
             assert received[name] <= backward[name] <= ran[name], (name, received[name], backward[name], ran[name])

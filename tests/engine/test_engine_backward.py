@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
+from autoprof.recorder import UNTIMED_HIDDEN, UNTIMED_LEAF
 from autoprof.testing import FakeClock
 
 CHILDREN = everything(targets=[{"match": ".+"}])
@@ -191,6 +192,118 @@ def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
     assert [s.host_ns for s in frame.spans if s.name == "p" and s.phase is Phase.BACKWARD] == [0]
 
 
+@pytest.mark.parametrize("config", [everything(), CHILDREN], ids=["root and all", "children"])
+def test_the_backward_of_a_module_that_returns_its_input_lies_in_its_callers(config: dict[str, Any]) -> None:
+    """Not in that of the module whose output it passes on, although one node marks both."""
+    model = Named(a=linear(), p=nn.Identity(), block=Named(q=nn.Identity(), b=linear(), r=nn.Identity()))
+    with Watched(model, config=config) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    names = {
+        span.name: frame.spans[span.parent].name for span in frame.spans if span.phase is Phase.BACKWARD and span.parent
+    }
+    assert names.get("block/q") == names.get("block/r") == names.get("block/b") == "block"
+    assert names.get("p") == names.get("a") == names.get("block")
+
+
+def test_a_module_passes_on_what_another_output_of_a_running_module_is() -> None:
+    """The passed node runs in the middle of its maker's backward: the account still closes."""
+    clock = FakeClock(tick_ns=1)
+
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            first = x * 2
+            return first, first * 3
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.two, self.same = Two(), nn.Identity()
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, second = self.two(x)
+            return self.same(first) + second
+
+    model = Model()
+    with Watched(model, clock=clock) as watched:
+        model(data()).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert tree(watched.frames[0], *BACKWARD) == ["Model backward", "  two backward", "  same backward"]
+
+
+class Opaque:
+    """An object of no known kind that holds a tensor, and itself."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value, self.itself = value, self
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [Opaque, lambda x: {x}, lambda x: [[[[[[[[x]]]]]]]], lambda x: [None] * 300 + [Opaque(x)]],
+    ids=["object", "set", "deep", "long"],
+)
+def test_a_tensor_is_found_wherever_an_output_hides_it(wrap: Any) -> None:
+    """In the attributes of an object, in a set, deep inside of lists, behind much else."""
+
+    class Hides(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: list[Tensor] = []
+
+        def forward(self, x: Tensor) -> Any:
+            self.found.append(x * 2)
+            return wrap(self.found[-1])
+
+    model = Named(a=linear(), hides=Hides())
+    with Watched(model, config=CHILDREN) as watched:
+        model(data())
+        model.get_submodule("hides").found.pop().sum().backward()  # type: ignore[operator, union-attr]
+        watched.step()
+        summary = watched.session.summary()
+    assert count(watched.frames[0], Phase.BACKWARD) == {"a": 1, "hides": 1}
+    assert not summary.skipped
+
+
+class Prompt(nn.Module):
+    """Return a parameter as it is."""
+
+    def __init__(self, wrap: Any = lambda x: x) -> None:
+        super().__init__()
+        self.weight, self.wrap = nn.Parameter(torch.ones(2)), wrap
+
+    def forward(self, x: Tensor) -> Any:
+        return self.wrap(self.weight)
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x, None), lambda x: {"a": [x]}, Opaque])
+def test_a_call_that_returns_a_leaf_has_no_backward_and_is_counted(wrap: Any) -> None:
+    """No node made it, so nothing marks when its backward would be; the summary says so, call by call."""
+    model = Prompt(wrap)
+    with Watched(model) as watched:
+        for _ in range(3):
+            model(data())
+            model.weight.sum().backward()
+            watched.step()
+        with torch.no_grad():
+            model(data())  # nothing will ask for a backward
+        summary = watched.session.summary()
+    assert summary.skipped == {UNTIMED_LEAF: 3}
+
+
+def test_an_output_too_large_to_be_searched_is_counted() -> None:
+    """What may have been missed is said."""
+    model = nn.Identity()
+    with Watched(model) as watched:
+        model([Opaque(torch.ones(1)) for _ in range(2000)])
+        watched.step()
+        summary = watched.session.summary()
+    assert summary.skipped == {UNTIMED_HIDDEN: 1}
+
+
 def test_a_module_that_makes_one_output_and_passes_another_has_one_backward() -> None:
     """The passed one adds no second span."""
 
@@ -246,8 +359,11 @@ def test_an_input_without_gradient_is_no_obstacle() -> None:
     assert tree(watched.frames[0], *BACKWARD) == ["Named backward", "  b backward", "  a backward"]
 
 
-def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_charged_to_the_call() -> None:
-    """A known limit: nothing marks the end of a call but the next mark."""
+@pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"a": 40})])
+def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_arounds(
+    config: Any, charged: dict[str, int]
+) -> None:
+    """Known from the output of the module around. A known limit: where that is no target, it is charged to the call."""
     clock = FakeClock()
 
     class Slow(torch.autograd.Function):
@@ -270,12 +386,11 @@ def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_charged_to_the_c
             return self.a(x) + beside
 
     model = Model()
-    with Watched(model, clock=clock) as watched:
+    with Watched(model, clock=clock, config=config) as watched:
         model(data()).sum().backward()
         watched.step()
     by_name = {s.name: s.host_ns for s in watched.frames[0].spans if s.phase is Phase.BACKWARD}
-    assert by_name["Model"] == 40
-    assert by_name["a"] == 40
+    assert {name: by_name[name] for name in charged} == charged
 
 
 def test_in_place_activations_keep_the_account() -> None:

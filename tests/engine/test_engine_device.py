@@ -177,6 +177,20 @@ def test_no_event_is_given_back_twice() -> None:
     assert len(pool) in (device.made, device.made - 1)  # the last boundary was the start of a step that never ended
 
 
+def test_an_event_that_several_marks_share_is_given_back_once() -> None:
+    """A module that returns its input ends where the one before it begins: one node, one reading, several marks."""
+    device = FakeDevice(FakeClock())
+    clock = device.device_clock()
+    model = nn.Sequential(nn.Linear(1, 1), nn.Identity(), nn.Linear(1, 1))
+    with Watched(model, clock=clock) as watched:
+        for _ in range(5):
+            model(torch.ones(1)).sum().backward()
+            watched.step()
+            device.clock.advance(30_000_000)
+    pool = clock._pools[0]
+    assert len({id(stamp) for stamp in pool}) == len(pool)
+
+
 def test_nothing_is_queried_or_recorded_while_a_graph_is_captured() -> None:
     """Either would kill the capture; spans inside keep their host time, and device time says not measured."""
     clock = FakeClock(tick_ns=1)

@@ -1,22 +1,45 @@
-"""On any nest of modules, trained in any way, the account adds up and no backward is missed or invented."""
+"""On any nest of modules, trained in any way, the account adds up and no backward is missed or invented.
+
+The examples are the same in every run. ``AUTOPROF_LAWS=5000`` (``make laws``) draws so many new ones instead.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
-from engine_laws import Referee, Watched, check_laws
-from hypothesis import HealthCheck, event, given, settings
-from random_nests import Program, build, nests, programs
+from engine_laws import Referee, Watched, check_laws, count
+from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import strategies as st
+from random_nests import build, nests
+from random_programs import Life, Program, programs
+from shaken_device import shaken_clock
 from torch import nn
 
+from autoprof import Phase
+from autoprof.aggregate import UNTIMED_STEPS
 from autoprof.clocks import HostClock
+from autoprof.resolve.device import APART, CUT, UNSEEN
+from autoprof.span import UNTIMED_LANE
 from autoprof.testing import FakeClock
 
-QUICK = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+LONG = int(os.environ.get("AUTOPROF_LAWS", "0"))
+EXAMPLES = settings(
+    max_examples=LONG or 200,
+    derandomize=not LONG,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+UNTIMED = (APART, CUT, UNSEEN)
+CALLS = 1_000
+"""Module calls of one program; nests that call each other several times would else grow without end."""
+CLOCKS = {"fake": lambda _seed: FakeClock(tick_ns=1), "host": lambda _seed: HostClock(), "device": shaken_clock}
 
 
 def names_of(model: nn.Module) -> dict[nn.Module, str]:
@@ -28,12 +51,26 @@ def names_of(model: nn.Module) -> dict[nn.Module, str]:
     }
 
 
+class TooLarge(Exception):
+    """The nest multiplies: what it calls of what it calls, again and again."""
+
+
 def bare(description: Any, program: Program) -> Any:
-    """Run without autoprof: the results, or the error."""
+    """Run without autoprof: the results, or the error. Raises ``TooLarge``."""
     torch.manual_seed(0)
     model = build(description)
+    calls = 0
+
+    def count(*_args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > CALLS:
+            raise TooLarge
+
+    for module in model.modules():
+        module.register_forward_pre_hook(count)
     try:
-        return program.run(model, lambda: None)
+        return program.run(model, Life())
     except RuntimeError as error:
         return error
 
@@ -45,34 +82,78 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
     )
 
 
-@pytest.mark.parametrize("clock", [lambda: FakeClock(tick_ns=1), HostClock], ids=["fake", "host"])
-@given(description=nests, program=programs())
-@QUICK
-def test_laws_hold_on_any_nest(clock: Any, description: Any, program: Program) -> None:
+class Observed(Life):
+    """The life of a program in a session, with the referee told of it."""
+
+    def __init__(self, watched: Watched, referee: Referee) -> None:
+        self.watched, self.referee = watched, referee
+
+    def end_step(self) -> None:
+        self.watched.step()
+        self.referee.next_step()
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        with self.watched.session.pause():
+            self.referee.paused = True
+            yield
+        self.referee.paused = False
+
+
+@pytest.mark.parametrize("clock", CLOCKS.values(), ids=CLOCKS)
+@given(description=nests, program=programs(), seed=st.integers(0, 2**20))
+@EXAMPLES
+def test_laws_hold_on_any_nest(clock: Any, description: Any, program: Program, seed: int) -> None:
     """Children and self make the parent, phases and other the step; a call that saw a gradient has one span a pass."""
-    expected = bare(description, program)
+    try:
+        expected = bare(description, program)
+    except TooLarge:
+        reject()
     torch.manual_seed(0)
     model = build(description)
     referee = Referee(names_of(model))
-    with Watched(model, clock=clock()) as watched:
-
-        def end_step() -> None:
-            watched.step()
-            referee.next_step()
-
+    with Watched(model, clock=clock(seed)) as watched:
+        life = Observed(watched, referee)
         if isinstance(expected, Exception):
             event(f"raises {str(expected)[:40]}")
             with pytest.raises(type(expected)):
-                program.run(model, end_step)
-            end_step()
+                program.run(model, life)
+            life.end_step()
         else:
             event("trains")
-            assert same(program.run(model, end_step), expected)
-        summary = watched.session.summary()
+            assert same(program.run(model, life), expected)
+    summary = watched.session.summary()
     for step, frame in enumerate(watched.frames):
         check_laws(frame)
         if not isinstance(expected, Exception) and not referee.blind:
             referee.check(frame, step)
+    event(f"{min(len(referee.received[0]), 3)} or more backwards in the first step")
+    event(f"{min(len({span.lane for frame in watched.frames for span in frame.spans}), 4)} or more lanes")
     assert not summary.dropped
     if not referee.blind and not isinstance(expected, Exception):
-        assert not summary.skipped
+        untimed = sum(span.lane == UNTIMED_LANE for frame in watched.frames for span in frame.spans)
+        assert sum(summary.skipped.get(reason, 0) for reason in UNTIMED) == untimed
+        left_out = {"backward of calls that return a leaf": referee.leaves} if referee.leaves else {}
+        known = (*UNTIMED, UNTIMED_STEPS)
+        assert {reason: count for reason, count in summary.skipped.items() if reason not in known} == left_out
+
+
+def test_a_threads_nodes_are_not_taken_for_those_of_an_ended_thread_of_the_same_identifier() -> None:
+    """Identifiers are used again and each thread numbers its nodes from 0: every call has its backward all the same."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    identifiers = []
+
+    def train() -> None:
+        identifiers.append(threading.get_ident())
+        model(torch.ones(1, 2)).sum().backward()
+
+    with Watched(model) as watched:
+        for _ in range(20):
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert len(set(identifiers)) < 20, "the system gave every thread an identifier of its own: nothing was tested"
+    assert count(frame, Phase.BACKWARD) == {"Sequential": 20, "0": 20}

@@ -10,7 +10,10 @@ from engine_laws import Watched, check_laws, everything, tree
 from torch import nn
 
 import autoprof
-from autoprof import delivery
+from autoprof import Phase, delivery
+from autoprof import recorder as marks
+from autoprof.price import Price
+from autoprof.recorder import Recorder
 from autoprof.resolve import resolver as resolving
 from autoprof.resolve.plan import Planner
 from autoprof.testing import FakeClock
@@ -23,9 +26,9 @@ class Counted:
         self.made = 0
         plan = Planner.plan
 
-        def note(planner: Planner, *args: object) -> object:
+        def note(planner: Planner, *args: object, **more: object) -> object:
             self.made += 1
-            return plan(planner, *args)  # type: ignore[arg-type]
+            return plan(planner, *args, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Planner, "plan", note)
 
@@ -190,7 +193,8 @@ def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pyt
 
 def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
-    rounds = []
+    monkeypatch.setattr(delivery, "SLICE_NS", 10**12)  # however slow the machine
+    rounds: list[int] = []
     make = resolving.make_frames
     monkeypatch.setattr(resolving, "make_frames", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
     model = Choice()
@@ -198,3 +202,72 @@ def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -
         for depth in (3, 3, 3, 2, 2):
             run(model, watched, depth)
     assert rounds == [1, 2, 2]
+
+
+def following(recorder: Recorder, *names: str) -> list[int]:
+    """Return the codes of these names, forward and backward followed, each with an ordinal of its own."""
+    phases = frozenset((Phase.FORWARD, Phase.BACKWARD))
+    labels = [recorder.label(name, name, Phase.FORWARD, phases) for name in names]
+    return [number * marks.ORDINAL | label for number, label in enumerate(labels, 1)]
+
+
+def backwards(recorder: Recorder, marked: list[tuple[int, int]]) -> dict[tuple[str, int], tuple[int, int, int]]:
+    """Plan these marks; return by name and lane where a backward starts and ends, and how many calls it is."""
+    codes, lanes = zip(*marked, strict=True)
+    plan = Planner(recorder.labels, Price(), lambda _ordinal: None).plan(codes, lanes)
+    layout, found = plan.layout, {}
+    for span, (name, phase, lane) in enumerate(zip(layout.names, layout.phases, layout.lanes, strict=True)):
+        parent = layout.parents[span]
+        assert parent < 0 or layout.lanes[parent] == lane
+        if phase is Phase.BACKWARD and name != "(backward)":
+            found[name, lane] = int(plan.starts[span]), int(plan.ends[span]), layout.calls[span]
+    assert plan.unmatched == 0
+    return found
+
+
+def test_a_backward_pass_on_two_devices_threads_is_one_pass_on_two_lanes() -> None:
+    """Only the first thread marks the pass; its end closes what the other still has open, and a call is one call."""
+    recorder = Recorder(FakeClock())
+    whole, near, far = following(recorder, "whole", "near", "far")
+    the_pass = 4 * marks.ORDINAL
+    forward = [(whole, marks.ENTER), (near, marks.ENTER), (near, marks.LEAVE), (far, marks.ENTER)]
+    forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
+    assert backwards(
+        recorder,
+        [
+            *((code | kind, 0) for code, kind in forward),
+            (far | marks.START, 1),
+            (near | marks.START, 0),
+            (far | marks.END, 0),
+            (near | marks.END, 0),
+            (the_pass | marks.GRAPH_END, 0),
+            (whole | marks.ENTER, 0),
+            (whole | marks.LEAVE, 0),
+        ],
+    ) == {
+        ("whole", 1): (7, 11, 1),
+        ("far", 1): (7, 9, 1),
+        ("whole", 0): (8, 11, 0),
+        ("near", 0): (8, 10, 1),
+    }
+
+
+def test_a_module_that_another_devices_thread_passes_through_stays_on_that_lane() -> None:
+    """The call around it had its backward on the other lane: no span is put inside a span of another lane."""
+    recorder = Recorder(FakeClock())
+    whole, same, far = following(recorder, "whole", "same", "far")
+    the_pass = 4 * marks.ORDINAL
+    forward = [(whole, marks.ENTER), (same, marks.ENTER), (same, marks.LEAVE), (far, marks.ENTER)]
+    forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
+    found = backwards(
+        recorder,
+        [
+            *((code | kind, 0) for code, kind in forward),
+            (far | marks.START, 0),
+            (far | marks.END, 0),
+            (whole | marks.END, 0),
+            (same | marks.PASS, 1),
+            (the_pass | marks.GRAPH_END, 0),
+        ],
+    )
+    assert found["same", 1] == (10, 10, 1)

@@ -128,6 +128,18 @@ class Spread(Part):
         return self.sum(self.fan(x))
 
 
+class Beside(Part):
+    """An operator and a child that have the same input: the operator's backward comes after the child's."""
+
+    def __init__(self, world: World, ns: int, child: nn.Module) -> None:
+        super().__init__(world, ns)
+        self.child = child
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum of both."""
+        return self.work(x) + self.child(x)
+
+
 class Checkpointed(Part):
     """Run the child twice."""
 
@@ -146,6 +158,7 @@ def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.tuples(st.just("chain"), some, st.tuples(st.booleans(), st.booleans(), st.booleans()), st.integers(1, 2)),
         st.tuples(st.just("spread"), some, st.booleans()),
         st.tuples(st.just("checkpoint"), inner, st.booleans(), st.booleans()),
+        st.tuples(st.just("beside"), inner),
         st.tuples(st.just("again"), st.integers(0, 20)),
     )
 
@@ -166,6 +179,8 @@ def build(description: Any, world: World, made: list[nn.Module]) -> nn.Module:
         module = Spread(world, ns, [build(part, world, made) for part in rest[0]], rest[1])
     elif kind == "checkpoint":
         module = Checkpointed(world, ns, build(rest[0], world, made), rest[1], rest[2])
+    elif kind == "beside":
+        module = Beside(world, ns, build(rest[0], world, made))
     elif made:
         return made[rest[0] % len(made)]
     else:
@@ -199,3 +214,131 @@ def test_self_times_are_those_of_the_modules_own_operators(
     for span, ns in zip(frame.spans, own, strict=True):
         charged[span.name, span.phase] += ns
     assert +charged == +world.spent
+
+
+def _own_ns(watched: Watched) -> Counter[tuple[str, Phase]]:
+    (frame,) = watched.frames
+    check_laws(frame)
+    own = frame.layout.self_ns(frame.total_ns).tolist()
+    charged: Counter[tuple[str, Phase]] = Counter()
+    for one, ns in zip(frame.spans, own, strict=True):
+        charged[one.name, one.phase] += ns
+    return +charged
+
+
+@pytest.mark.parametrize("by", ["tensor", "function"])
+def test_the_backward_of_a_loss_outside_the_model_is_backward(by: str) -> None:
+    """A criterion beside the model: its nodes run before the first that a module knows of."""
+    world = World()
+    model, weight = nn.ModuleDict({"net": Layer(world, 10, 1)}), torch.ones(1, requires_grad=True)
+    model["net"].name = "net"
+    with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
+        loss = Work.apply(model["net"](torch.ones(2)), weight, world, "(backward)", 100).sum()
+        if by == "tensor":
+            loss.backward()
+        else:
+            torch.autograd.backward([loss])
+        watched.step()
+    assert _own_ns(watched) == {
+        ("net", Phase.FORWARD): 10,
+        ("net", Phase.BACKWARD): 30,
+        ("(backward)", Phase.BACKWARD): 300,
+    }
+
+
+def test_a_backward_that_fails_is_over_where_it_failed() -> None:
+    """What comes after it is none of it."""
+    world = World()
+    model = nn.ModuleDict({"net": Layer(world, 10, 1)})
+    model["net"].name = "net"
+
+    def fail(_grad: Tensor) -> None:
+        world.clock.advance(5)
+        raise ValueError("the user's")
+
+    with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
+        loss = model["net"](torch.ones(2)).sum()
+        loss.register_hook(fail)
+        with pytest.raises(ValueError, match="the user's"):
+            loss.backward()
+        world.clock.advance(1000)
+        watched.step()
+    assert _own_ns(watched) == {("net", Phase.FORWARD): 10, ("(backward)", Phase.BACKWARD): 5}
+
+
+def test_a_backward_beside_a_pause_or_a_session_is_not_marked() -> None:
+    """Where nothing is recorded, ``torch.autograd.backward`` is torch's own; so it is after the last session."""
+    world, original = World(), torch.autograd.backward
+    models = [nn.ModuleDict({"net": Layer(world, 10, 1)}) for _ in range(2)]
+    with Watched(models[0], clock=world.clock, config=MODEL_ONLY) as first:
+        with first.session.pause():
+            assert torch.autograd.backward is original
+        with Watched(models[1], clock=world.clock, config=MODEL_ONLY):
+            assert torch.autograd.backward is not original
+        assert torch.autograd.backward is not original
+    assert torch.autograd.backward is original
+
+
+def test_a_wrapper_of_somebody_else_around_the_backward_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put on before a session, in one, or left on after it: each is called once, and none calls itself."""
+    world, called, original = World(), Counter(), torch.autograd.backward
+
+    def wrap(name: str) -> None:
+        inner = torch.autograd.backward
+
+        def backward(*args: Any, **kwargs: Any) -> None:
+            called[name] += 1
+            inner(*args, **kwargs)
+
+        monkeypatch.setattr(torch.autograd, "backward", backward)
+
+    wrap("before")
+    model = nn.ModuleDict({"net": Layer(world, 10, 1)})
+    for name in ("first", "second"):
+        with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
+            wrap(name)
+            model["net"](torch.ones(2)).sum().backward()
+            watched.step()
+        assert _own_ns(watched)["net", Phase.BACKWARD] == 30
+        assert sum(span.calls for span in watched.frames[0].spans if span.name == "(backward)") == 1
+    assert called == {"before": 2, "first": 2, "second": 1}
+    monkeypatch.undo()
+    assert torch.autograd.backward is original
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_what_was_made_before_a_module_from_the_same_input_is_not_charged_to_the_module(depth: int) -> None:
+    """Nor to the modules whose first operator is that module's."""
+    world = World()
+    inside: nn.Module = Layer(world, 7, 1)
+    for _ in range(depth):
+        inside = Chain(world, 5, [inside], own=(False, False, True), times=1)
+    model = nn.ModuleDict({"net": Beside(world, 100, inside), "first": Layer(world, 1, 1)})
+    for fqn, module in model.named_modules():
+        if isinstance(module, Part):
+            module.name = fqn.replace(".", "/")
+    with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
+        model["net"](model["first"](torch.ones(2))).sum().backward()
+        watched.step()
+    assert _own_ns(watched) == +world.spent
+
+
+def test_the_first_layers_backward_is_over_with_the_last_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with the return of the call, before which the engine takes the pass down."""
+    world, original = World(), torch.autograd.backward
+    model = nn.ModuleDict({"net": Layer(world, 10, 1)})
+    model["net"].name = "net"
+
+    def slow_to_return(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        world.clock.advance(50)
+
+    monkeypatch.setattr(torch.autograd, "backward", slow_to_return)
+    with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
+        model["net"](torch.ones(2)).sum().backward()
+        watched.step()
+    assert _own_ns(watched) == {
+        ("net", Phase.FORWARD): 10,
+        ("net", Phase.BACKWARD): 30,
+        ("(backward)", Phase.BACKWARD): 50,
+    }

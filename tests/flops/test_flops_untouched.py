@@ -30,7 +30,8 @@ def no_fakes() -> Callable[[], bool]:
 
     def none_made() -> bool:
         gc.collect()
-        return not any(type(one) is FakeTensor and not any(one is other for other in before) for one in gc.get_objects())
+        fakes = [one for one in gc.get_objects() if type(one) is FakeTensor]
+        return all(any(one is other for other in before) for one in fakes)
 
     return none_made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,13 @@ def test_the_plain_line(summary: Summary) -> None:
 def test_the_plain_line_before_the_first_recorded_step() -> None:
     """Warming up is a state, not a measurement."""
     assert render_plain(summary_of([]), step=1) == "autoprof | step 1 | warming up"
+
+
+def test_what_the_clock_cannot_tell_is_less_than_its_limit(make_summary: Callable[..., Summary]) -> None:
+    """In the panel and in the plain line, in milliseconds as in percent; two calls have twice the limit."""
+    rows = (("A", "forward", -1, 900), ("B", "forward", -1, 4), ("B", "forward", -1, 4), ("B", "backward", -1, 3))
+    summary = replace(make_summary(rows), clock_limit_ns=6_000_000)
+    line = render_panel(summary, width=80, top=5, color=False)[2]
+    assert re.search(r"B .* <12\.00 ms   <1\.2 %  fwd   <12  bwd   <12$", line)
+    assert "B <2 %" in render_plain(summary, step=1)
+    assert "A 90 %" in render_plain(summary, step=1)

@@ -74,10 +74,12 @@ def test_findings_say_why_and_what_next(summary: Summary) -> None:
         "data-wait", "warning", "the loader is slow", "more workers", name="data", phase=Phase.DATA, gain_ns=40_000_000
     )
     text = "\n".join(render_summary(replace(summary, findings=(finding,))))
-    assert (
-        "[warning] data-wait: data data (up to 40.0 ms a step)\n  why   the loader is slow\n  next  more workers"
-        in text
+    card = (
+        "Verdict   [warning] data-wait: data data (up to 40.0 ms a step to be won)\n"
+        "Why       the loader is slow\n"
+        "Next      more workers\n"
     )
+    assert card in text
 
 
 def test_nothing_recorded_is_said() -> None:
@@ -100,3 +102,22 @@ def test_the_number_of_steps_does_not_lengthen_the_report() -> None:
     """The report is about the run, not its steps."""
     short, long = (summary_of([frame_of(step=i) for i in range(steps)]) for steps in (1, 40))
     assert len(render_summary(short)) == len(render_summary(long))
+
+
+def test_what_the_clock_cannot_tell_is_less_than_its_limit() -> None:
+    """Names, phases and the spread: as less than what so many calls could read of nothing; and the limit is said."""
+    rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))
+    summary = replace(summary_of([frame_of(rows)]), clock_limit_ns=6_000_000)
+    text = "\n".join(render_summary(summary))
+    assert "clock      cannot tell spans below 6.0 ms from none: they are shown as <" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("B (user)")]
+    assert line.split() == ["B", "(user)", "2", "<12.00", "ms", "<1.2", "%"]
+    assert "B user                             <12.00 ms   <12.00 ms   <12.00 ms   <12.00 ms" in text
+    assert "user               8.00 ms    0.8 %" in text
+
+
+def test_a_duration_measured_elsewhere_has_a_clock_of_its_own() -> None:
+    """Our limit says nothing about it."""
+    summary = summary_of([frame_of((("A", "user", -1, 4),), lanes=(-1,))])
+    text = "\n".join(render_summary(replace(summary, clock_limit_ns=6_000_000)))
+    assert "4.00 ms" in text

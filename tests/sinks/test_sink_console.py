@@ -20,6 +20,7 @@ from sink_builders import Clock, frame_of, summary_of
 from autoprof.config.schema import ConsoleOptions
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.console import ConsoleSink
+from autoprof.sinks.restore import Restorer
 from autoprof.sinks.terminal import PinnedLines
 from autoprof.summary import Summary
 
@@ -227,7 +228,7 @@ def test_no_color_is_respected(
 
 
 _PROGRAM = """
-import sys
+import os, sys
 sys.path.insert(0, sys.argv[1])
 from autoprof.config.schema import ConsoleOptions
 from autoprof.sinks.base import RunInfo
@@ -242,6 +243,8 @@ for step in tqdm(range(1, 31), mininterval=0, file=sys.stdout):
         tqdm.write(f"loss at {step}")
     if step == 20 and sys.argv[2] == "crash":
         sys.exit("the program died")
+    if step == 20 and sys.argv[2] == "kill":
+        os.kill(os.getpid(), 9)
 sink.close(summary_of([frame_of()]))
 print("the program goes on")
 """
@@ -288,3 +291,36 @@ def test_a_program_that_dies_gets_its_screen_back() -> None:
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line for line in screen.text)
     assert any("the program died" in line for line in screen.text)
+
+
+def test_a_program_that_is_killed_gets_its_screen_back() -> None:
+    """``kill -9``: a shell that waits beside it resets the scroll region and takes the panel away."""
+    screen = run_on_pty("kill")
+    assert (screen.top, screen.bottom) == (0, 29)
+    assert not any("┌" in line or "░" in line for line in screen.text)
+    assert any("loss at 20" in line for line in screen.scrolled + screen.text)
+
+
+def test_a_shell_that_waits_beside_a_terminal_ends_with_the_sink() -> None:
+    """And prints nothing when the panel was taken away in order."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as stream:
+        restorer = Restorer(stream.fileno(), "undone")
+        assert restorer._process is not None
+        process = restorer._process
+        restorer.say(shown=True)
+        restorer.say(shown=False)
+        restorer.close()
+        restorer.say(shown=True)
+        assert process.returncode is not None
+        stream.write("end")
+    assert os.read(master, 100) == b"end"
+    os.close(master)
+
+
+def test_without_a_shell_the_panel_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits beside the program then."""
+    monkeypatch.setattr("autoprof.sinks.restore._SHELL", "/no/such/shell")
+    restorer = Restorer(1, "undone")
+    restorer.say(shown=True)
+    restorer.close()

@@ -1,0 +1,75 @@
+"""``autoprof doctor``: is it safe here?"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "doctor",
+        help="check an installation and a model: is profiling safe here, and what will be seen",
+        description=(
+            "Check this installation, and a model if one is named, in about a minute. Exit status: 0 safe (warnings "
+            "alone leave it so), 1 not safe, 2 could not be checked."
+        ),
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODULE:FACTORY",
+        help="what returns a model, (model, batch) or (model, batch, loss); default: the built-in reference model",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="MODULE:FACTORY",
+        help="what returns the batch: a tuple is positional arguments, a mapping keyword arguments",
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="the YAML file to check with; default: every module, all phases"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from ..config import load_config
+    from ..doctor import examine, load_subject, reference_subject, render_report
+    from ..errors import AutoprofError
+
+    if arguments.input is not None and arguments.model is None:
+        raise AutoprofError("autoprof doctor: --input names a batch for no model; allowed: together with --model")
+    out = sys.stdout
+    # What the user's own code prints must not end up in the report.
+    with _progress() as say, contextlib.redirect_stdout(sys.stderr):
+        config = None if arguments.config is None else load_config(arguments.config)
+        say("making the model")
+        subject = reference_subject() if arguments.model is None else load_subject(arguments.model, arguments.input)
+        report = examine(subject, config, stream=out, say=say)
+    if arguments.json:
+        print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
+    else:
+        color = out.isatty()
+        encoding = getattr(out, "encoding", None) or "ascii"
+        out.write(render_report(report, width=shutil.get_terminal_size().columns, color=color, encoding=encoding))
+        out.flush()
+    return report.exit_status
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show what goes on where somebody is looking."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _what: None
+        return
+    with console.status("autoprof doctor") as status:
+        yield lambda what: status.update(f"autoprof doctor: {what}")

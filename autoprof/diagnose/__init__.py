@@ -1,0 +1,23 @@
+"""Statistics → verdicts: one rule one small function, with its evidence, or an abstention with its reason."""
+
+from __future__ import annotations
+
+from .diagnosis import Diagnosis
+from .evidence import Evidence, Facts, LongStep, OptimizerFact
+from .observer import Observer, describe_optimizers, evidence_of_run, facts_of
+from .rules import RULES, diagnose, judge
+
+__all__ = [
+    "RULES",
+    "Diagnosis",
+    "Evidence",
+    "Facts",
+    "LongStep",
+    "Observer",
+    "OptimizerFact",
+    "describe_optimizers",
+    "diagnose",
+    "evidence_of_run",
+    "facts_of",
+    "judge",
+]

@@ -1,0 +1,43 @@
+"""The diagnosis of a live run: what a session feeds, and what its summaries ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+from weakref import ref
+
+from ..span import StepFrame
+from ..summary import Summary
+from .evidence import Facts, OptimizerFact
+from .garbage import Collections
+from .observer import Observer, describe_optimizers
+from .rules import diagnose
+
+
+class Diagnosis:
+    """Keep what the rules need of a live run. Nothing is judged but when a summary is asked for."""
+
+    def __init__(self, facts: Facts | None = None, optimizers: Iterable[Any] = ()) -> None:
+        self._facts = facts or Facts()
+        self._optimizers = [ref(optimizer) for optimizer in optimizers]
+        self._described: tuple[OptimizerFact, ...] | None = None
+        self._observer = Observer()
+        self._collections = Collections()
+        self.add: Callable[[StepFrame], None] = self._observer.add
+        self.closed: Callable[[int], None] = self._collections.closed
+
+    def facts(self) -> Facts:
+        """Return what is known by now. The optimizers are described once, when they have their state."""
+        alive = [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+        if alive and self._described is None and all(optimizer.state for optimizer in alive):
+            self._described = describe_optimizers(alive)
+        steps = set(self._collections.steps)
+        collected = tuple(sorted(long.step for long in self._observer.longest() if long.step in steps))
+        return replace(
+            self._facts, collected=collected, collections=self._collections.count, optimizers=self._described
+        )
+
+    def of(self, summary: Summary) -> Summary:
+        """Return the summary with its findings and its what-if table."""
+        return diagnose(self._observer.evidence(summary, self.facts())) if summary.steps else summary

@@ -1,0 +1,134 @@
+"""Rules on the run as a whole: outlier steps and their cause, autoprof's own cost, and what only others could tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from ..aggregate.rows import step_rows
+from ..span import TRAINING_LANE, Phase
+from ..summary import Finding
+from ..units import format_ms, format_percent
+from .evidence import Evidence, Interval, LongStep
+from .thresholds import COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
+from .weigh import abstain, near, stand
+
+GARBAGE = "garbage collection"
+
+
+class Cause(NamedTuple):
+    """What most of the time that long steps have over the median went to."""
+
+    name: str | None
+    phase: Phase | None
+    why: str
+    next: str
+
+
+def jitter(seen: Evidence) -> Finding | None:
+    """Steps several times as long as the median, often enough to be a habit; with what made them long."""
+    run = seen.summary
+    lost = run.step_mean_ns - run.step_p50_ns
+    share = lost / max(run.step_mean_ns, 1)
+    facts: dict[str, Any] = {"lost_ns": lost, "share": round(share, 4), "bound": JITTER_SHARE, "steps": run.steps}
+    standing = stand(Interval(share, share, share), JITTER_SHARE)
+    if standing == "below":
+        return None
+    if seen.longest is None:
+        return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", facts)
+    long = [step for step in seen.longest if step.step_ns >= JITTER_TIMES * run.step_p50_ns]
+    numbers = sorted(step.step for step in long)
+    facts = {**facts, "outliers": numbers, "longest_ns": run.step_max_ns}
+    if len(long) < JITTER_STEPS or standing == "near":
+        missing = f"inconclusive: {len(long)} outlier steps, {format_percent(share)} of all time lost to long steps"
+        return abstain("jitter", missing, "more recorded steps tell a habit from an accident", facts)
+    cause = _cause(seen, long)
+    return Finding(
+        "jitter",
+        "warning",
+        f"steps such as {', '.join(map(str, numbers[:3]))} take up to {format_ms(run.step_max_ns)}, the median step "
+        f"{format_ms(run.step_p50_ns)}: {format_percent(share)} of all time. {cause.why}",
+        cause.next,
+        cause.name,
+        cause.phase,
+        gain_ns=lost,
+        evidence={**facts, "cause": cause.name or "other"},
+    )
+
+
+def _cause(seen: Evidence, long: list[LongStep]) -> Cause:
+    usual = {(row.name, row.phase): row.p50_ns for row in seen.summary.rows if row.lane == TRAINING_LANE}
+    blamed: Counter[tuple[str, Phase] | None] = Counter()
+    whole = 0
+    for step in long:
+        excess = step.step_ns - seen.summary.step_p50_ns
+        whole += excess
+        blamed[_deepest(step, excess, usual)] += excess
+    collected = len({step.step for step in long} & set(seen.facts.collected or ()))
+    others = max(seen.facts.collections - collected, 0)
+    rest = max(seen.summary.steps - len(long), 1)
+    if collected >= COLLECTED * len(long) and 2 * others / rest <= collected / len(long):
+        why = (
+            f"A full garbage collection ran in {collected} of the {len(long)} longest of them, and in {others} of "
+            f"{rest} other steps."
+        )
+        return Cause(GARBAGE, None, why, "gc.freeze() after set-up, gc.disable() with a gc.collect() between epochs")
+    (most, ns), *_ = blamed.most_common(1)
+    if most is None:
+        why = "No single span explains them: the excess is outside of all spans, or spread over many."
+        return Cause(None, None, why, "put spans around what happens between the modules; look at what else runs there")
+    name, phase = most
+    why = f"{format_percent(ns / whole)} of what they take longer is in steps where {name} ({phase}) is the cause."
+    remedy = "more num_workers and a larger prefetch_factor even it out" if phase is Phase.DATA else f"look at {name}"
+    return Cause(name, phase, why, remedy)
+
+
+def _deepest(step: LongStep, excess: int, usual: dict[tuple[str, Phase], int]) -> tuple[str, Phase] | None:
+    """Return the innermost row that alone explains half of the excess."""
+    rows = step_rows(step.layout)
+    found, least = None, 0
+    for key, ns in zip(rows.keys, rows.totals(step.total_ns).tolist(), strict=True):
+        extra = ns - usual.get((key.name, key.phase), 0)
+        if key.lane == TRAINING_LANE and 2 * extra >= excess and (found is None or ns < least):
+            found, least = (key.name, key.phase), ns
+    return found
+
+
+def overhead(seen: Evidence) -> Finding | None:
+    """What autoprof itself costs, against its budget."""
+    run, budget = seen.summary, seen.facts.budget
+    if budget is None:
+        return abstain("overhead", "a budget", "set sample.budget, a fraction of the step's time")
+    if run.steps < OVERHEAD_STEPS:
+        missing = f"recorded steps: {OVERHEAD_STEPS} needed, {run.steps} so far"
+        return abstain("overhead", missing, "let the run go on", {"overhead": run.overhead})
+    share = Interval(run.overhead, run.overhead, run.overhead)
+    facts = {"share": round(run.overhead, 5), "bound": budget, "steps": run.steps}
+    standing = stand(share, budget) if budget else ("above" if run.overhead else "below")
+    if standing != "above":
+        return near("overhead", share, budget, facts) if standing == "near" else None
+    return Finding(
+        "overhead",
+        "warning",
+        f"autoprof's own work takes {format_percent(run.overhead)} of the step; the budget is {format_percent(budget)}",
+        "a larger sample.every, or fewer targets",
+        gain_ns=round((run.overhead - budget) * run.step_mean_ns),
+        evidence=facts,
+    )
+
+
+def sync_call(_seen: Evidence) -> Finding | None:
+    """Calls that wait for the device: no probe sees them yet."""
+    return abstain("sync-call", "calls that wait for the device (.item(), .cpu())", "keep them out of the step")
+
+
+def recompile(_seen: Evidence) -> Finding | None:
+    """Graphs compiled anew: no probe counts them yet."""
+    return abstain("recompile", "the count of compilations", "TORCH_LOGS=recompiles prints them")
+
+
+def straggler(seen: Evidence) -> Finding | None:
+    """A rank slower than the others: one rank's statistics alone cannot tell."""
+    alone = seen.facts.world_size <= 1
+    remedy = "nothing to do where one process trains alone" if alone else "compare the ranks' steps.jsonl"
+    return abstain("straggler", "other ranks" if alone else "the other ranks' statistics", remedy)

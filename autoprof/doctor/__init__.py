@@ -1,0 +1,17 @@
+"""Is it safe here? An installation and a model looked over in about a minute. See ``docs/doctor.md``."""
+
+from .examine import examine
+from .result import Report, Result, Verdict
+from .subject import Subject, load_subject, reference_subject
+from .table import render_report
+
+__all__ = [
+    "Report",
+    "Result",
+    "Subject",
+    "Verdict",
+    "examine",
+    "load_subject",
+    "reference_subject",
+    "render_report",
+]

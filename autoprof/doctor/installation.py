@@ -1,0 +1,141 @@
+"""Checks of the installation: versions, the kill switch, where runs go, and what the terminal can show."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Final, TextIO
+
+from ..config import Config
+from ..render.fonts import script_for
+from ..render.text import UNICODE, glyphs_for
+from ..sinks.terminal import SPARE_ROWS, PinnedLines
+from ..units import format_bytes
+from ..wiring import SWITCH
+from .result import Result, ok, problem, unknown, warning
+
+DISTRIBUTION: Final = "torch-autoprof"
+SPACE_BYTES: Final = 200 * 1024 * 1024
+"""Free space below which the records of a long run may not fit."""
+PANEL_LINES: Final = 4
+"""Lines of the live table beside its names: two of the frame, phases, memory."""
+SPLIT_COLUMNS: Final = 78
+"""Columns from which the live table splits each name by phase."""
+
+
+def check_versions(distribution: str = DISTRIBUTION) -> Result:
+    """Hold Python and every required package against the ranges that the distribution declares."""
+    from packaging.requirements import Requirement  # matplotlib, which is required, brings it
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        about = metadata.metadata(distribution)
+    except metadata.PackageNotFoundError:
+        return unknown(
+            "versions", f"{distribution} is not installed as a package, so its ranges are not known", "pip install it"
+        )
+    ranges = {"python": (platform.python_version(), SpecifierSet(about["Requires-Python"] or ""))}
+    missing = []
+    for line in metadata.requires(distribution) or ():
+        needed = Requirement(line)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            ranges[needed.name] = (metadata.version(needed.name), needed.specifier)
+        except metadata.PackageNotFoundError:
+            missing.append(f"{needed} is not installed")
+    outside = [
+        f"{name} {version} is outside {allowed}"
+        for name, (version, allowed) in ranges.items()
+        if not allowed.contains(version, prereleases=True)
+    ]
+    found = {name: version for name, (version, _) in ranges.items()}
+    if missing or outside:
+        return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
+    shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
+    if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
+        return warning(
+            "versions",
+            f"{shown}, without the GIL: autoprof has only been tested with it",
+            "run with PYTHON_GIL=1 if spans of threads go missing",
+            **found,
+        )
+    return ok("versions", shown, **found)
+
+
+def check_switch(environment: Mapping[str, str], config: Config) -> Result:
+    """Tell whether anything would be recorded at all."""
+    if environment.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
+        return warning(
+            "switch", f"{SWITCH}={environment[SWITCH]} is set: no session records anything", f"unset {SWITCH} to record"
+        )
+    if not config.enabled:
+        return warning("switch", "the configuration says enabled: false: nothing is recorded", "enabled: true records")
+    return ok("switch", "recording is switched on")
+
+
+def check_output(config: Config) -> Result:
+    """Write a file where runs would go, take it away again, and ask how much room there is."""
+    wanted = config.sinks
+    if wanted.log is None and wanted.jsonl is None and wanted.memory_plot is None:
+        return ok("output", "the configuration writes no files")
+    folder = Path(os.path.abspath(config.output))
+    there = folder
+    while not os.path.lexists(there):
+        there = there.parent
+    then = "name another folder as output in the configuration"
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"autoprof")
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        reason = f"{there} is a file" if there.is_file() else f"{there}: {error.strerror or error}"
+        return problem("output", f"runs cannot be written to {folder} ({reason})", then, folder=str(folder))
+    shown = f"runs go to {folder}, {format_bytes(free)} free"
+    if free < SPACE_BYTES:
+        return warning("output", shown, "a full disk ends the records, not the training; " + then, free_bytes=free)
+    return ok("output", shown, folder=str(folder), free_bytes=free)
+
+
+def check_terminal(stream: TextIO, config: Config) -> Result:
+    """Tell how the live table would be shown here."""
+    console = config.sinks.console
+    if console is None:
+        return ok("terminal", "the configuration shows nothing on it")
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    if glyphs_for(encoding) is not UNICODE:
+        return warning(
+            "terminal",
+            f"its encoding is {encoding}: tables are drawn in ASCII, and other characters become '?'",
+            "set PYTHONIOENCODING=utf-8 or LC_ALL=C.UTF-8",
+            encoding=encoding,
+        )
+    size = PinnedLines.terminal_size(stream)
+    if size is None:
+        return ok("terminal", f"none ({encoding}): a plain line each {console.every} steps", encoding=encoding)
+    columns, rows = size
+    shown, found = f"{columns} x {rows}, {encoding}", {"columns": columns, "rows": rows, "encoding": encoding}
+    if rows < console.top + PANEL_LINES + SPARE_ROWS:
+        then = f"enlarge it, or ask for fewer than console.top: {console.top}"
+        return warning("terminal", f"{shown}: too low for the live table; plain lines instead", then, **found)
+    split = "" if columns >= SPLIT_COLUMNS else f", without phases (they need {SPLIT_COLUMNS} columns)"
+    return ok("terminal", f"{shown}: a live table{split}", **found)
+
+
+def check_fonts(names: Iterable[str]) -> Result:
+    """Tell whether the plots can show the names of this configuration, and Chinese."""
+    missing = script_for("".join(names)).missing
+    if missing:
+        shown = "".join(sorted(missing))[:20]
+        return warning(
+            "fonts", f"no installed font has {shown}: plots write code points", "install a font that has them"
+        )
+    if script_for("时间").missing:
+        return ok("fonts", "no Chinese font is installed; the names here need none")
+    return ok("fonts", "plots can show these names, and Chinese")

@@ -1,0 +1,122 @@
+"""Measured here and now: how good the clock is, and what a span costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+import numpy as np
+
+from ..calibrate import LimitMeter, measure_price
+from ..clocks import Clock, ClockLimits
+from ..price import Price
+from ..units import format_ns
+from .result import Result, ok, problem, unknown, warning
+
+READS: Final = 20_000
+PATIENCE_S: Final = 2.0
+"""How long a device is waited for."""
+ROUNDS: Final = 5
+COARSE_NS: Final = 1_000
+"""A clock that is coarser, or costs more to read, cannot time a module of a few microseconds."""
+FORWARD_MARKS: Final = 2
+BACKWARD_MARKS: Final = 3
+"""Marks of a call without and with its backward, as ``measure_price`` counts them."""
+_SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+_FAST_SOURCES: Final = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ClockQuality:
+    """What consecutive readings say of a clock, in nanoseconds."""
+
+    resolution_ns: int
+    """The smallest step other than zero."""
+    cost_ns: float
+    """The median from one reading to the next."""
+    scatter_ns: float
+    """From that median to the 99th percentile."""
+    backward: int
+    """How often time went back."""
+
+
+def clock_quality(read: Callable[[], int], reads: int = READS) -> ClockQuality:
+    """Read a host clock many times in a row."""
+    return _quality([read() for _ in range(reads)])
+
+
+def _quality(readings: list[int]) -> ClockQuality:
+    steps = np.diff(np.array(readings, dtype=np.int64)).astype(np.int64)
+    forward = steps[steps > 0]
+    middle = float(np.median(steps))
+    return ClockQuality(
+        resolution_ns=int(forward.min()) if len(forward) else 0,
+        cost_ns=middle,
+        scatter_ns=float(np.percentile(steps, 99)) - middle,
+        backward=int((steps < 0).sum()),
+    )
+
+
+def limits_of(clock: Clock) -> ClockLimits | None:
+    """Return what a session would take for the clock's limits; None where the device does not come that far."""
+    meter, until = LimitMeter(clock), monotonic() + PATIENCE_S
+    while meter.limits is None and monotonic() < until:
+        sleep(0.001)
+    return meter.limits
+
+
+def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
+    """Measure the clock that spans are read from: the host's, or events on a device."""
+    limits = limits_of(clock)
+    if limits is None:
+        what = f"events on {clock.device_type}: the device did not pass them within {PATIENCE_S:.0f} s"
+        return unknown("clock", what, "look whether something else occupies it")
+    below = f"spans below {format_ns(limits.span_ns)} are shown as less than that"
+    found: dict[str, float] = {"limit_ns": limits.span_ns}
+    if clock.device_type is not None:
+        shown = f"events on {clock.device_type}: resolution {format_ns(limits.resolution_ns)}; {below}"
+        return ok("clock", shown, **found, resolution_ns=limits.resolution_ns)
+    quality = clock_quality(clock.read)
+    found |= {
+        "resolution_ns": quality.resolution_ns,
+        "cost_ns": quality.cost_ns,
+        "scatter_ns": quality.scatter_ns,
+    }
+    if quality.backward:
+        then = "no time here can be trusted"
+        return problem("clock", f"host clock: time went back {quality.backward} times", then, **found)
+    if not quality.resolution_ns:
+        return problem("clock", "host clock: it stands still", "no time here can be trusted")
+    shown = (
+        f"host clock: resolution {format_ns(quality.resolution_ns)}, {format_ns(quality.cost_ns)} from one reading to "
+        f"the next, 99 % within +{format_ns(quality.scatter_ns)}; {below}"
+    )
+    if max(quality.resolution_ns, quality.cost_ns) > COARSE_NS:
+        name = _source_name(source)
+        then = f"the kernel's clock source is {name}; tsc is the fast one" if name not in _FAST_SOURCES else ""
+        return warning("clock", f"{shown}; short modules cannot be timed", then, **found)
+    return ok("clock", shown, **found)
+
+
+def best_price(clock: Clock) -> Price:
+    """Measure the price of a mark several times and keep the least: what else runs here only adds to it."""
+    prices = [measure_price(clock) for _ in range(ROUNDS)]
+    return Price(min(one.plain_ns for one in prices), min(one.followed_ns for one in prices))
+
+
+def check_price(price: Price) -> Result:
+    """Say what a call costs with its spans, over the same call without hooks."""
+    forward, both = FORWARD_MARKS * price.plain_ns, BACKWARD_MARKS * price.followed_ns
+    found = {"forward_ns": forward, "forward_backward_ns": both}
+    shown = f"{format_ns(forward)} a call for forward, {format_ns(both)} for forward and backward"
+    return ok("span-cost", f"{shown}, over a call without hooks", **found)
+
+
+def _source_name(source: Path) -> str:
+    try:
+        return source.read_text().strip()
+    except OSError:
+        return ""

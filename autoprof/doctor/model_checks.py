@@ -1,0 +1,210 @@
+"""Checks of the model, by trials of one step: the same bits, nothing left, what is seen, the account, the cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from ..config import Sample
+from ..names import quoted, shorten, visible
+from ..span import TRAINING_LANE, Phase, StepFrame
+from ..summary import counts
+from ..targets import Reason, Visibility
+from ..units import format_ms, format_percent
+from .outcome import Outcome, Profiled, Watched
+from .result import Result, ok, problem, unknown, warning
+from .trial import Trials
+
+NAMED: Final = 6
+"""Things named one by one in a sentence; the rest is a count."""
+FAULTS: Final = frozenset({Reason.DIRECT, Reason.OWN_CALL, Reason.COMPILED, Reason.SCRIPTED, Reason.FUSED})
+"""Reasons that hide a module which does run, as part of the model's own design."""
+
+
+def compare_trials(trials: Trials) -> tuple[Result, list[Outcome], Profiled | None]:
+    """Check that a profiled step has the bits of a bare one; return that, the bare trials and a profiled one.
+
+    Only what is equal between bare steps can be held against a profiled one. Where a profiled step differs, a bare
+    and a profiled one are run again, so that a model which differs from itself now and then is not taken for harm.
+    Without a profiled trial the model cannot be run at all.
+    """
+    bare = [trials.bare(), trials.bare()]
+    for outcome in bare:
+        if outcome.error is not None:
+            then = "the step must run before it can be compared"
+            return unknown("identity", f"one step without autoprof fails: {outcome.error}", then), bare, None
+    if _unstable(bare):
+        bare.append(trials.bare())
+        if not _unstable(bare[1:]):
+            bare = bare[1:]  # only the first step in the process is different: something was set up in it
+    profiled = [trials.profiled()]
+    if _different(bare, profiled):
+        bare.append(trials.bare())
+        profiled.append(trials.profiled())
+    return _identity(bare, profiled, trials.in_place), bare, profiled[0]
+
+
+def _identity(bare: list[Outcome], profiled: list[Profiled], in_place: bool) -> Result:
+    failed = next((outcome.error for outcome in profiled if outcome.error is not None), None)
+    if failed is not None:
+        return problem("identity", f"the step runs bare and fails under autoprof: {failed}", _report_it())
+    unstable, different = _unstable(bare), _different(bare, profiled)
+    compared = len(bare[0].digests)
+    found = {"compared": compared, "unstable": unstable, "different": different, "in_place": in_place}
+    if different:
+        spoiled = sum(bool(_different(bare, [one])) for one in profiled)
+        what = (
+            f"{len(different)} of {compared} tensors and states differ from the bare step: {_named(different)} "
+            f"({spoiled} of {len(profiled)} profiled steps differ, {len(bare)} bare ones agree)"
+        )
+        return problem("identity", what, _report_it(), **found)
+    kind = "" if bare[0].trained else " (nothing in the output has a gradient: forward only)"
+    if not unstable:
+        return ok("identity", f"{compared} tensors and states of one step are equal to the last bit{kind}", **found)
+    own = f"the model itself is not deterministic: between bare steps {len(unstable)} of {compared} differ"
+    results = [key for key in bare[0].digests if key.startswith(("output", "gradient"))]
+    if all(key in unstable for key in results):
+        then = "make it repeatable from torch's, numpy's and Python's random state, and look again"
+        return unknown(
+            "identity", f"{own}, among them every output and gradient; nothing can be compared", then, **found
+        )
+    then = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
+    return warning("identity", f"{own} ({_named(unstable)}); all others are equal to the last bit{kind}", then, **found)
+
+
+def _unstable(bare: list[Outcome]) -> list[str]:
+    return _different(bare[:1], bare[1:])
+
+
+def _different(bare: list[Outcome], others: Iterable[Outcome]) -> list[str]:
+    """Return what all the bare outcomes agree on and any of the others has otherwise, or has not, or has alone."""
+    first = bare[0].digests
+    agreed = {key: first.get(key) for key in first if all(one.digests.get(key) == first[key] for one in bare)}
+    known = set().union(*(one.digests for one in bare))
+    found = [key for key in agreed if any(one.digests.get(key) != agreed[key] for one in others)]
+    return found + sorted({key for one in others for key in one.digests if key not in known})
+
+
+def check_left(profiled: Profiled) -> Result:
+    """Check that the model has the hooks again that it had before."""
+    if profiled.left:
+        what = (
+            f"after close() the hooks of {len(profiled.left)} modules are not what they were: {_named(profiled.left)}"
+        )
+        return problem("leaves-nothing", what, _report_it())
+    return ok("leaves-nothing", "after close() every module has the hooks that it had before")
+
+
+def check_visibility(watched: Watched, *, chosen: bool) -> Result:
+    """Check which modules are seen; ``chosen`` says that the user asked for exactly these."""
+    if watched.error is not None:
+        return unknown("visibility", f"the step fails while it is watched: {watched.error}")
+    modules = watched.modules
+    hidden = [one for one in modules if not one.seen and one.reason is not Reason.CONTAINER]
+    faults = [one for one in modules if one.reason in FAULTS]
+    seen = sum(bool(one.seen) for one in modules)
+    containers = sum(one.reason is Reason.CONTAINER for one in modules)
+    what = f"{seen} of {len(modules) - containers} modules that can be called are seen"
+    if containers:
+        what += f" (containers apart: {containers})"
+    if not watched.watched:
+        what += "; another Python profiler is set, so direct calls of .forward() are not told apart"
+    blamed = hidden if chosen else [one for one in faults if not one.seen or one.missed or one.reason is Reason.FUSED]
+    if blamed:
+        return warning("visibility", f"{what}; not, or not always: {_by_reason(blamed)}", "the list below says why")
+    return ok("visibility", what)
+
+
+def check_account(profiled: Profiled) -> Result:
+    """Check on every frame that spans nest, that no time is negative, and that nothing was lost."""
+    if not profiled.frames or profiled.summary is None:
+        return problem("account", "no step was resolved", _report_it())
+    faults = [fault for frame in profiled.frames for fault in _faults(frame)]
+    if faults:
+        return problem("account", f"the account does not close: {_named(sorted(set(faults)))}", _report_it())
+    lost = {**profiled.summary.dropped, **profiled.summary.skipped}
+    spans = len(profiled.frames[0].layout)
+    what = (
+        f"{spans} spans a step nest, children + self = parent, phases + other = step, in {len(profiled.frames)} steps"
+    )
+    if lost:
+        return warning("account", f"{what}; lost: {counts(lost)}", "the summary of a run counts them, too")
+    return ok("account", what, spans=spans)
+
+
+def check_backward(profiled: Profiled, watched: Watched) -> Result:
+    """Check that every call that received a gradient has a backward span."""
+    if watched.error is not None:
+        return unknown("backward", f"the step fails while it is watched: {watched.error}")
+    if not profiled.trained:
+        return ok("backward", "nothing in the output has a gradient, so there is no backward to time")
+    spans = profiled.backward_calls()
+    total = sum(watched.graded.values())
+    lacking = {fqn: calls - spans.get(fqn, 0) for fqn, calls in watched.graded.items() if spans.get(fqn, 0) < calls}
+    missing = sum(lacking.values())
+    what = f"{total - missing} of {total} calls that received a gradient have a backward span"
+    if missing:
+        names = _named(fqn or "the model" for fqn in lacking)
+        return warning("backward", f"{what}; not {names}", "their time is in the span around them", lacking=lacking)
+    return ok("backward", what, calls=total)
+
+
+def check_overhead(bare: list[Outcome], profiled: Profiled, sample: Sample, *, chosen: bool) -> Result:
+    """Project the cost on this model's step: what autoprof charges itself, over a bare step, each least disturbed."""
+    lengths = [outcome.least_ns for outcome in bare if outcome.least_ns is not None]
+    frames = profiled.frames[1:]
+    if not lengths or not frames:
+        return unknown("overhead", "no second step fitted into the time")
+    step_ns, own_ns = min(lengths), min(frame.overhead_ns for frame in frames)
+    share = own_ns / step_ns / sample.every
+    spans = len(frames[0].layout)
+    scope = "these targets" if chosen else "every module timed"
+    scope += f", 1 step in {sample.every}" if sample.every > 1 else ""
+    what = f"{format_percent(share)} of a step of {format_ms(step_ns)} ({spans} spans, {scope})"
+    found = {"share": share, "overhead_ns": own_ns, "step_ns": step_ns, "spans": spans}
+    if chosen and sample.budget is not None and share > sample.budget:
+        then = "a larger sample.every or fewer targets lower it"
+        return warning("overhead", f"{what}, more than the budget of {format_percent(sample.budget)}", then, **found)
+    return ok("overhead", what, **found)
+
+
+def _faults(frame: StepFrame) -> list[str]:
+    """Name what breaks the laws of the account in one frame."""
+    layout, found = frame.layout, []
+    total = frame.total_ns
+    lanes, parents = np.array(layout.lanes, dtype=np.int64), np.array(layout.parents, dtype=np.int64)
+    if frame.dropped:
+        found.append("spans were dropped")
+    if (total < 0).any():
+        found.append("a span ends before it starts")
+    if len(layout) and (layout.self_ns(total)[lanes == TRAINING_LANE] < 0).any():
+        found.append("children are longer than their parent")
+    phases = frame.phase_ns()
+    if phases[Phase.OTHER] < 0 or sum(phases.values()) != frame.step_ns:
+        found.append("phases are longer than the step")
+    children = np.flatnonzero(parents >= 0)
+    start, end = frame.start_ns, frame.start_ns + frame.host_ns
+    outside = (start[children] < start[parents[children]]) | (end[children] > end[parents[children]])
+    if outside.any():
+        found.append("a span lies outside its parent")
+    return found
+
+
+def _by_reason(modules: Iterable[Visibility]) -> str:
+    reasons = Counter(str(one.reason) for one in modules)
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+
+
+def _named(names: Iterable[str]) -> str:
+    """Name the first few, and count the rest."""
+    shown = [*names]
+    rest = len(shown) - NAMED
+    listed = ", ".join(shorten(visible(name), 80) for name in shown[:NAMED])
+    return f"{listed} and {rest} more" if rest > 0 else listed or quoted("")
+
+
+def _report_it() -> str:
+    return "do not profile this model, and report it with `autoprof doctor --json`"

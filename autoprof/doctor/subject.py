@@ -1,0 +1,156 @@
+"""What is examined: a model, the batch and the loss of one step, from a factory of the user's or built in."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import AutoprofError, nearest
+from .digest import leaves
+
+NO_BATCH: Final = object()
+"""The batch of a subject that came without one: None is a batch that a model may be called with."""
+
+RETURNS: Final = "a model, (model, batch) or (model, batch, loss)"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model and what one training step of it needs.
+
+    A tuple as ``batch`` is the positional arguments of the model, a mapping its keyword arguments, anything else its
+    only argument. ``loss`` takes the output, or the output and the batch, and returns a tensor of one element.
+    """
+
+    name: str
+    model: nn.Module
+    batch: Any = NO_BATCH
+    loss: Callable[..., Any] | None = None
+
+    @property
+    def runnable(self) -> bool:
+        """Whether there is a batch to call the model with."""
+        return self.batch is not NO_BATCH
+
+    def call(self, model: nn.Module, batch: Any) -> Any:
+        """Call a model as this one is called."""
+        if isinstance(batch, tuple):
+            return model(*batch)
+        return model(**batch) if isinstance(batch, Mapping) else model(batch)
+
+    def loss_of(self, output: Any, batch: Any) -> Tensor | None:
+        """Return what ``backward`` is called on, or None where nothing in the output has a gradient.
+
+        Without a loss it is the output's own ``loss`` if it has one, else the mean of squares of all its tensors.
+        """
+        if self.loss is not None:
+            alone = _takes(self.loss.forward if isinstance(self.loss, nn.Module) else self.loss, output)
+            value = self.loss(output) if alone else self.loss(output, batch)
+        else:
+            value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+            if value is None:
+                tensors = [leaf for _, leaf in leaves(output) if isinstance(leaf, Tensor)]
+                squares = [t.abs().float().square().mean() for t in tensors if t.requires_grad and t.numel()]
+                value = torch.stack([square.cpu() for square in squares]).sum() if squares else None
+        if value is not None and (not isinstance(value, Tensor) or value.numel() != 1):
+            shown = f"a tensor of {value.numel()} elements" if isinstance(value, Tensor) else f"a {_kind(value)}"
+            raise AutoprofError(f"{self.name}: the loss is {shown}; allowed: a tensor of one element")
+        return value if value is not None and value.requires_grad else None
+
+
+def load_subject(model: str, batch: str | None = None) -> Subject:
+    """Call the user's factories at ``package.module:name``. Raises ``AutoprofError`` where they cannot be used.
+
+    Modules are found as ``python -m`` finds them: from the working directory, too.
+    """
+    made = _make("--model", model)
+    parts = made if isinstance(made, tuple) else (made,)
+    if not isinstance(parts[0] if parts else None, nn.Module) or len(parts) > 3:
+        shown = f"({', '.join(_kind(part) for part in made)})" if isinstance(made, tuple) else f"a {_kind(made)}"
+        raise AutoprofError(f"--model {model}: returns {shown}; allowed: {RETURNS}")
+    found, loss = parts[1] if len(parts) > 1 else NO_BATCH, parts[2] if len(parts) > 2 else None
+    if loss is not None and not callable(loss):
+        raise AutoprofError(f"--model {model}: its loss is a {_kind(loss)}; allowed: something to call with the output")
+    if batch is not None:
+        if found is not NO_BATCH:
+            raise AutoprofError(
+                f"--input {batch}: the factory of --model returns a batch already; allowed: one of both"
+            )
+        found = _make("--input", batch)
+    return Subject(model, parts[0], found, loss)
+
+
+def reference_subject() -> Subject:
+    """Return the smallest reference model, with checkpointing and a random clip: it needs no photographs."""
+    from dataclasses import replace
+
+    from ..demo.losses import deblurring_loss
+    from ..demo.model import VRTWithSpike
+    from ..demo.presets import PRESETS
+
+    preset = PRESETS["tiny"]
+    config = replace(preset.model, use_checkpoint_attn=True, use_checkpoint_ffn=True)
+    model = VRTWithSpike(config)
+    rgb = torch.rand(preset.batch, config.frames, 3, preset.crop, preset.crop)
+    spike = torch.rand(preset.batch, config.frames, config.spike_bins, preset.crop, preset.crop)
+    sharp = torch.rand_like(rgb)
+    return Subject("the built-in reference model", model, (rgb, spike), lambda output: deblurring_loss(output, sharp))
+
+
+def users_line(error: BaseException) -> str:
+    """Phrase an exception of the user's code in one line: its kind, its first line, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    libraries = os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))) + os.sep
+    theirs = [frame for frame in frames if not frame.filename.startswith((ours, libraries, "<"))]
+    where = f" (at {theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}{': ' if first else ''}{first}{where}"
+
+
+def _make(option: str, path: str) -> Any:
+    """Import what the path names, and call it unless it is a model already."""
+    module_name, colon, qualified = path.partition(":")
+    if not (module_name and colon and qualified):
+        raise AutoprofError(f"{option} {path}: is not the path of a factory; allowed: package.module:factory")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        value: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # importing runs the user's code, which may raise anything
+        hint = "; name an importable module, without .py" if isinstance(error, ImportError) else ""
+        raise AutoprofError(f"{option} {path}: cannot import {module_name!r}: {users_line(error)}{hint}") from error
+    for part in qualified.split("."):
+        if not hasattr(value, part):
+            names = [name for name in dir(value) if not name.startswith("_")]
+            raise AutoprofError(f"{option} {path}: there is no {part!r}; {nearest(part, names)}")
+        value = getattr(value, part)
+    if isinstance(value, nn.Module) or not callable(value):
+        return value
+    try:
+        return value()
+    except (Exception, SystemExit) as error:
+        needs = "" if _takes(value) else "; it must be callable without arguments"
+        raise AutoprofError(f"{option} {path}: calling it failed: {users_line(error)}{needs}") from error
+
+
+def _takes(function: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__

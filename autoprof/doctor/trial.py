@@ -1,0 +1,249 @@
+"""The same step several times from the same start: bare, profiled, and watched from outside."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from ..config import Config, Sample, Sinks
+from ..errors import AutoprofError
+from ..span import Phase, StepFrame
+from ..summary import Summary
+from ..targets import CallWatch, judge, select_targets
+from ..wiring import SWITCH, open_session
+from .digest import (
+    RandomState,
+    digest,
+    digest_gradients,
+    digest_output,
+    digest_random,
+    digest_state,
+)
+from .gradients import GradedCalls
+from .outcome import Outcome, Profiled, Watched
+from .subject import Subject, users_line
+
+FURTHER_STEPS: Final = 5
+"""Steps after the compared one, for the times: a first step is longer."""
+FURTHER_S: Final = 3.0
+"""No further step begins after so many seconds of them, but for the first ``LEAST_STEPS``."""
+LEAST_STEPS: Final = 2
+"""Further steps in any case: the first is charged with what resolving the compared one took, which is once a run."""
+LEARNING_RATE: Final = 1e-3
+
+
+def _enough(further: int, began: float) -> bool:
+    return further >= LEAST_STEPS and time.perf_counter() - began > FURTHER_S
+
+
+class Trials:
+    """Run a subject's step again and again from the same weights, buffers, batch and random state.
+
+    Each trial trains a deep copy. A model that cannot be copied, or that ``torch.compile`` would have to compile anew
+    for each copy, is trained itself, after a first step to let it settle, and put back before each trial; at the
+    end, too. Raises ``AutoprofError`` where one step of it fails without autoprof. ``everything`` asks what can be
+    seen of every module instead of the targets.
+    """
+
+    def __init__(self, subject: Subject, config: Config, *, everything: bool = False) -> None:
+        self.subject = subject
+        self.everything = everything
+        self.config = config.model_copy(
+            update={
+                "enabled": True,
+                "step": "manual",
+                "sinks": Sinks(),
+                "sample": Sample(every=1, warmup=0, budget=None),
+            }
+        )
+        self._random = RandomState.take()
+        self.in_place = self._must_stay()
+        if self.in_place:
+            warm = Outcome()
+            self._run_step(subject.model, warm, compare=False)
+            if warm.error is not None:
+                raise AutoprofError(f"{subject.name}: one step without autoprof fails already: {warm.error}")
+            subject.model.zero_grad(set_to_none=True)
+            self._state = _State(subject.model)
+            self._random.put()
+
+    def bare(self) -> Outcome:
+        """Run without autoprof."""
+        outcome = Outcome()
+        with self._lend() as model:
+            self._run_step(model, outcome, compare=True)
+            began = time.perf_counter()
+            for i in range(FURTHER_STEPS):
+                if outcome.error is not None or _enough(i, began):
+                    break
+                start = time.perf_counter_ns()
+                self._run_step(model, outcome, compare=False)
+                _synchronize(model)
+                outcome.step_ns.append(time.perf_counter_ns() - start)
+        return outcome
+
+    def profiled(self) -> Profiled:
+        """Run under the configuration, all that it asks for but its sinks. Raises what ``instrument`` raises."""
+        outcome = Profiled()
+        with self._lend() as model, _switched_on():
+            before = _hooks(model)
+            outcome.selection = select_targets(model, self.config)
+            session = open_session(model, self.config, optimizer=None, sinks=[_Frames(outcome.frames)])
+            try:
+                self._run_step(model, outcome, compare=True)
+                session.step()
+                began = time.perf_counter()
+                for i in range(FURTHER_STEPS):
+                    if outcome.error is not None or _enough(i, began):
+                        break
+                    self._run_step(model, outcome, compare=False)
+                    session.step()
+            finally:
+                session.close()
+            outcome.summary = session.summary()
+            after = _hooks(model)
+            outcome.left = tuple(name for name in after if after[name] != before.get(name, after[name]))
+        return outcome
+
+    def watched(self, profiled: Profiled) -> Watched:
+        """Run under a ``CallWatch``, with hooks that count which calls receive a gradient."""
+        with self._lend() as model:
+            targets = select_targets(model, self.config)
+            watch, outcome = CallWatch(model), Outcome()
+            followed = {target.fqn: target.module for target in targets if Phase.BACKWARD in target.phases}
+            # Hooks switch fused paths off, which is to be seen here; where there is no backward, none are needed.
+            graded = GradedCalls(followed if profiled.trained else {})
+            try:
+                with watch:
+                    self._run_step(model, outcome, compare=False)
+            finally:
+                graded.remove()
+            modules = None if self.everything else [target.module for target in targets]
+            found = judge(model, watch, profiled.calls(), modules)
+        return Watched(watch.watched, found, graded.calls(), outcome.error)
+
+    def _must_stay(self) -> bool:
+        model = self.subject.model
+        if any(type(m).__name__ == "OptimizedModule" or m._compiled_call_impl is not None for m in model.modules()):
+            return True
+        try:
+            copied = copy.deepcopy(model)
+        except Exception:  # whatever an object of the user's raises that cannot be copied
+            return True
+        return not all(weight.is_leaf for weight in copied.parameters())  # of a scripted module: they train nothing
+
+    @contextmanager
+    def _lend(self) -> Iterator[nn.Module]:
+        """Give out a model in the state that every trial starts from, with the random state set."""
+        model = self.subject.model if self.in_place else copy.deepcopy(self.subject.model)
+        self._random.put()
+        try:
+            yield model
+        finally:
+            self._random.put()
+            if self.in_place:
+                self._state.put(model)
+
+    def _run_step(self, model: nn.Module, outcome: Outcome, *, compare: bool) -> None:
+        """Train one step; keep its bits if they are to be compared, and what it failed with."""
+        subject = self.subject
+        try:
+            for weight in model.parameters():
+                weight.grad = None
+            batch = _copied(subject.batch)
+            output = subject.call(model, batch)
+            if compare:
+                outcome.digests |= digest_output(output)
+            loss = subject.loss_of(output, batch)
+            if loss is not None:
+                outcome.trained = True
+                if compare:
+                    outcome.digests["loss"] = digest(loss)
+                torch.autograd.backward(loss)
+            trainable = [weight for weight in model.parameters() if weight.grad is not None]
+            if trainable:
+                torch.optim.SGD(trainable, lr=LEARNING_RATE).step()
+            if compare:
+                outcome.digests |= digest_gradients(model) | digest_state(model) | digest_random()
+        except AutoprofError:
+            raise
+        except Exception as error:  # the user's model may raise anything
+            outcome.error = users_line(error)
+
+
+class _Frames:
+    """A sink that keeps the frames."""
+
+    def __init__(self, frames: list[StepFrame]) -> None:
+        self._frames = frames
+
+    def write(self, frame: StepFrame) -> None:
+        self._frames.append(frame)
+
+    def close(self, summary: Summary) -> None:
+        pass
+
+
+class _State:
+    """The weights, buffers and modes of a model, to be put back."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._values = {id(one): one.detach().clone() for one in _tensors(model)}
+        self._modes = {id(module): module.training for module in model.modules()}
+
+    def put(self, model: nn.Module) -> None:
+        with torch.no_grad():
+            for tensor in _tensors(model):
+                if id(tensor) in self._values:
+                    tensor.copy_(self._values[id(tensor)])
+        for weight in model.parameters():
+            weight.grad = None
+        for module in model.modules():
+            module.training = self._modes.get(id(module), module.training)
+
+
+def _tensors(model: nn.Module) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _hooks(model: nn.Module) -> dict[str, list[tuple[str, list[Any]]]]:
+    """Return every hook of every module, by the module's name."""
+    return {
+        name: [
+            (kind, [*value.items()])
+            for kind, value in vars(module).items()
+            if "_hooks" in kind and isinstance(value, Mapping) and value
+        ]
+        for name, module in model.named_modules()
+    }
+
+
+def _copied(batch: Any) -> Any:
+    try:
+        return copy.deepcopy(batch)
+    except Exception:  # tensors with a history, open files: the model gets the batch itself, as in training
+        return batch
+
+
+def _synchronize(model: nn.Module) -> None:
+    anchor = next(model.parameters(), None)
+    if anchor is not None and anchor.device.type == "cuda":
+        torch.cuda.synchronize(anchor.device)
+
+
+@contextmanager
+def _switched_on() -> Iterator[None]:
+    """Take the kill switch out of the environment: it is a finding of its own and must not make a trial empty."""
+    value = os.environ.pop(SWITCH, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[SWITCH] = value

@@ -1,0 +1,159 @@
+"""Mark where a backward pass begins and where it is over.
+
+The hooks of autograd nodes know of a pass from the first hooked node on: the nodes of a loss outside the model ran
+before. So ``torch.autograd.backward``, which ``Tensor.backward`` calls, is wrapped while a session records. A pass
+begun otherwise (``torch.autograd.grad``, a reference to the function taken before) begins with its first hooked node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+
+from ..recorder import END, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
+
+_task = torch._C._current_graph_task_id
+
+NESTED: Final = 64
+"""Backward passes inside one another that are kept apart."""
+
+
+class BackwardPasses:
+    """The backward passes of one recorder, and the marks around each."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.running = -1
+        """The pass that the last mark belonged to. A backward inside a backward changes it to and fro."""
+        self._recorder = recorder
+        self._ordinals: dict[int, int] = {}
+        self._announced: list[int] = []
+
+    def announce(self) -> bool:
+        """Mark the begin of a pass that this thread is about to ask for; say whether it was."""
+        recorder = self._recorder
+        try:
+            if get_ident() != recorder.thread:
+                return False
+            ordinal = recorder.next_ordinal()
+            recorder.mark(ordinal | GRAPH_BEGIN)
+            self._announced.append(ordinal)
+        except Exception:
+            recorder.fail("backward passes")
+            return False
+        return True
+
+    def withdraw(self) -> None:
+        """Mark the end of the pass announced last, however it ended."""
+        try:
+            ordinal = self._announced.pop()
+            for task in [task for task, known in self._ordinals.items() if known == ordinal]:
+                del self._ordinals[task]
+            self.running = -2
+            self._recorder.mark(ordinal | GRAPH_END)
+        except Exception:
+            self._recorder.fail("backward passes")
+
+    def begin(self, task: int) -> None:
+        """Take up the pass ``task``: a new one, or one that another was inside of."""
+        self.running = task
+        if task in self._ordinals or task == -1:
+            return
+        if len(self._ordinals) >= NESTED:  # passes that an exception ended never say so
+            self._ordinals.clear()
+        if self._announced and self._announced[-1] not in self._ordinals.values():
+            self._ordinals[task] = self._announced[-1]
+            torch.autograd.Variable._execution_engine.queue_callback(self._run_out)
+            return
+        ordinal = self._ordinals[task] = self._recorder.next_ordinal()
+        torch.autograd.Variable._execution_engine.queue_callback(partial(self._end, task, ordinal))
+        self._recorder.mark(ordinal | GRAPH_BEGIN)
+
+    def _run_out(self) -> None:
+        # No node is left, so every module's backward is over; the call has yet to return.
+        self._recorder.mark(END)
+
+    def _end(self, task: int, ordinal: int) -> None:
+        self._ordinals.pop(task, None)
+        self.running = -2
+        self._recorder.mark(ordinal | GRAPH_END)
+
+
+def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int], Any], None]:
+    """Return what marks that a node starts, given what that means: the step's serial, then codes. The hot path."""
+    append, read, serial = recorder.append, recorder.read, recorder.serial
+
+    def renew() -> None:
+        nonlocal read
+        read = recorder.read
+
+    def begin_step() -> None:
+        nonlocal serial
+        serial = recorder.serial
+
+    recorder.on_change(renew)
+    recorder.on_step(begin_step)
+
+    def mark_node(codes: list[int], _grads: Any) -> None:
+        # A node's prehook: it runs on the thread and stream of the backward pass.
+        try:
+            if _task() != passes.running:
+                passes.begin(_task())
+            if codes[0] == serial and len(codes) == 2:
+                append(codes[1], read(), get_ident())
+            else:  # calls of an earlier step lie that many steps back
+                offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
+                for code in codes[1:]:
+                    append(code + offset, reading, thread)
+        except Exception:
+            recorder.fail("backward hooks")
+
+    return mark_node
+
+
+class BackwardProbe:
+    """Have the passes of a recorder announced. All probes share one wrapper, so sessions may end in any order."""
+
+    def __init__(self, passes: BackwardPasses) -> None:
+        self._passes = passes
+
+    def attach(self) -> None:
+        """Wrap ``torch.autograd.backward``, or whatever somebody has put in its place, unless that is done."""
+        if not _listening:
+            _wrap()
+        if self._passes not in _listening:
+            _listening.append(self._passes)
+
+    def detach(self) -> None:
+        """Put back what was there when nobody records any more; under a wrapper of somebody else ours stays, idle."""
+        global _ours
+        if self._passes in _listening:
+            _listening.remove(self._passes)
+        if not _listening and _ours is not None:
+            if torch.autograd.backward is _ours:
+                torch.autograd.backward = _ours.__wrapped__  # type: ignore[attr-defined]
+            _ours = None
+
+
+_listening: list[BackwardPasses] = []
+_ours: Callable[..., None] | None = None
+"""The wrapper in use. One that stayed under somebody else's is not used again, or the two would call one another."""
+
+
+def _wrap() -> None:
+    global _ours
+    inner = torch.autograd.backward
+
+    @wraps(inner)
+    def backward(*args: Any, **kwargs: Any) -> None:
+        told = [passes for passes in _listening if passes.announce()] if backward is _ours else []
+        try:
+            inner(*args, **kwargs)
+        finally:
+            for passes in reversed(told):
+                passes.withdraw()
+
+    _ours = torch.autograd.backward = backward

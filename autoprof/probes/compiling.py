@@ -1,0 +1,131 @@
+"""Our hooks step aside while ``torch.compile`` works, so that it makes the graphs and guards of the bare model.
+
+A graph traced through a hooked module is guarded by the hooks: more to check at each call, and compiled anew when
+they come off. Traced without them it is guarded by nothing of ours, and hooks that come back later leave it valid
+(torch does not guard what was without hooks, ``skip_nnmodule_hook_guards``); inside a graph they do not fire anyway.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+import wrapt
+from torch import nn
+
+from .boundary import BoundaryProbe
+from .handle import Handle
+from .module import ModuleProbe, Orphan
+
+HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
+_FLAGS: Final = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
+_CALLBACKS: Final = "torch._dynamo.callback"
+_open: list[_Aside] = []
+_asked = False
+
+
+def is_ours(hook: Any) -> bool:
+    """Tell whether a module's hook is one of autoprof's."""
+    return isinstance(getattr(hook, "__self__", None), (ModuleProbe, BoundaryProbe, Orphan))
+
+
+def step_aside_for_compiler(modules: Iterable[nn.Module], compiled: Callable[[], None]) -> Handle:
+    """Take our hooks off these modules whenever torch compiles, then put them back and say so by ``compiled``.
+
+    ``torch._dynamo`` takes a second to import, so it is waited for where nobody has imported it yet.
+    """
+    global _asked
+    handle, aside = Handle(), _Aside(modules, compiled)
+    handle.add(aside.close)
+    _open.append(aside)
+    if _CALLBACKS in sys.modules:
+        _register(sys.modules[_CALLBACKS])
+    elif not _asked:
+        _asked = True
+        wrapt.register_post_import_hook(_register, _CALLBACKS)
+    return handle
+
+
+def _register(callbacks: Any) -> None:
+    with suppress(Exception):  # a torch without these callbacks compiles hooked models as they are
+        handler = callbacks.callback_handler
+        if _start not in handler.start_callbacks:  # torch._dynamo.reset() forgets them
+            handler.register_start_callback(_start)
+            handler.register_end_callback(_end)
+
+
+def _start(*_args: Any) -> None:
+    for aside in _open:
+        with suppress(Exception):
+            aside.start()
+
+
+def _end(*_args: Any) -> None:
+    for aside in _open:
+        with suppress(Exception):
+            aside.end()
+
+
+class _Aside:
+    """The modules of one session, and what puts their hooks back while torch compiles."""
+
+    def __init__(self, modules: Iterable[nn.Module], compiled: Callable[[], None]) -> None:
+        self._modules = list(modules)
+        self._compiled = compiled
+        self._put_back: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Take our hooks off."""
+        if not self._put_back:
+            for module in self._modules:
+                self._put_back += [
+                    _take_out(module, name) for name in HOOKS if any(map(is_ours, getattr(module, name).values()))
+                ]
+
+    def end(self) -> None:
+        """Put them back as they were."""
+        if self._put_back:
+            self._compiled()
+        while self._put_back:
+            self._put_back.pop()()
+
+    def close(self) -> None:
+        """Do so no more."""
+        if self in _open:
+            _open.remove(self)
+        self._modules.clear()
+        self._put_back.clear()
+
+
+def _take_out(module: nn.Module, name: str) -> Callable[[], None]:
+    hooks: OrderedDict[int, Any] = getattr(module, name)
+    before = list(hooks.items())
+    flags = [
+        (table, key, table[key])
+        for flag in _FLAGS
+        for table in [getattr(module, flag)]
+        for key, hook in before
+        if is_ours(hook) and key in table
+    ]
+    for key, hook in before:
+        if is_ours(hook):
+            del hooks[key]
+    for table, key, _ in flags:
+        del table[key]
+
+    def put_back() -> None:
+        added = [key for key in hooks if key not in dict(before)]
+        for key, hook in before:
+            if is_ours(hook):
+                hooks[key] = hook
+            if key in hooks:
+                hooks.move_to_end(key)
+        for key in added:
+            hooks.move_to_end(key)
+        for table, key, value in flags:
+            table[key] = value
+
+    return put_back

@@ -1,0 +1,103 @@
+"""How a step runs its modules, watched from outside: nothing of the model is touched, and nothing is attached to it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final
+
+from torch import nn
+
+from .tree import Node, walk
+
+_CALL: Final = nn.Module._call_impl.__code__
+"""What runs the hooks of a module."""
+_SUSPENDED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+"""Code that is entered again at each resumption."""
+
+
+class CallWatch:
+    """Count the calls of a model's modules, and the runs of their ``forward`` that no call led to.
+
+    A context manager around a step, through ``sys.setprofile`` in this thread and in those that start meanwhile. It
+    costs several times what the step does. Where another profile function is set it watches nothing.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.watched = False
+        """Whether it was able to watch."""
+        nodes = walk(model)
+        self._nodes = {id(module): node for node in nodes for module in (node.module, node.inner)}
+        self._forwards = {code for node in nodes for code in _forward_codes(node.inner)}
+        self._called: Counter[Node] = Counter()
+        self._direct: Counter[Node] = Counter()
+
+    def called(self, module: nn.Module) -> int:
+        """Return how often the module was called."""
+        return self._called[self._nodes[id(module)]]
+
+    def direct(self, module: nn.Module) -> int:
+        """Return how often its ``forward`` ran without a call of the module."""
+        return self._direct[self._nodes[id(module)]]
+
+    def __enter__(self) -> CallWatch:
+        if sys.getprofile() is None:
+            self.watched = True
+            threading.setprofile(self._note)
+            sys.setprofile(self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.watched:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if event != "call":
+            return
+        if frame.f_code is _CALL:
+            node = self._node(frame)
+            if node is not None:
+                self._called[node] += 1
+        elif frame.f_code in self._forwards:
+            node = self._node(frame)
+            if node is not None and not self._led_to(frame.f_back, node):
+                self._direct[node] += 1
+
+    def _led_to(self, frame: FrameType | None, node: Node) -> bool:
+        """Tell whether the innermost module that was at work is this one: its call, or its own ``forward``."""
+        while frame is not None:
+            if frame.f_code is _CALL:
+                return self._node(frame) is node
+            if frame.f_code in self._forwards:
+                inside = self._node(frame)
+                if inside is not None:
+                    return inside is node
+            frame = frame.f_back
+        return False
+
+    def _node(self, frame: FrameType) -> Node | None:
+        """Return the node of the module that the frame's function was given first."""
+        code = frame.f_code
+        if code.co_argcount:
+            return self._nodes.get(id(frame.f_locals.get(code.co_varnames[0])))
+        if code.co_flags & inspect.CO_VARARGS:
+            given = frame.f_locals.get(code.co_varnames[code.co_kwonlyargcount], ())
+            return self._nodes.get(id(given[0])) if given else None
+        return None
+
+
+def _forward_codes(module: nn.Module) -> Iterator[CodeType]:
+    """Yield the code of the module's ``forward`` and of those it inherits, without the decorators around them."""
+    inherited = [vars(cls).get("forward") for cls in type(module).__mro__ if cls is not nn.Module]
+    for forward in [vars(module).get("forward"), *inherited]:
+        function = getattr(forward, "func", forward)  # functools.partial(function, module)
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+        if isinstance(code, CodeType) and not code.co_flags & _SUSPENDED:
+            yield code

@@ -1,0 +1,49 @@
+"""Evidence made by hand, so that every number a rule sees is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from autoprof.aggregate import Aggregate
+from autoprof.diagnose import Evidence, Facts, Observer
+from autoprof.span import Phase, Span
+from autoprof.summary import Finding, Summary
+from autoprof.testing import make_frame
+
+MS = 1_000_000
+
+
+def spans_of(**milliseconds: float) -> list[Span]:
+    """Make one span after the other: ``data=40`` is 40 ms of data."""
+    spans, at = [], 0
+    for word, ms in milliseconds.items():
+        ns = round(ms * MS)
+        fqn = "block" if word in ("forward", "backward", "recompute") else None
+        spans.append(Span(fqn or word, fqn, Phase(word), None, at, ns))
+        at += ns
+    return spans
+
+
+def evidence_of(
+    *steps: dict[str, float], repeat: int = 1, step_ms: float = 100, facts: Facts | None = None, **changes: Any
+) -> Evidence:
+    """Make the evidence of these steps, the list of them ``repeat`` times; ``changes`` are to the summary."""
+    aggregate, observer = Aggregate(), Observer()
+    for number, parts in enumerate(steps * repeat, 1):
+        length = round(parts.get("step", step_ms) * MS)
+        spans = spans_of(**{word: ms for word, ms in parts.items() if word != "step"})
+        frame = make_frame(spans, step=number, duration_ns=length)
+        aggregate.add(frame)
+        observer.add(frame)
+    return observer.evidence(replace(aggregate.summary(), **changes), facts or Facts())
+
+
+def found(summary: Summary) -> list[str]:
+    """Return the rules that found something, in their order."""
+    return [finding.rule for finding in summary.findings if finding.severity != "info"]
+
+
+def finding_of(summary: Summary, rule: str) -> Finding | None:
+    """Return what a rule said; None where it was silent."""
+    return next((finding for finding in summary.findings if finding.rule == rule), None)

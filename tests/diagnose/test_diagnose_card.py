@@ -1,0 +1,239 @@
+"""The card, the what-if table, and the way from a live or a saved run to them."""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evidence_builders import MS, evidence_of, found
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from torch import Tensor
+
+import autoprof
+from autoprof.config.options import ConsoleOptions
+from autoprof.demo import train as demo_train
+from autoprof.demo.defects import Layer, four, train
+from autoprof.diagnose import RULES, Facts, OptimizerFact, diagnose, evidence_of_run, judge
+from autoprof.render.card import render_card, verdict_line
+from autoprof.render.panel import render_panel
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.console import ConsoleSink
+from autoprof.summary import Finding, Summary
+from autoprof.testing import FakeClock, make_frame, open_session
+
+STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
+SLOW = {**STEP, "data": 100, "step": 200}
+
+
+def test_the_card_has_verdict_why_and_next() -> None:
+    """The first finding, and what to do about it."""
+    lines = render_card(diagnose(evidence_of(SLOW, repeat=20)))
+    assert lines[0] == "Verdict   [critical] data-wait: data data (up to 100.0 ms a step to be won)"
+    assert lines[1] == "Why       each step waits 100.0 ms (50.0 % of the step) for its batch"
+    assert lines[2].startswith("Next      let the loader work ahead")
+
+
+def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:
+    """And what was not judged, with what is missing."""
+    lines = render_card(diagnose(evidence_of(STEP, repeat=20)))
+    assert lines[0] == "Verdict   nothing stands out"
+    assert "  comm-exposed    missing comm spans" in lines
+
+
+def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
+    """No verdict, one line."""
+    assert render_card(diagnose(evidence_of(SLOW, repeat=3))) == [
+        "Verdict   too early to say (recorded steps: 10 needed, 3 so far)"
+    ]
+
+
+def test_other_findings_follow() -> None:
+    """Each with its own why and next."""
+    text = "\n".join(render_card(diagnose(evidence_of({**SLOW, "recompute": 60, "step": 260}, repeat=20))))
+    assert "Verdict   [critical] data-wait" in text
+    assert "also      [warning] recompute: block recompute (up to 60.0 ms a step" in text
+
+
+@given(text=st.text(max_size=200), width=st.integers(80, 200))
+def test_the_card_keeps_to_its_width(text: str, width: int) -> None:
+    """Whatever a name holds."""
+    finding = Finding("data-wait", "warning", text, text, name=text or None, gain_ns=MS)
+    summary = replace(diagnose(evidence_of(STEP, repeat=20)), findings=(finding, finding))
+    assert max(map(cell_len, render_card(summary, width=width))) <= width
+
+
+def test_the_panel_has_one_line_of_verdict() -> None:
+    """At 80 columns; none while it is too early."""
+    panel = render_panel(diagnose(evidence_of(SLOW, repeat=20)), width=80, top=3, color=False)
+    (line,) = [line for line in panel if "verdict" in line]
+    assert line == "│ verdict: data-wait: data data (up to 100.0 ms a step to be won)"
+    early = render_panel(diagnose(evidence_of(SLOW, repeat=3)), width=80, top=3, color=False)
+    assert not [line for line in early if "verdict" in line]
+
+
+def test_where_nothing_can_be_drawn_the_verdict_is_said_when_it_changes() -> None:
+    """Not with every line."""
+    stream, now = io.StringIO(), iter([SLOW, SLOW, SLOW, STEP, STEP])
+
+    def summary() -> Summary:
+        return diagnose(evidence_of(next(now), repeat=20))
+
+    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, summary, stream))
+    for step in range(5):
+        sink.write(make_frame([], step=step, duration_ns=1))
+    sink.close(Summary.empty())
+    said = [line for line in stream.getvalue().splitlines() if "verdict" in line]
+    assert said == [
+        "autoprof | verdict: data-wait: data data (up to 100.0 ms a step to be won)",
+        "autoprof | verdict: nothing stands out",
+    ]
+
+
+# What if.
+
+
+def test_without_checkpointing_the_recompute_time_falls_away() -> None:
+    """The step without it, and the throughput that follows; unmeasured memory stays unknown."""
+    summary = diagnose(evidence_of({**STEP, "recompute": 30, "step": 130}, repeat=20, throughput=10.0))
+    change = {one.change: one for one in summary.what_if}["no checkpointing"]
+    assert change.step_ns == 100 * MS
+    assert change.throughput == pytest.approx(13.0)
+    assert change.memory_bytes is None
+    assert "memory was not measured by module" in change.assumed
+
+
+def test_a_larger_batch_is_said_to_be_beyond_what_was_measured() -> None:
+    """Optimizer and other stay, the rest is taken as often; activations are what the peak has above the rest."""
+    memory = {"allocated_bytes": 100, "peak_bytes": 400}
+    facts = Facts(memory_capacity_bytes=900)
+    summary = diagnose(evidence_of(STEP, repeat=20, throughput=10.0, memory=memory, facts=facts))
+    twice, three = (one for one in summary.what_if if one.change.startswith("batch"))
+    assert twice.step_ns == (9 + 2 * 91) * MS
+    assert twice.throughput == pytest.approx(10 * 100 * 2 / 191)
+    assert (twice.memory_bytes, three.memory_bytes) == (700, 1000)
+    assert twice.assumed.startswith("beyond what was measured")
+    assert "does not fit" not in twice.assumed
+    assert "does not fit" in three.assumed
+
+
+def test_an_8_bit_optimizer_keeps_a_byte_of_four() -> None:
+    """Its state is what was counted; the step's time is not claimed to change."""
+    facts = Facts(optimizers=(OptimizerFact("AdamW", None, None, 1000, 2000),))
+    (change,) = diagnose(evidence_of(STEP, repeat=20, facts=facts)).what_if
+    assert (change.change, change.memory_change_bytes, change.step_ns) == ("8-bit optimizer", -1500, 100 * MS)
+
+
+def test_without_inputs_there_is_no_table() -> None:
+    """No samples, no optimizer, no checkpointing: nothing is made up."""
+    assert diagnose(evidence_of(STEP, repeat=20)).what_if == ()
+
+
+# From a run to its verdict.
+
+
+def test_a_saved_run_gets_the_verdict_of_the_live_one(tmp_path: Path) -> None:
+    """It is in summary.json and summary.txt, and the records alone lead to the same findings."""
+    clock = FakeClock()
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "sample": {"warmup": 3}}
+
+    def stall(number: int) -> None:
+        clock.advance(2600 * MS if number % 6 == 5 else MS)
+
+    live = train(four(clock), clock, wait_ms=500, in_step=stall, config=config)
+    (folder,) = tmp_path.iterdir()
+    run = autoprof.read_run(folder)
+    assert found(live) == ["data-wait", "jitter"]
+    assert run.summary is not None
+    assert run.summary.findings == live.findings
+    assert run.summary.what_if == live.what_if
+    assert judge(evidence_of_run(run)) == live.findings
+    assert "Verdict   [warning] data-wait" in (folder / "summary.txt").read_text(encoding="utf-8")
+
+
+def test_a_rule_that_fails_loses_the_verdict_not_the_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The summary is there, and a note says why it has no findings."""
+
+    def broken(_seen: Any) -> None:
+        raise ZeroDivisionError("a rule")
+
+    monkeypatch.setitem(RULES, "data-wait", broken)
+    clock = FakeClock()
+    summary = train(four(clock), clock)
+    assert summary.steps > 10
+    assert summary.findings == ()
+    assert "no verdict after ZeroDivisionError: a rule" in summary.notes
+
+
+def test_the_collector_has_no_callback_of_ours() -> None:
+    """What is raised in one is lost, and that may be a Ctrl-C."""
+    before = list(gc.callbacks)
+    clock = FakeClock()
+    with open_session(Layer(clock), {"sinks": {}}, clock=clock):
+        assert gc.callbacks == before
+
+
+# The reference workload, on a clock whose time is the number of marks: the same on every machine.
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """Have the demo read a clock that ticks a millisecond at each mark."""
+    ticking = FakeClock(tick_ns=MS)
+
+    def instrument(model: Any, config: Any, **given: Any) -> Any:
+        return open_session(model, config, clock=ticking, **given)
+
+    monkeypatch.setattr(autoprof, "instrument", instrument)
+    return ticking
+
+
+def demo(*, checkpoint: bool) -> Summary:
+    """Train the reference workload for a moment."""
+    from importlib.resources import as_file, files
+
+    from autoprof.config import load_config
+
+    with as_file(files("autoprof.demo") / "vrt_spike.yaml") as packaged:
+        config = load_config(packaged)
+    config = config.model_copy(update={"sinks": config.sinks.model_copy(update=dict.fromkeys(dict(config.sinks)))})
+    options = demo_train.DemoOptions(size="tiny", steps=14, checkpoint=checkpoint)
+    return demo_train.train(options, config).summary
+
+
+@pytest.mark.usefixtures("clock")
+def test_with_checkpointing_the_reference_workload_names_recompute_with_its_milliseconds() -> None:
+    """It is the verdict, and says what it takes of each step."""
+    summary = demo(checkpoint=True)
+    card = render_card(summary)
+    assert summary.findings[0].rule == "recompute"
+    assert summary.findings[0].gain_ns == round(summary.phases[summary.findings[0].phase] / summary.steps)  # type: ignore[index]
+    assert "Why       checkpointing computes" in card[2] + card[1]
+    assert " ms (" in "".join(card[1:3])
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_healthy_reference_workload_stands_out_by_nothing() -> None:
+    """Without checkpointing and with a quick loader the card says so."""
+    assert verdict_line(demo(checkpoint=False)) == "nothing stands out"
+
+
+def test_with_a_slow_loader_the_reference_workload_names_data(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even with checkpointing on, once it is the larger loss."""
+    quick = demo_train.training_loader
+
+    def slow(*given: Any) -> Iterator[Tensor]:
+        for batch in quick(*given):
+            clock.advance(1000 * MS)
+            yield batch  # type: ignore[misc]
+
+    monkeypatch.setattr(demo_train, "training_loader", slow)
+    assert demo(checkpoint=True).findings[0].rule == "data-wait"

@@ -1,0 +1,203 @@
+"""The rules on evidence made by hand: bounds, intervals, abstentions, the order of findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from evidence_builders import MS, evidence_of, finding_of, found
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
+from autoprof.diagnose.evidence import Interval
+from autoprof.diagnose.thresholds import MIN_STEPS
+from autoprof.diagnose.weigh import stand
+from autoprof.summary import Summary
+
+STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
+GIB = 2**30
+
+
+def test_a_run_without_a_step_has_no_findings() -> None:
+    """Nothing recorded, nothing said."""
+    assert judge(Evidence(Summary.empty())) == ()
+
+
+def test_too_few_steps_abstain_and_say_how_many_are_needed() -> None:
+    """Every rule abstains; none judges by two steps."""
+    summary = diagnose(evidence_of({"data": 90}, repeat=2))
+    assert [finding.rule for finding in summary.findings] == list(RULES)
+    assert {finding.severity for finding in summary.findings} == {"info"}
+    assert {finding.evidence["missing"] for finding in summary.findings} == {
+        f"recorded steps: {MIN_STEPS} needed, 2 so far"
+    }
+
+
+def test_an_abstention_names_the_missing_signal() -> None:
+    """Whatever is of severity info says in its evidence what it lacks."""
+    summary = diagnose(evidence_of(STEP, repeat=20))
+    abstained = [finding for finding in summary.findings if finding.severity == "info"]
+    assert {finding.rule for finding in abstained} >= {"h2d-copy", "comm-exposed", "sync-call", "launch-bound"}
+    assert all(finding.evidence["missing"] and finding.next for finding in abstained)
+
+
+def test_a_healthy_run_is_silent() -> None:
+    """Ordinary proportions are no finding."""
+    assert found(diagnose(evidence_of(STEP, repeat=20))) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "rule"), [("h2d", "h2d-copy"), ("comm", "comm-exposed"), ("data", "data-wait"), ("recompute", "recompute")]
+)
+def test_a_phase_far_above_its_bound_is_found_with_what_it_costs(word: str, rule: str) -> None:
+    """The gain is the mean time of the phase, in each step."""
+    summary = diagnose(evidence_of({**STEP, word: 60, "step": 200}, repeat=20))
+    finding = summary.findings[0]
+    assert (finding.rule, finding.gain_ns) == (rule, 60 * MS)
+    assert "60.0 ms (30.0 % of the step)" in finding.why
+    assert finding.evidence["share_low"] <= 0.3 <= finding.evidence["share_high"]
+
+
+def test_one_stall_is_no_slow_loader() -> None:
+    """One batch in thirty that takes a second raises the mean, not the median."""
+    steps = [STEP] * 29 + [{**STEP, "data": 1000, "step": 1100}]
+    summary = diagnose(evidence_of(*steps))
+    assert "data-wait" not in found(summary)
+
+
+def test_stalls_that_come_again_are_jitter_and_the_loader_is_their_cause() -> None:
+    """What the median does not show is found as outliers, with the phase that they spend it in."""
+    steps = ([STEP] * 7 + [{**STEP, "data": 1000, "step": 1100}]) * 5
+    (finding,) = [one for one in diagnose(evidence_of(*steps)).findings if one.severity != "info"]
+    assert (finding.rule, finding.name, finding.phase) == ("jitter", "data", "data")
+    assert finding.evidence["outliers"] == [8, 16, 24, 32, 40]
+
+
+def test_two_outliers_are_an_accident() -> None:
+    """They are reported as inconclusive, not as a finding."""
+    steps = [STEP] * 30 + [{**STEP, "step": 4000}] * 2
+    finding = finding_of(diagnose(evidence_of(*steps)), "jitter")
+    assert finding is not None
+    assert finding.severity == "info"
+    assert "inconclusive: 2 outlier steps" in finding.evidence["missing"]
+
+
+def test_steps_that_are_long_outside_of_all_spans_have_no_known_cause() -> None:
+    """No span is blamed for what lies in none."""
+    steps = ([STEP] * 7 + [{**STEP, "step": 1100}]) * 5
+    finding = finding_of(diagnose(evidence_of(*steps)), "jitter")
+    assert finding is not None
+    assert (finding.name, finding.evidence["cause"]) == (None, "other")
+
+
+def test_near_a_bound_is_inconclusive() -> None:
+    """10 % of the step is neither above nor below the bound of 10 %."""
+    finding = finding_of(diagnose(evidence_of({**STEP, "data": 10, "step": 100}, repeat=20)), "data-wait")
+    assert finding is not None
+    assert finding.severity == "info"
+    assert finding.evidence["missing"].startswith("inconclusive: ")
+
+
+@given(share=st.floats(1e-4, 0.95), spread=st.floats(0, 0.5), drift=st.floats(-0.05, 0.05), bound=st.floats(0.01, 0.5))
+def test_runs_that_differ_by_a_few_percent_never_get_opposite_verdicts(
+    share: float, spread: float, drift: float, bound: float
+) -> None:
+    """From above to below there is always a near between them."""
+    one, other = (
+        Interval(middle * (1 - spread), middle, middle * (1 + spread)) for middle in (share, share * (1 + drift))
+    )
+    assert {stand(one, bound), stand(other, bound)} != {"above", "below"}
+
+
+@given(st.lists(st.integers(80, 120), min_size=10, max_size=60))
+def test_more_steps_never_widen_the_interval_of_the_same_values(lengths: list[int]) -> None:
+    """The same steps twice: as uncertain or less."""
+    once, twice = (evidence_of(*({"step": ms} for ms in lengths * times)).step for times in (1, 2))
+    assert twice.high - twice.low <= once.high - once.low + 1
+
+
+def test_findings_stand_in_the_order_of_what_can_be_won() -> None:
+    """Time first; what has no time comes after, abstentions last."""
+    summary = diagnose(evidence_of({**STEP, "data": 50, "recompute": 80, "user": 1, "step": 400}, repeat=20))
+    gains = [finding.gain_ns or 0 for finding in summary.findings if finding.severity != "info"]
+    assert found(summary)[:2] == ["recompute", "data-wait"]
+    assert gains == sorted(gains, reverse=True)
+    severities = [finding.severity == "info" for finding in summary.findings]
+    assert severities == sorted(severities)
+
+
+def test_the_optimizer_is_told_what_it_is_not_yet() -> None:
+    """The advice follows from how the optimizer was made."""
+    slow = {**STEP, "optimizer": 60, "step": 200}
+    said = {}
+    for word, fact in {
+        "fused": OptimizerFact("AdamW", True, None, 8, 16),
+        "loop": OptimizerFact("AdamW", None, False, 8, 16),
+        "default": OptimizerFact("AdamW", None, None, 8, 16),
+    }.items():
+        summary = diagnose(evidence_of(slow, repeat=20, facts=Facts(optimizers=(fact,))))
+        said[word] = summary.findings[0].next
+    assert said["fused"].startswith("it is fused already")
+    assert said["loop"].startswith("foreach=False updates parameter by parameter")
+    assert said["default"].startswith("fused=True")
+
+
+def test_checkpointing_with_memory_to_spare_is_told_so() -> None:
+    """What it saves is held against what was free at the peak."""
+    seen = evidence_of(
+        {**STEP, "recompute": 30, "step": 200}, repeat=20, facts=Facts(memory_capacity_bytes=40 * GIB), clock="device"
+    )
+    rows = tuple(replace(row, memory_growth_bytes=3 * GIB) for row in seen.summary.rows)
+    for peak, word in ((20 * GIB, "enough to do without it"), (39 * GIB, "too little to do without all of it")):
+        summary = replace(seen.summary, rows=rows, memory={"peak_bytes": peak})
+        finding = judge(replace(seen, summary=summary))[0]
+        assert finding.rule == "recompute"
+        assert "it saves about 3.00 GiB" in finding.why
+        assert word in finding.why
+
+
+def test_memory_in_pieces_is_fragmentation() -> None:
+    """Half of what is reserved was never used at once."""
+    memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 4 * GIB, "rss_bytes": GIB}
+    broken = diagnose(evidence_of(STEP, repeat=20, memory=memory))
+    healthy = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "peak_bytes": 7 * GIB}))
+    assert found(broken) == ["fragmentation"]
+    assert found(healthy) == []
+
+
+def growth(*levels: float) -> list[str]:
+    """Return what is found of memory at these levels, in MiB, one a step."""
+    seen = evidence_of(STEP, repeat=len(levels))
+    readings = tuple((step, round(level * 2**20)) for step, level in enumerate(levels, 1))
+    return found(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")))
+
+
+def test_memory_that_goes_on_rising_is_growth() -> None:
+    """A straight line up is a leak; a plateau, a sawtooth and a cache that fills are none."""
+    assert growth(*(400 + 2 * step for step in range(40))) == ["memory-growth"]
+    assert growth(*([400] * 40)) == []
+    assert growth(*(400 + 50 * (step % 4) for step in range(40))) == []
+    assert growth(*(400 + 100 * (1 - 0.7**step) for step in range(40))) == []
+
+
+def test_without_a_budget_the_cost_is_not_judged() -> None:
+    """There is nothing to hold it against."""
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=60, overhead=0.2)), "overhead")
+    assert finding is not None
+    assert finding.evidence["missing"] == "a budget"
+
+
+def test_a_cost_above_its_budget_wins_the_difference() -> None:
+    """5 % where 1 % is allowed: 4 % of the step."""
+    summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=Facts(budget=0.01)))
+    assert found(summary) == ["overhead"]
+    assert summary.findings[0].gain_ns == 4 * MS
+
+
+def test_facts_go_to_json_and_back() -> None:
+    """A saved run knows what the live one knew."""
+    import json
+
+    facts = Facts(0.01, GIB, 2, (3, 5), 7, (OptimizerFact("AdamW", True, None, 8, 16),))
+    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts

@@ -1,0 +1,61 @@
+"""What a test must not leave in the process: open sessions, active recorders, hooks, signal handlers."""
+
+from __future__ import annotations
+
+import signal
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_models import hooks_of
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+from autoprof import lifecycle
+from autoprof import recorder as recording
+from autoprof.probes import ModuleProbe
+from autoprof.probes.boundary import BoundaryProbe
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Prove that a test leaves no open session, active recorder, hook or signal handler; in its own folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AUTOPROF", raising=False)
+    torch.manual_seed(0)
+    touched: list[weakref.ref[nn.Module]] = []
+    attach, begin = ModuleProbe.attach, BoundaryProbe.__init__
+
+    def note_attach(self: ModuleProbe) -> None:
+        if not any(module() is self.module for module in touched[-50:]):
+            touched.append(weakref.ref(self.module))
+        attach(self)
+
+    def note_boundary(self: BoundaryProbe, model: nn.Module, before: Any) -> None:
+        touched.append(weakref.ref(model))
+        begin(self, model, before)
+
+    monkeypatch.setattr(ModuleProbe, "attach", note_attach)
+    monkeypatch.setattr(BoundaryProbe, "__init__", note_boundary)
+    handlers = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert recording.active is None
+    assert not lifecycle._open
+    yield
+    left = lifecycle._open[:]
+    for session in left:  # or every test after this one would fail as well
+        session.end("forgotten")
+    assert not left, "a session is still open"
+    assert not len(lifecycle._owners), "a model is still owned by a session"
+    assert recording.active is None, "a recorder is still active"
+    assert not torch_optimizer._global_optimizer_pre_hooks
+    assert not torch_optimizer._global_optimizer_post_hooks
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers, "handlers were not put back"
+    assert not hasattr(nn.Module, "__prepare_scriptable__")
+    for module in {id(module): module for ref in touched if (module := ref()) is not None}.values():
+        for hooks in hooks_of(module).values():
+            for _, hook in hooks:
+                owner = getattr(hook, "__self__", None)
+                assert not isinstance(owner, (ModuleProbe, BoundaryProbe)), f"{module} still has {hook}"

@@ -1,0 +1,188 @@
+"""What the clock cannot tell is measured at the start, kept with the run, and never shown as a figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import autoprof
+from autoprof import read_run
+from autoprof.calibrate import COLD, NOTHINGS, LimitMeter
+from autoprof.clocks import ClockLimits, DeviceClock, HostClock
+from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
+
+CONFIG: dict[str, Any] = {
+    "targets": [{"match": ".+"}], "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}, "sinks": {},
+}  # fmt: skip
+
+
+class Coarse(FakeClock):
+    """A clock whose limits nobody knows: it shows multiples of ``quantum_ns``, and a reading takes ``tick_ns``."""
+
+    def __init__(self, tick_ns: int, quantum_ns: int = 1) -> None:
+        super().__init__(tick_ns=tick_ns)
+        self.limits = None
+        self.quantum_ns = quantum_ns
+
+    def read(self) -> int:
+        """Return the time rounded down."""
+        return super().read() // self.quantum_ns * self.quantum_ns
+
+
+class Taking(nn.Module):
+    """Take some time of a fake clock in forward."""
+
+    def __init__(self, clock: FakeClock, ns: int) -> None:
+        super().__init__()
+        self.clock, self.ns = clock, ns
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the input, weighed."""
+        self.clock.advance(self.ns)
+        return x * self.weight
+
+
+def limits_of(clock: Any) -> ClockLimits:
+    """Measure a clock that answers at once."""
+    limits = LimitMeter(clock).limits
+    assert limits is not None
+    return limits
+
+
+def test_a_call_of_nothing_reads_what_a_reading_takes() -> None:
+    """It is the median; with a steady clock there is no scatter, and the smallest difference is one reading."""
+    assert limits_of(Coarse(tick_ns=70)) == ClockLimits(resolution_ns=70, mark_ns=70, scatter_ns=0)
+
+
+def test_a_coarse_clock_is_limited_by_its_resolution() -> None:
+    """Nearly all calls of nothing read 0 on it, and what is shorter than its step cannot be told."""
+    limits = limits_of(Coarse(tick_ns=10, quantum_ns=1000))
+    assert (limits.resolution_ns, limits.mark_ns, limits.span_ns) == (1000, 0, 1000)
+
+
+def test_scatter_is_how_much_more_nineteen_of_twenty_calls_of_nothing_read_at_most() -> None:
+    """A single interruption is not the clock's, a tenth of all readings is."""
+
+    class Scattered(Coarse):
+        reads = 0
+
+        def read(self) -> int:
+            """Be late by 900 ns at every tenth call of nothing, at its end; once by a second."""
+            self.reads += 1
+            if self.reads == 2 * COLD + 7:
+                self.advance(1_000_000_000)
+            return super().read() + (900 if self.reads % 20 == 0 else 0)
+
+    limits = limits_of(Scattered(tick_ns=50))
+    assert (limits.mark_ns, limits.scatter_ns, limits.span_ns) == (50, 900, 950)
+
+
+def test_the_hosts_clock_has_limits() -> None:
+    """On any machine, a call of nothing takes some time, and the clock resolves some step."""
+    limits = limits_of(HostClock())
+    assert limits.resolution_ns > 0
+    assert limits.span_ns >= limits.mark_ns > 0
+
+
+def test_a_clock_that_knows_its_limits_is_not_measured() -> None:
+    """As the fake one does: a test's time does not pass before its first step."""
+    clock = FakeClock(tick_ns=5, limit_ns=40)
+    assert limits_of(clock).span_ns == 40
+    assert clock.now_ns == 0
+
+
+def test_a_device_is_asked_and_never_waited_for() -> None:
+    """Its limits are known once it has passed the readings, which then go back to their pool."""
+    clock = FakeClock()
+    device = FakeDevice(clock, lag_ns=1000)
+    events = DeviceClock(device, now=clock.read)
+    meter = LimitMeter(events)
+    assert meter.limits is None
+    clock.advance(1000)
+    assert meter.limits == ClockLimits()
+    assert device.waits == 0
+    made = device.made
+    LimitMeter(events)
+    assert made == device.made >= 2 * (COLD + NOTHINGS)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_summary_says_what_the_clock_that_counts_cannot_tell(on_device: bool) -> None:
+    """The host's or the device's."""
+    clock = FakeClock(limit_ns=70)
+    sink = ListSink()
+    chosen = FakeDevice(clock).device_clock() if on_device else clock
+    with open_session(nn.Sequential(nn.Linear(2, 2)), CONFIG, clock=chosen, sinks=[sink]) as session:
+        assert session.summary().clock_limit_ns == 70
+    assert sink.summary is not None
+    assert sink.summary.clock_limit_ns == 70
+
+
+def test_a_run_keeps_the_clocks_limits(tmp_path: Path) -> None:
+    """In run.json from the start, in the summary, and read back from there."""
+    session = autoprof.instrument(
+        nn.Sequential(nn.Linear(2, 2)), {**CONFIG, "sinks": {"jsonl": {}}, "output": str(tmp_path)}
+    )
+    folder = session.folder
+    assert folder is not None
+    noted = json.loads((folder / "run.json").read_text())["clock"]
+    session.close()
+    assert noted["limit_ns"] == max(noted["resolution_ns"], noted["mark_ns"] + noted["scatter_ns"]) > 0
+    run = read_run(folder)
+    assert run.info["clock"] == noted
+    assert run.summary is not None
+    assert run.summary.clock_limit_ns == noted["limit_ns"]
+
+
+@pytest.fixture
+def reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[int, int], dict[str, str]]:
+    """Return a function that runs two steps of a module of so many ns with every report, and what they say."""
+
+    def run(module_ns: int, limit_ns: int) -> dict[str, str]:
+        clock = FakeClock(limit_ns=limit_ns)
+        model = nn.Sequential(Taking(clock, module_ns), Taking(clock, 40_000_000))
+        config = {**CONFIG, "output": str(tmp_path), "sinks": {"console": {"every": 1}, "log": {}, "jsonl": {}}}
+        with open_session(model, config, clock=clock) as session:
+            for _ in range(2):
+                model(torch.ones(1))
+                session.step()
+            folder = session.folder
+            assert folder is not None
+        return {
+            "console": capsys.readouterr().out,
+            "summary": (folder / "summary.txt").read_text(),
+            "log": (folder / "rank0" / "timing.log").read_text(),
+            "jsonl": (folder / "rank0" / "steps.jsonl").read_text(),
+        }
+
+    return run
+
+
+def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
+    reports: Callable[[int, int], dict[str, str]],
+) -> None:
+    """Also its part of the step. The records keep the readings as they are."""
+    told = reports(30_000, 500_000)
+    for name in ("console", "summary"):
+        assert "<0.50 ms   <1.3 %" in told[name]
+        assert "cannot tell spans below 500.0 µs from none" in told[name]
+    assert ":     <0.500ms ( <1.3%) [avg:     <0.500ms]" in told["log"]
+    assert "avg=    <0.500ms  min=    <0.500ms  max=    <0.500ms  (n=2)" in told["log"]
+    assert not [
+        text for text in (told["console"], told["summary"], told["log"]) if " 0.03 ms" in text or " 0.030ms" in text
+    ]
+    assert "30000" in told["jsonl"]
+
+
+def test_a_span_above_the_limit_is_shown_as_it_is(reports: Callable[[int, int], dict[str, str]]) -> None:
+    """To the digit."""
+    told = reports(30_000, 29_000)
+    assert all("0.03 ms    0.1 %" in told[name] for name in ("console", "summary"))
+    assert ":      0.030ms (  0.1%) [avg:      0.030ms]" in told["log"]

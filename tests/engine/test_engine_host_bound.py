@@ -1,0 +1,239 @@
+"""Where the device waited for the host: found from the queue's lead along the step, without a synchronisation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from engine_laws import Watched, check_laws, everything
+from fake_engine import Beside, On, Op
+from torch import nn
+
+import autoprof
+from autoprof import StepFrame, read_run
+from autoprof.render.jsonl import FrameDecoder, FrameEncoder
+from autoprof.render.log import Averages, render_step
+from autoprof.render.panel import render_panel
+from autoprof.render.summary_text import render_summary
+from autoprof.resolve.lead import DRIFT_PPM, DRY_NS
+from autoprof.span import STREAM_LANES
+from autoprof.testing import FakeClock, FakeDevice
+
+FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])
+US = 1_000
+
+
+def run(device: FakeDevice, model: nn.Module, steps: int = 1) -> Watched:
+    """Run the model's forward for some steps and close the session."""
+    with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
+        for _ in range(steps):
+            model(torch.ones(1))
+            watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+    return watched
+
+
+def bound(frame: StepFrame) -> dict[str, tuple[int | None, int | None, bool | None]]:
+    """Return by name: the device's time, the host-bound part of it, and whether the span is marked."""
+    return {span.name: (span.device_ns, span.host_bound_ns, span.host_bound) for span in frame.spans}
+
+
+def test_a_span_whose_work_stood_in_the_queue_is_not_marked() -> None:
+    """The host launches in 10 µs what the device does in 100: the lead grows from span to span."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(*[Op(device, 100 * US, host_ns=10 * US) for _ in range(3)])
+    (frame,) = run(device, model).frames
+    assert bound(frame) == {"0": (110 * US, 0, False), "1": (100 * US, 0, False), "2": (100 * US, 0, False)}
+
+
+def test_a_span_at_whose_end_the_queue_was_empty_is_marked() -> None:
+    """The host takes 100 µs to launch what the device does in 5: the span is as long as the host took."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(*[Op(device, 5 * US, host_ns=100 * US) for _ in range(2)])
+    (frame,) = run(device, model).frames
+    assert bound(frame) == {"0": (105 * US, 105 * US, True), "1": (100 * US, 100 * US, True)}
+
+
+@pytest.mark.parametrize(("lead_ns", "marked"), [(DRY_NS, True), (DRY_NS + 1, False)])
+def test_the_queue_is_empty_up_to_the_scatter_of_events(lead_ns: int, marked: bool) -> None:
+    """To the nanosecond: a lead of 30 µs is none, one of a nanosecond more is one."""
+    device = FakeDevice(FakeClock())
+    (frame,) = run(device, nn.Sequential(Op(device, lead_ns, host_ns=500 * US))).frames
+    assert bound(frame)["0"][2] is marked
+
+
+def test_a_parent_is_marked_when_more_than_half_of_it_is_host_bound() -> None:
+    """What its children spent at the end of an empty queue is the parent's, too; what they did not is not."""
+    device = FakeDevice(FakeClock())
+
+    def busy() -> nn.Module:
+        return Op(device, 400 * US, host_ns=US)
+
+    def dry() -> nn.Module:
+        return Op(device, 2 * US, host_ns=900 * US)
+
+    model = nn.Sequential(nn.Sequential(busy(), dry()), nn.Sequential(busy(), busy(), dry()))
+    (frame,) = run(device, model).frames
+    assert bound(frame) == {
+        "0": (903 * US, 502 * US, True),
+        "0/0": (401 * US, 0, False),
+        "0/1": (502 * US, 502 * US, True),
+        "1": (902 * US, 102 * US, False),
+        "1/0": (400 * US, 0, False),
+        "1/1": (400 * US, 0, False),
+        "1/2": (102 * US, 102 * US, True),
+    }
+
+
+def test_a_queue_that_ran_dry_before_knows_its_lead_in_the_next_step() -> None:
+    """Host and device at the same pace with half a millisecond in the queue: no step's own zero would tell."""
+    device = FakeDevice(FakeClock())
+    ahead, level = Op(device, 500 * US), Op(device, 100 * US, host_ns=100 * US)
+    with Watched(nn.ModuleList([ahead, level]), clock=device.device_clock(), config=FORWARD) as watched:
+        ahead(torch.ones(1))
+        watched.step()
+        for _ in range(5):
+            level(torch.ones(1))
+            level(torch.ones(1))
+            watched.step()
+    for frame in watched.frames:
+        assert [span.host_bound for span in frame.spans] == [False] * len(frame.spans)
+
+
+def test_the_zero_of_the_steps_before_fades_as_clocks_may_drift() -> None:
+    """A lead that has not been gone for longer than the drift allows is taken for the clocks' own."""
+    device = FakeDevice(FakeClock())
+    length_ns = 300_000_000
+    assert DRIFT_PPM * length_ns // 10**6 == DRY_NS == 30 * US
+    with Watched(nn.Sequential(nn.Identity()), clock=device.device_clock(), config=FORWARD) as watched:
+        device.work(100 * US)
+        watched.step()
+        for _ in range(5):
+            with autoprof.span("level"):
+                device.work(length_ns)
+                device.clock.advance(length_ns)
+            watched.step()
+    # The lead seems to be 100, 70, 40, 10 µs, then it is the zero.
+    assert [frame.spans[0].host_bound for frame in watched.frames[1:]] == [False, False, False, True, True]
+
+
+def test_a_host_that_waited_for_the_device_makes_no_span_before_it_host_bound() -> None:
+    """Reading the loss empties the queue; what the device did until then was in the queue all the same."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(*[Op(device, 100 * US, host_ns=5 * US) for _ in range(4)])
+    with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
+        for _ in range(3):
+            model(torch.ones(1))
+            device.wait_here()
+            watched.step()
+    for frame in watched.frames:
+        assert [span.host_bound for span in frame.spans] == [False] * 4
+
+
+def test_each_stream_has_a_queue_of_its_own_and_the_devices_zero() -> None:
+    """The side stream is kept busy while the step's own runs dry."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Beside(device, Op(device, 5_000 * US), Op(device, 5 * US, host_ns=300 * US)))
+    (frame,) = run(device, model).frames
+    assert bound(frame)["0/side"] == (5_000 * US, 0, False)
+    assert bound(frame)["0/main"] == (305 * US, 305 * US, True)
+
+
+def test_another_device_has_a_zero_of_its_own() -> None:
+    """Its clock is set by the host's: only its own marks say where its queue was empty."""
+    device = FakeDevice(FakeClock())
+    far = nn.Sequential(Op(device, 5 * US, host_ns=200 * US), Op(device, 700 * US, host_ns=5 * US))
+    (frame,) = run(device, nn.Sequential(Op(device, 900 * US), On(device, far, (1, 0)))).frames
+    assert frame.spans[-1].lane == STREAM_LANES
+    assert bound(frame)["1/child/1"][2] is False
+    assert bound(frame)["0"] == (900 * US, 0, False)
+
+
+def test_a_pause_is_not_host_bound() -> None:
+    """The device idles while nothing is charged to the step."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Op(device, 400 * US, host_ns=US))
+    with Watched(model, clock=device.device_clock(), config=FORWARD) as watched:
+        with autoprof.span("around"):
+            model(torch.ones(1))
+            with watched.session.pause():
+                device.clock.advance(50_000 * US)
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert bound(frame)["around"] == (401 * US, 0, False)
+
+
+def test_a_hosts_clock_says_nothing_of_it() -> None:
+    """Where there is no device nothing is host-bound, and nothing is not."""
+    model = nn.Sequential(nn.Linear(1, 1))
+    with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
+        model(torch.ones(1))
+        watched.step()
+    assert [span.host_bound for span in watched.frames[0].spans] == [None, None]
+    assert {row.host_bound for row in watched.session.summary().rows} == {None}
+
+
+def test_a_row_has_the_share_of_its_time_that_was_host_bound() -> None:
+    """Over all its calls, exactly: 305 of 705 µs in each of a hundred steps."""
+    device = FakeDevice(FakeClock())
+    layer = Op(device, 5 * US)
+    with Watched(nn.ModuleList([layer]), clock=device.device_clock(), config=FORWARD) as watched:
+        for _ in range(100):
+            layer.forward_ns, layer.host_ns = 5 * US, 300 * US
+            layer(torch.ones(1))
+            layer.forward_ns, layer.host_ns = 400 * US, 0
+            layer(torch.ones(1))
+            device.wait_here()
+            watched.step()
+    (row,) = watched.session.summary().rows
+    assert row.total_ns == 100 * 705 * US
+    assert row.host_bound == 305 / 705
+
+
+def test_what_is_host_bound_is_written_read_back_and_shown(tmp_path: Path) -> None:
+    """In steps.jsonl, summary.json, summary.txt, the log and the panel."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Op(device, 2 * US, host_ns=300 * US), Op(device, 900 * US, host_ns=US))
+    config = FORWARD | {"output": str(tmp_path), "sinks": {"jsonl": {}}}
+    with Watched(model, clock=device.device_clock(), config=config) as watched:
+        for _ in range(2):
+            model(torch.ones(1))
+            device.wait_here()
+            watched.step()
+    (folder,) = tmp_path.iterdir()
+    written = read_run(folder)
+    for frame, again in zip(watched.frames, written.frames, strict=True):
+        assert np.array_equal(frame.host_bound_ns, again.host_bound_ns)
+    summary = watched.session.summary()
+    assert written.summary == summary
+    assert {row["name"]: row["host_bound"] for row in json.loads((folder / "summary.json").read_text())["rows"]} == {
+        "0": 1.0,
+        "1": 0.0,
+    }
+    text = render_summary(summary)
+    assert any(line.split()[:2] == ["0", "*"] for line in text)
+    assert not any(line.split()[:2] == ["1", "*"] for line in text)
+    assert any(line.startswith("* host-bound") for line in text)
+    panel = render_panel(summary, width=100, top=5, color=False)
+    assert any("0 *" in line for line in panel)
+    assert not any("1 *" in line for line in panel)
+    assert any("* host-bound" in line for line in panel)
+    step = render_step(watched.frames[0], Averages())
+    assert [line.split(":")[0].strip() for line in step.splitlines() if line.endswith("host-bound")] == ["0"]
+
+
+def test_a_line_without_the_column_is_read_as_not_known() -> None:
+    """A run written before it existed."""
+    device = FakeDevice(FakeClock())
+    (frame,) = run(device, nn.Sequential(Op(device, 5 * US, host_ns=300 * US))).frames
+    data = json.loads(FrameEncoder().encode(frame))
+    del data["spans"]["host_bound_ns"]
+    again = FrameDecoder().decode(json.dumps(data))
+    assert again.host_bound_ns is None
+    assert [span.host_bound for span in again.spans] == [None]
+    assert json.loads(FrameEncoder().encode(again))["spans"] == data["spans"]

@@ -1,0 +1,318 @@
+"""Ctrl-C, and a time limit of the user's, at any moment: the exception reaches the user, all else stays whole."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import check_laws, count
+from moments import Strike
+from small_models import hooks_of
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+import autoprof
+from autoprof import Phase, lifecycle
+from autoprof import recorder as recording
+from autoprof.testing import FakeClock, ListSink, open_session
+
+CONFIG: dict[str, Any] = {
+    "targets": [{"match": ".*", "memory": True}],
+    "sample": {"warmup": 0, "budget": None},
+    "output": "runs",
+    "sinks": {"jsonl": {"flush_s": 0.001}, "log": {}},
+}
+NAMES = {"Sequential": 1, "0": 1, "1": 1}
+
+
+class TimeLimit(Exception):
+    """What a signal handler of the user's raises: an ``Exception``, as people write them."""
+
+
+def limit(number: int, frame: Any) -> None:
+    """Be that handler."""
+    raise TimeLimit
+
+
+SIGNALS: dict[str, tuple[int, Any, type[BaseException]]] = {
+    "ctrl-c": (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+    "time-limit": (signal.SIGUSR1, limit, TimeLimit),
+}
+# Our own work holds Ctrl-C back and no other signal: where it is taken up and left, the others' handlers may break it.
+SPARED: dict[type[BaseException], tuple[str, ...]] = {KeyboardInterrupt: (), TimeLimit: ("signals.py",)}
+
+
+@pytest.fixture(params=SIGNALS)
+def struck(request: pytest.FixtureRequest) -> Iterator[tuple[Callable[[], None], type[BaseException]]]:
+    """Yield what sends a signal, and the exception that its handler raises."""
+    number, handler, error = SIGNALS[request.param]
+    before = signal.signal(number, handler)
+    yield lambda: signal.raise_signal(number), error
+    signal.signal(number, before)
+
+
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(11, id="each-11th-line")])
+def stride(request: pytest.FixtureRequest) -> int:
+    """How many lines lie between two moments: all of them take minutes."""
+    return int(request.param)
+
+
+@pytest.fixture(autouse=True)
+def always_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each step resolved and written at its end: more of our own work to strike at."""
+    monkeypatch.setattr("autoprof.delivery.DELIVER_EVERY_NS", 0)
+
+
+class Run:
+    """A model, its optimizer and an open session in the middle of training."""
+
+    def __init__(self, **changes: Any) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.sink = ListSink()
+        clock = FakeClock(tick_ns=1)
+        self.session = open_session(
+            self.model, {**CONFIG, **changes}, clock=clock, optimizer=self.optimizer, sinks=[self.sink]
+        )
+
+    def train(self, end_step: bool = True) -> None:
+        """Do everything that a step does."""
+        with autoprof.span("Loss"):
+            loss = self.model(torch.ones(1, 2)).sum()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.session.log(loss=loss)
+        if end_step:
+            self.session.step()
+
+    def check_bare(self) -> None:
+        """Assert that nothing of autoprof's is left."""
+        for module in self.model.modules():
+            assert not any(hooks_of(module).values())
+        assert not any(hooks_of(self.optimizer).values())  # type: ignore[arg-type]
+        assert recording.active is None
+        assert not lifecycle._open
+        assert not len(lifecycle._owners)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert not hasattr(nn.Module, "__prepare_scriptable__")
+
+    def check_files(self, error: type[BaseException] = KeyboardInterrupt) -> None:
+        """Assert that every file is whole and says the same as the others; what is no Ctrl-C may cost a step."""
+        exact = error is KeyboardInterrupt
+        assert self.session.folder is not None
+        run = autoprof.read_run(self.session.folder)
+        frames = run.frames
+        steps = [frame.step for frame in frames]
+        assert frames.bad_lines == 0
+        assert run.info["ended"] == "closed"
+        assert run.summary is not None
+        assert steps == sorted(set(steps))
+        if exact:
+            assert self.sink.summary == run.summary
+            assert run.summary.steps == len(steps) == len(self.sink.frames)
+        else:  # struck between the statistics and the sinks, or as one of them was about to be closed
+            assert self.sink.summary in (run.summary, None)
+            assert 0 <= run.summary.steps - len(self.sink.frames) <= 1
+            assert 0 <= len(steps) - len(self.sink.frames) <= 1
+
+
+def every_moment(strike: Callable[[], object], spared: tuple[str, ...], stride: int) -> Iterator[Strike]:
+    """Yield a ``Strike`` for each line of ours in turn, until the block runs to its end unstruck."""
+    for at in itertools.count(1, stride):
+        moment = Strike(at, strike, spared)
+        yield moment
+        if not moment.where:
+            assert moment.lines > 20
+            return
+
+
+def strike_all(
+    make: Callable[[], Run], block: Callable[[Run], Any], struck: Any, check: Callable[[Run], None], stride: int
+) -> None:
+    """Strike at every moment of a block, each time in a run of its own; the exception must come out unchanged."""
+    strike, error = struck
+    for moment in every_moment(strike, SPARED[error], stride):
+        run = make()
+        found: BaseException | None = None
+        try:
+            with moment:
+                block(run)
+        except error as caught:
+            found = caught
+        assert bool(moment.where) == (found is not None), f"the exception was lost at {moment.where}"
+        assert found is None or (type(found) is error and found.__cause__ is None)
+        try:
+            check(run)
+        except BaseException as failure:
+            failure.add_note(f"struck at {moment.where}") if hasattr(failure, "add_note") else None
+            raise
+
+
+def started(**changes: Any) -> Run:
+    """Return a run after its first step."""
+    run = Run(**changes)
+    run.train()
+    return run
+
+
+@pytest.mark.parametrize("step", ["auto", "manual"])
+def test_struck_at_any_moment_of_a_step_the_run_closes_whole(step: str, struck: Any, stride: int) -> None:
+    """Forward, backward, optimizer, logging, our own work at the step's end."""
+
+    def check(run: Run) -> None:
+        run.session.close()
+        run.check_bare()
+        run.check_files(struck[1])
+        for frame in run.sink.frames:
+            check_laws(frame)
+
+    strike_all(lambda: started(step=step), lambda run: run.train(end_step=step == "manual"), struck, check, stride)
+
+
+def test_after_a_ctrl_c_at_any_moment_the_same_session_goes_on(stride: int) -> None:
+    """As in a notebook: no step is lost but the one that was struck, and that only in part."""
+    struck: Any = (lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt)
+
+    def check(run: Run) -> None:
+        for _ in range(3):
+            run.train()
+        run.session.close()
+        run.check_bare()
+        run.check_files(struck[1])
+        assert not [note for note in run.session.summary().notes if "off" in note]
+        for frame in run.sink.frames:
+            check_laws(frame)
+        for frame in run.sink.frames[-2:]:
+            assert count(frame, Phase.FORWARD) == NAMES
+            assert count(frame, Phase.BACKWARD) == NAMES
+
+    strike_all(started, lambda run: run.train(), struck, check, stride)
+
+
+def test_struck_at_any_moment_of_close_a_second_close_ends_it(struck: Any, stride: int) -> None:
+    """So does the end of the process."""
+
+    def check(run: Run) -> None:
+        run.session.close()
+        run.check_bare()
+        run.check_files(struck[1])
+
+    strike_all(started, lambda run: run.session.close(), struck, check, stride)
+
+
+def test_struck_at_any_moment_of_a_pause_the_run_closes_whole(struck: Any, stride: int) -> None:
+    """Into it, inside it, out of it."""
+
+    def block(run: Run) -> None:
+        with run.session.pause():
+            run.model(torch.ones(1, 2))
+
+    def check(run: Run) -> None:
+        run.train()
+        run.session.close()
+        run.check_bare()
+        run.check_files(struck[1])
+
+    strike_all(started, block, struck, check, stride)
+
+
+def test_struck_at_any_moment_of_a_summary_no_step_is_lost(stride: int) -> None:
+    """The frames that were about to be handed on still are."""
+    struck: Any = (lambda: signal.raise_signal(signal.SIGINT), KeyboardInterrupt)
+
+    def make() -> Run:
+        run = Run()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("autoprof.delivery.DELIVER_EVERY_NS", 10**18)
+            for _ in range(3):
+                run.train()
+        return run
+
+    def check(run: Run) -> None:
+        run.session.close()
+        run.check_bare()
+        run.check_files(struck[1])
+        assert [frame.step for frame in run.sink.frames] == [1, 2, 3]
+
+    strike_all(make, lambda run: run.session.summary(), struck, check, stride)
+
+
+def test_ctrl_c_at_any_moment_of_set_up_leaves_nothing(stride: int, tmp_path: Path) -> None:
+    """No hook, no session, no folder; the user gets the exception and no session to close."""
+    Run().session.close()  # what is imported when it is first needed is imported now
+    for moment in every_moment(lambda: signal.raise_signal(signal.SIGINT), (), stride):
+        sessions: list[autoprof.Session] = []
+        before = set((tmp_path / "runs").iterdir())
+        model = nn.Linear(2, 2)
+        try:
+            with moment:
+                sessions.append(open_session(model, CONFIG, clock=FakeClock()))
+        except KeyboardInterrupt:
+            pass
+        if sessions:
+            assert not moment.where, f"the exception was lost at {moment.where}"
+            sessions[0].close()
+            continue
+        assert not any(hooks_of(model).values()), moment.where
+        assert recording.active is None, moment.where
+        assert not lifecycle._open, moment.where
+        assert not len(lifecycle._owners), moment.where
+        assert not torch_optimizer._global_optimizer_pre_hooks, moment.where
+        assert not torch_optimizer._global_optimizer_post_hooks, moment.where
+        assert not hasattr(nn.Module, "__prepare_scriptable__"), moment.where
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, moment.where
+        assert set((tmp_path / "runs").iterdir()) == before, moment.where
+
+
+def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
+    """A sink that hangs can be left: the first one waits for it, the second one gets out."""
+    run = Run()
+
+    class Hangs:
+        def write(self, frame: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the first")
+            signal.raise_signal(signal.SIGINT)
+            reached.append("after the second")
+
+        def close(self, summary: Any) -> None:
+            pass
+
+    reached: list[str] = []
+    run.session._delivery._sinks.append(Hangs())
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    assert reached == ["after the first"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    run.session.close()
+    run.check_bare()
+    info = json.loads((run.session.folder / "run.json").read_text())  # type: ignore[operator]
+    assert info["ended"] == "closed"
+
+
+def test_a_handler_of_the_users_for_ctrl_c_is_called_after_our_own_work() -> None:
+    """With what it was to be called with, once for each Ctrl-C; and it may let the run go on."""
+    calls: list[tuple[int, str]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: calls.append((number, frame.f_code.co_name)))
+    try:
+        run = Run()
+
+        class Interrupts(ListSink):
+            def write(self, frame: Any) -> None:
+                signal.raise_signal(signal.SIGINT)
+                assert not calls
+
+        run.session._delivery._sinks.append(Interrupts())
+        run.train()
+        assert [number for number, _ in calls] == [signal.SIGINT]
+        run.session.close()
+    finally:
+        signal.signal(signal.SIGINT, before)

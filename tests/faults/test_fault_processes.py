@@ -1,0 +1,302 @@
+"""What ends a process, or should not: it ends or goes on as it would have without autoprof, and its files are whole."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from children import Children, ends_alike, saved
+
+import autoprof
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Children]:
+    """What runs programs in processes of their own."""
+    made = Children()
+    yield made
+    made.close()
+
+
+EVENTS = {
+    "an error in forward": "model[0].forward = lambda x: 1 / 0\nstep(i)",
+    "an error in backward": (
+        "class Bad(torch.autograd.Function):\n"
+        "    @staticmethod\n"
+        "    def forward(ctx, x): return x * 1\n"
+        "    @staticmethod\n"
+        "    def backward(ctx, grad): raise ValueError('mine')\n"
+        "model[1].forward = Bad.apply\nstep(i)"
+    ),
+    "an error in a hook of the user's": "model[0].register_forward_hook(lambda *_: {}['mine'])\nstep(i)",
+    "an error in a tensor hook": "model[0].weight.register_hook(lambda grad: {}['mine'])\nstep(i)",
+    "out of memory on the device": "def forward(x): raise torch.cuda.OutOfMemoryError('CUDA out of memory.')\n"
+    "model[0].forward = forward\nstep(i)",
+    "out of memory on the host": "model[0].forward = lambda x: bytearray(1 << 62)\nstep(i)",
+    "too deep": "def down(n): return down(n + 1)\nmodel[0].forward = down\nstep(i)",
+    "an exit with a text": "sys.exit('enough')",
+    "an exit inside forward": "model[0].forward = lambda x: sys.exit(7)\nstep(i)",
+    "a hard exit": "os._exit(9)",
+    "an abort": "os.abort()",
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_the_run_dies_of_it_as_it_would_have(children: Children, name: str, tmp_path: Path) -> None:
+    """Same status, same output, same last words; what was recorded is kept."""
+    bare, found = children.both(tmp_path, EVENTS[name])
+    ends_alike(bare, found)
+    assert bare.returncode != 0
+    info, steps = saved(tmp_path / "with")
+    assert steps[:2] == [1, 2]
+    assert len(steps) <= 4
+    if name not in ("a hard exit", "an abort"):
+        assert steps == [1, 2, 3, 4]
+        assert info["ended"] == "exit"
+
+
+CAUGHT = {
+    "an out of memory that is caught": """
+        def fails(x): raise torch.cuda.OutOfMemoryError('CUDA out of memory.')
+        forward, model[0].forward = model[0].forward, fails
+        try: step(i)
+        except torch.cuda.OutOfMemoryError: model[0].forward = forward
+    """,
+    "an error in backward that is caught": """
+        handle = model[0].weight.register_hook(lambda grad: {}['mine'])
+        try: step(i)
+        except KeyError: handle.remove()
+    """,
+    "the run's folder is deleted": "shutil.rmtree('runs') if INSTRUMENTED else None",
+    "the working directory is left and deleted": """
+        home = os.getcwd()
+        os.mkdir('elsewhere'); os.chdir('elsewhere'); os.rmdir('../elsewhere')
+    """,
+    "files may not grow any more": """
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, resource.RLIM_INFINITY))
+    """,
+    "no more files may be opened": """
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    """,
+    "standard error is closed": "os.close(2)",
+    "standard output is a full device": "os.dup2(os.open('/dev/full', os.O_WRONLY), 1); os.dup2(2, 1)",
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_the_run_goes_on_as_it_would_have(children: Children, name: str, tmp_path: Path) -> None:
+    """Six steps, its own output, status 0."""
+    bare, found = children.both(tmp_path, CAUGHT[name])
+    ends_alike(bare, found)
+    assert found.returncode == 0
+    if name == "the run's folder is deleted":
+        return
+    _, steps = saved(tmp_path / "with")
+    expected = {
+        "an out of memory that is caught": [1, 2, 3, 4, 5, 6],
+        "an error in backward that is caught": [1, 2, 3, 4, 5, 6],
+        "the working directory is left and deleted": [1, 2, 3, 4, 5, 6],
+        "standard error is closed": [1, 2, 3, 4, 5, 6],
+        "standard output is a full device": [1, 2, 3, 4, 5, 6],
+        "no more files may be opened": [1, 2, 3, 4, 5, 6],
+        "files may not grow any more": [1, 2, 3, 4][: max(len(steps), 2)],  # the last lines may still be on their way
+    }[name]
+    assert steps == expected
+
+
+def test_a_disk_that_is_full_costs_the_files_and_is_said_once(children: Children, tmp_path: Path) -> None:
+    """A real file system of 64 KB: the run goes on, the lines written before are whole."""
+    disk = tmp_path / "with" / "runs"
+    disk.mkdir(parents=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a tmpfs cannot be mounted here; the limit on files' sizes above stands for it")
+    try:
+        bare, found = children.both(tmp_path, "pass", after="for i in range(600): step(i)")
+        ends_alike(bare, found)
+        assert found.returncode == 0
+        _, steps = saved(tmp_path / "with")
+        assert steps == list(range(1, len(steps) + 1))
+        assert 4 <= len(steps) < 606
+        assert found.stderr.count("JsonlSink is off after OSError: [Errno 28]") == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("name", ["jsonl", "log"])
+def test_a_file_on_a_full_device_costs_its_sink_alone(children: Children, name: str, tmp_path: Path) -> None:
+    """``/dev/full`` in the place of one file: the other one has every step."""
+    file = {"jsonl": "steps.jsonl", "log": "timing.log"}[name]
+    before = f"""
+    from autoprof.sinks import files
+    opened = os.open
+    os.open = lambda path, *rest, **more: opened('/dev/full' if str(path).endswith('{file}') else path, *rest, **more)
+    """
+    found = children.run(tmp_path / "with", "pass", instrumented=True, before=before)
+    assert found.returncode == 0
+    assert found.stdout == "went on\n"
+    assert found.stderr.count("[Errno 28]") == 1
+    (path,) = (tmp_path / "with" / "runs").iterdir()
+    if name == "log":
+        assert [frame.step for frame in autoprof.read_run(path).frames] == [1, 2, 3, 4, 5, 6]
+    else:
+        assert (path / "rank0" / "timing.log").read_text().count("\nStep ") == 6
+
+
+@pytest.mark.parametrize("stream", ["a reader that is gone", "a full device"])
+def test_a_console_that_cannot_print_does_not_change_the_exit_status(
+    children: Children, stream: str, tmp_path: Path
+) -> None:
+    """What we could not print must not lie in the program's buffer, where its own last flush would fail on it."""
+    before = {
+        "a reader that is gone": "ends = os.pipe(); os.close(ends[0]); os.dup2(ends[1], 1)",
+        "a full device": "os.dup2(os.open('/dev/full', os.O_WRONLY), 1)",
+    }[stream]
+    after = "sys.exit(0)"  # before the program prints anything itself, which would fail of itself
+    bare, found = children.both(tmp_path, "pass", before=before, after=after, sinks="{'console': {'every': 1}}")
+    assert bare.returncode == 0
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.count("ConsoleSink is off") == 1
+    assert "Exception ignored" not in found.stderr
+
+
+def test_kill_at_random_moments_leaves_whole_lines(children: Children, tmp_path: Path) -> None:
+    """``kill -9`` from outside, later and later: every line is a step, and the run can be read."""
+    for number in range(3):
+        folder = tmp_path / str(number)
+        event = f"os.system(f'(sleep {0.02 * number}; kill -9 {{os.getpid()}}) &')"
+        found = children.run(folder, event, instrumented=True, after="while True: step(i)")
+        assert found.returncode == -signal.SIGKILL
+        info, steps = saved(folder)
+        assert info["ended"] is None
+        assert steps == list(range(1, len(steps) + 1))
+        assert len(steps) >= 3
+
+
+def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have(
+    children: Children, tmp_path: Path
+) -> None:
+    """Only the main thread may put the handler back; the other one is in the middle of its own work, or not."""
+    event = """
+    import threading
+    def loop():
+        while True: step(i)
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    thread.join()
+    """
+    bare, found = children.both(tmp_path, event)
+    assert found.returncode == bare.returncode == -signal.SIGTERM
+    info, steps = saved(tmp_path / "with")
+    assert info["ended"] == "SIGTERM"
+    assert steps == list(range(1, len(steps) + 1))
+
+
+def test_sigterm_while_close_waits_for_a_device_that_hangs_ends_the_process(children: Children, tmp_path: Path) -> None:
+    """The end on SIGTERM waits a moment for the device, not for ever."""
+    before = """
+    import autoprof.wiring
+    from autoprof.testing import FakeClock, FakeDevice
+    autoprof.delivery.PATIENCE_S = 0.2
+    device = FakeDevice(FakeClock(tick_ns=1), lag_ns=10**15)
+    instrument = autoprof.instrument
+    autoprof.instrument = lambda model, config: autoprof.wiring.open_session(
+        model, config, optimizer=None, sinks=(), clock=device.device_clock())
+    """
+    found = children.run(tmp_path / "with", "os.kill(os.getpid(), signal.SIGTERM)", instrumented=True, before=before)
+    assert found.returncode == -signal.SIGTERM
+    info, steps = saved(tmp_path / "with")
+    assert (info["ended"], steps) == ("SIGTERM", [])
+    (path,) = (tmp_path / "with" / "runs").iterdir()
+    summary = json.loads((path / "summary.json").read_text())
+    assert summary["skipped"] == {"steps that the device had not passed": 4}
+
+
+MOMENTS = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = [{here!r}, {engine!r}]
+import torch
+torch.set_num_threads(1)
+from torch import nn
+import autoprof
+from moments import Strike
+autoprof.delivery.DELIVER_EVERY_NS = 0
+config = {{
+    "targets": [{{"match": ".*"}}], "sample": {{"warmup": 0}},
+    "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}}},
+}}
+from autoprof.testing import FakeClock, open_session
+open_session(nn.Linear(2, 2), {{**config, "output": "warm"}}, clock=FakeClock()).close()
+
+def child(at, folder):
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    strike = Strike(at, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    def train():
+        model(torch.ones(1, 2)).sum().backward()
+        session.step()
+    if {phase!r} == "set-up":
+        with strike:
+            session = open_session(model, {{**config, "output": folder}}, clock=FakeClock(tick_ns=1))
+        train()
+    else:
+        session = open_session(model, {{**config, "output": folder}}, clock=FakeClock(tick_ns=1))
+        train()
+        if {phase!r} == "step":
+            with strike:
+                train()
+            session.close()
+        else:
+            with strike:
+                session.close()
+    return 0 if strike.where else 77
+
+at, ended = 1, None
+while ended != 77:
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            status = child(at, f"moments/{{at}}")
+        finally:
+            os._exit(status)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(at, ended, flush=True)
+    at += {stride}
+"""
+
+
+@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.slow), 61])
+@pytest.mark.parametrize("phase", ["set-up", "step", "close"])
+def test_sigterm_at_any_moment_ends_the_process_with_whole_files(phase: str, stride: int, tmp_path: Path) -> None:
+    """At the n-th line of ours, for n over set-up, a step, and close: died of SIGTERM, and the run says so."""
+    here = Path(__file__).parent
+    code = MOMENTS.format(here=str(here), engine=str(here.parent / "engine"), phase=phase, stride=stride)
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=True
+    )
+    ends = [tuple(map(int, line.split())) for line in found.stdout.splitlines()]
+    assert ends[-1][1] == 77
+    assert len(ends) > 3
+    ended = []
+    for at, status in ends[:-1]:
+        assert status == -signal.SIGTERM, (at, status, found.stderr[-2000:])
+        folder = tmp_path / "moments" / str(at)
+        for path in folder.iterdir() if folder.exists() else ():
+            info = json.loads((path / "run.json").read_text()) if (path / "run.json").exists() else {}
+            ended.append(info.get("ended"))
+            records = path / "rank0" / "steps.jsonl"
+            if phase != "set-up":
+                assert records.read_bytes().endswith(b"\n"), at
+                steps = [frame.step for frame in autoprof.read_run(path).frames]
+                assert steps in ([1], [1, 2]), at
+                assert ended[-1] in ("SIGTERM", "closed"), at
+    if phase == "step":
+        assert set(ended) == {"SIGTERM"}

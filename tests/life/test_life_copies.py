@@ -1,0 +1,262 @@
+"""What people do with a model in the middle of a run: averages, checkpoints, moves, new and replaced layers."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from small_models import hooks_of
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from autoprof import Phase
+from autoprof.testing import FakeClock
+
+
+def mlp() -> nn.Sequential:
+    """Return the same model each time."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 1))
+
+
+NAMES = {"Sequential", "0", "1", "2", "3"}
+
+
+def run(model: nn.Module, in_step: Callable[[nn.Module, int], Any], instrumented: bool) -> tuple[list[Tensor], Any]:
+    """Train six steps with ``in_step`` between backward and the optimizer; return all bits and the frames."""
+    watched = Watched(model, config=everything(step="manual")) if instrumented else None
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    made: list[Tensor] = []
+    for step in range(6):
+        output = model(torch.arange(8.0).reshape(4, 2) + step)
+        output.pow(2).mean().backward()
+        made += [value.detach().clone() for value in in_step(model, step) or ()]
+        optimizer.step()
+        optimizer.zero_grad()
+        made.append(output.detach())
+        if watched:
+            watched.step()
+    made += [value.clone() for value in model.state_dict().values()]
+    if watched:
+        watched.session.close()
+    return made, watched.sink.frames if watched else []
+
+
+def check_same(in_step: Callable[[], Callable[[nn.Module, int], Any]]) -> None:
+    """Assert that a run is the same with and without autoprof, and that each step has each module once."""
+    expected, _ = run(mlp(), in_step(), False)
+    found, frames = run(mlp(), in_step(), True)
+    assert len(found) == len(expected)
+    assert all(a.numpy().tobytes() == b.numpy().tobytes() for a, b in zip(found, expected, strict=True))
+    assert len(frames) == 6
+    for frame in frames:
+        check_laws(frame)
+        assert set(count(frame, Phase.BACKWARD)) == NAMES
+        assert count(frame, Phase.FORWARD) == dict.fromkeys(NAMES, 1)
+
+
+def test_an_exponential_moving_average_is_the_same_and_is_not_profiled() -> None:
+    """torch's own ``AveragedModel`` (a deep copy), made in the middle of a step, updated, and evaluated each step."""
+
+    def averaging() -> Callable[[nn.Module, int], Any]:
+        averaged: list[Any] = []
+
+        def in_step(model: nn.Module, step: int) -> list[Tensor]:
+            if not averaged:
+                averaged.append(AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9)))
+            averaged[0].update_parameters(model)
+            averaged[0].eval()
+            with torch.no_grad():
+                output = averaged[0](torch.ones(2, 2))
+            return [output, *averaged[0].parameters()]
+
+        return in_step
+
+    check_same(averaging)
+
+
+def test_a_deep_copy_made_inside_a_forward_works() -> None:
+    """A hook of the user's copies the module that is being called."""
+
+    def copying() -> Callable[[nn.Module, int], Any]:
+        def in_step(model: nn.Module, step: int) -> list[Tensor]:
+            copies: list[nn.Module] = []
+            handle = model[1].register_forward_hook(lambda module, *_: copies.append(copy.deepcopy(module)))  # type: ignore[index]
+            state = copy.deepcopy(model.state_dict())
+            with torch.no_grad():
+                copy.deepcopy(model)(torch.ones(2, 2))
+            handle.remove()
+            assert all(torch.equal(model.state_dict()[key], value) for key, value in state.items())
+            return [copies[0](torch.ones(2, 3))]
+
+        return in_step
+
+    check_same(copying)
+
+
+def test_saving_and_loading_checkpoints_in_a_run_changes_nothing() -> None:
+    """``state_dict`` out and in (also with ``assign``), the optimizer's too, every other step."""
+
+    def checkpointing() -> Callable[[nn.Module, int], Any]:
+        def in_step(model: nn.Module, step: int) -> list[Tensor]:
+            buffer = io.BytesIO()
+            torch.save(model.state_dict(), buffer)
+            buffer.seek(0)
+            state = torch.load(buffer, weights_only=True)
+            fresh = mlp()
+            assert not [*fresh.load_state_dict(state, strict=True).unexpected_keys]
+            assert str(model.load_state_dict(state)) == "<All keys matched successfully>"
+            return [*fresh.state_dict().values()]
+
+        return in_step
+
+    check_same(checkpointing)
+
+
+def test_parameters_that_are_replaced_are_followed() -> None:
+    """``load_state_dict(assign=True)``, and a cast to another type and back."""
+    model = mlp()
+    with Watched(model) as watched:
+        for change in (
+            lambda: model.load_state_dict(mlp().state_dict(), assign=True),
+            model.double,
+            lambda: model.to(torch.float32),
+            lambda: model.to("cpu", non_blocking=True),
+            lambda: model.requires_grad_(True),
+            lambda: model.share_memory(),
+            lambda: model.apply(lambda module: None),
+            lambda: model.to(memory_format=torch.contiguous_format),
+        ):
+            change()
+            dtype = next(model.parameters()).dtype
+            model(torch.arange(8.0).reshape(4, 2).to(dtype)).sum().backward()
+            watched.step()
+    for frame in watched.sink.frames:
+        check_laws(frame)
+        assert count(frame, Phase.BACKWARD) == dict.fromkeys(NAMES, 1)
+
+
+def test_a_model_made_on_meta_can_be_instrumented_before_it_gets_its_memory() -> None:
+    """``to_empty`` keeps the modules, so it keeps their hooks."""
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with Watched(model) as watched:
+        model.to_empty(device="cpu")
+        for parameter in model.parameters():
+            nn.init.ones_(parameter)
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+    assert count(watched.sink.frames[0], Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1}
+
+
+class Adapter(nn.Module):
+    """A layer around a layer, as LoRA makes it."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * self.scale
+
+
+def test_layers_wrapped_replaced_and_removed_after_instrumenting() -> None:
+    """What was chosen is timed wherever it goes; what is new is not; what is gone has no hooks after close."""
+    model = mlp()
+    first, last = model[0], model[3]
+    with Watched(model) as watched:
+        model[0] = Adapter(model[0])
+        model[3] = nn.Linear(3, 2)
+        model.insert(2, nn.Dropout(0.0))
+        model(torch.arange(8.0).reshape(4, 2)).sum().backward()
+        watched.step()
+        model[0] = model[0].inner
+        del model[4]
+        model(torch.arange(8.0).reshape(4, 2)).sum().backward()
+        watched.step()
+    assert count(watched.sink.frames[0], Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+    assert count(watched.sink.frames[1], Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+    for module in (*model.modules(), first, last):
+        assert not any(hooks_of(module).values())
+
+
+def test_a_user_who_clears_all_hooks_of_a_module_loses_its_spans_and_nothing_else() -> None:
+    """The idiom ``module._forward_hooks.clear()``."""
+    model = mlp()
+    with Watched(model) as watched:
+        model[0]._forward_hooks.clear()
+        model[2]._forward_pre_hooks.clear()
+        for _ in range(2):
+            model(torch.arange(8.0).reshape(4, 2)).sum().backward()
+            watched.step()
+    for frame in watched.sink.frames:
+        check_laws(frame)
+        assert count(frame, Phase.FORWARD)["3"] == 1
+    assert not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+
+
+LOAD = """
+import pickle, sys
+sys.modules["autoprof"] = None  # importing it raises
+import torch
+for way in ("torch", "pickle"):
+    with open(sys.argv[1] + way, "rb") as file:
+        model = torch.load(file, weights_only=False) if way == "torch" else pickle.load(file)
+    model(torch.ones(2, 2)).sum().backward()
+    torch.save(model, sys.argv[1] + way + "-again")
+"""
+
+
+def test_a_model_saved_in_the_middle_of_a_sampled_run_loads_without_autoprof(tmp_path: Path) -> None:
+    """By ``torch.save`` and by ``pickle``, with memory readings, in steps that are recorded and in those that are not;
+    what the other process saves again loads here."""
+    model = mlp()
+    targets = [{"match": ".*", "memory": True}]
+    config = everything(targets=targets, step="auto", sample={"every": 2, "warmup": 0, "budget": None})
+    with Watched(model, config=config, clock=FakeClock(tick_ns=1)) as watched:
+        for step in range(2):
+            torch.save(model, tmp_path / f"{step}-torch")
+            (tmp_path / f"{step}-pickle").write_bytes(pickle.dumps(model))
+            watched.step()
+    for step in range(2):
+        command = [sys.executable, "-W", "error", "-c", LOAD, str(tmp_path / f"{step}-")]
+        subprocess.run(command, check=True, timeout=120, cwd=tmp_path)
+        for way in ("torch", "pickle"):
+            loaded = torch.load(tmp_path / f"{step}-{way}-again", weights_only=False)
+            assert torch.equal(loaded[0].weight, model[0].weight)
+            loaded(torch.ones(2, 2))
+
+
+def test_a_model_inside_an_object_that_is_copied_and_pickled_is_too() -> None:
+    """A trainer that holds model, optimizer and schedule."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = {"model": model, "optimizer": optimizer, "schedule": torch.optim.lr_scheduler.StepLR(optimizer, 1)}
+    with Watched(model, optimizer=optimizer):
+        for other in (copy.deepcopy(trainer), pickle.loads(pickle.dumps(trainer))):
+            other["model"](torch.ones(2, 2)).sum().backward()
+            other["optimizer"].step()
+            assert other["optimizer"].param_groups[0]["params"][0] is other["model"][0].weight
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_copy_of_a_copy_is_free_of_us_after_its_first_call(times: int) -> None:
+    """However often it was copied."""
+    model = mlp()
+    with Watched(model, config=everything(step="auto")):
+        copied: Any = model
+        for _ in range(times):
+            copied = copy.deepcopy(copied)
+        copied(torch.ones(2, 2))
+        assert not any(hooks for module in copied.modules() for hooks in hooks_of(module).values())
+        assert any(hooks for module in model.modules() for hooks in hooks_of(module).values())

@@ -1,0 +1,111 @@
+"""Wrapped for many processes or devices, before instrumenting and after: same bits, and the names of the bare model."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+from engine_laws import Watched, check_laws, count
+from torch import nn
+
+from autoprof import Phase
+
+sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
+import life_workers
+from life_workers import build
+
+NAMES = {"Sequential", "0", "1", "2", "2/0", "2/1", "3"}
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Any]]:
+    """Train on two real processes over gloo, once for all tests; return what each rank found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    arguments = (2, port, str(folder), tuple(life_workers.WRAPPERS))
+    multiprocessing.spawn(life_workers.rank_main, args=arguments, nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", life_workers.WRAPPERS)
+def test_gradients_are_the_same_to_the_last_bit_on_every_rank(
+    ranks: list[dict[Any, Any]], kind: str, when: str
+) -> None:
+    """DDP, FSDP2 (``fully_shard``) and FSDP1 on two processes: outputs and gradients of three steps."""
+    for found in ranks:
+        expected, bits = found[kind, "never"]["bits"], found[kind, when]["bits"]
+        assert len(bits) == len(expected) > 3
+        for one, other in zip(bits, expected, strict=True):
+            assert one.numpy().tobytes() == other.numpy().tobytes()
+    assert not torch.equal(ranks[0][kind, "never"]["bits"][0], ranks[1][kind, "never"]["bits"][0])
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", life_workers.WRAPPERS)
+def test_a_wrapped_model_keeps_its_names_and_all_its_spans(ranks: list[dict[Any, Any]], kind: str, when: str) -> None:
+    """No ``module/`` and no ``_fsdp_wrapped_module/``; each module once a step, forward and backward."""
+    for found in ranks:
+        calls = found[kind, when]["calls"]
+        assert {name for name, phase in calls if phase == "forward"} == NAMES
+        assert {calls[name, phase] for name in NAMES for phase in ("forward", "backward")} == {3}
+        assert found[kind, when]["skipped"] == {}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("before", [True, False])
+def test_data_parallel_changes_nothing_and_keeps_its_names(before: bool) -> None:
+    """Without a GPU it calls the module itself; what several GPUs add is replicas, which are copies."""
+
+    def run(instrumented: bool) -> tuple[list[torch.Tensor], list[Any]]:
+        model = build()
+        watched = Watched(model) if instrumented and before else None
+        wrapped = nn.DataParallel(model)
+        watched = Watched(wrapped) if instrumented and not before else watched
+        made = []
+        for _ in range(2):
+            output = wrapped(torch.ones(3, 4))
+            output.sum().backward()
+            made += [output.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+            if watched:
+                watched.step()
+        if watched:
+            watched.session.close()
+        return made, watched.sink.frames if watched else []
+
+    expected, _ = run(False)
+    found, frames = run(True)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    for frame in frames:
+        check_laws(frame)
+        assert set(count(frame, Phase.FORWARD)) == NAMES
+        assert set(count(frame, Phase.BACKWARD)) == NAMES
+
+
+def test_replicas_of_an_instrumented_module_are_called_in_threads_of_their_own() -> None:
+    """What ``DataParallel`` does on several GPUs: shallow copies share the hooks, threads call them, all are seen."""
+    model = build()
+    with Watched(model) as watched:
+        replicas = [model._replicate_for_data_parallel() for _ in range(2)]
+        inputs = [(torch.full((1, 4), float(i)),) for i in range(2)]
+        expected = [model(*given) for given in inputs]
+        watched.step()
+        found = nn.parallel.parallel_apply(replicas, inputs) if torch.cuda.is_available() else _apply(replicas, inputs)
+        watched.step()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert not [name for name in watched.sink.summary.skipped if "failures" in name]  # type: ignore[union-attr]
+    assert count(watched.sink.frames[1], Phase.FORWARD)["Sequential"] == 2
+
+
+def _apply(replicas: list[Any], inputs: list[Any]) -> list[Any]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(replicas)) as pool:
+        return list(pool.map(lambda pair: pair[0](*pair[1]), zip(replicas, inputs, strict=True)))

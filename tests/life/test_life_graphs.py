@@ -1,0 +1,327 @@
+"""Graphs made of an instrumented model are the bare model's: ``torch.compile``, ``torch.export``, ``torch.jit``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from small_models import hooks_of
+from torch import Tensor, nn
+
+from autoprof import Phase
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # dynamo asks for it
+]
+X = torch.ones(2, 4)
+
+
+class Net(nn.Module):
+    """A leaf, a container that is called, and a shared layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+        self.body.append(self.first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(torch.relu(self.first(x)))
+
+
+def net() -> Net:
+    """Return the same model each time."""
+    torch.manual_seed(0)
+    return Net()
+
+
+class Compiler:
+    """A backend that counts its graphs and keeps what dynamo put into them."""
+
+    def __init__(self) -> None:
+        torch._dynamo.reset()
+        self.graphs: list[str] = []
+
+    def __call__(self, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        self.graphs.append(graph.code)
+        return graph
+
+
+def guards(function: Any) -> list[int]:
+    """Return how many guards each compiled version of a function has."""
+    entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__)
+    return [str(entry.guard_manager).count("+- ") for entry in entries if hasattr(entry, "guard_manager")]
+
+
+def train(model: Callable[[Tensor], Tensor], end_step: Callable[[], None], steps: int = 4) -> None:
+    """Run forward and backward."""
+    for _ in range(steps):
+        model(X).sum().backward()
+        end_step()
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize("sampling", [1, 2])
+@pytest.mark.parametrize("step", ["auto", "manual"])
+def test_compiled_after_instrumenting_graphs_and_guards_are_those_of_the_bare_model(step: str, sampling: int) -> None:
+    """Not one more at close, in a pause, or in steps that are not sampled."""
+    model, compiler = net(), Compiler()
+    compiled = torch.compile(model, backend=compiler)
+    train(compiled, nothing)
+    expected, guarded = compiler.graphs, guards(Net.forward)
+    assert len(expected) == 1
+
+    model, compiler = net(), Compiler()
+    config = everything(step=step, sample={"every": sampling, "warmup": 0, "budget": None})
+    with Watched(model, config=config) as watched:
+        compiled = torch.compile(model, backend=compiler)
+
+        def end_step() -> None:
+            watched.step()
+            with watched.session.pause():
+                compiled(X)
+
+        train(compiled, end_step)
+        assert model.first._forward_hooks  # they are back
+    train(compiled, nothing)
+    assert compiler.graphs == expected
+    assert guards(Net.forward) == guarded
+
+
+def test_compiled_before_instrumenting_nothing_is_compiled_again() -> None:
+    """Neither when the hooks come nor when they go."""
+    model, compiler = net(), Compiler()
+    compiled = torch.compile(model, backend=compiler)
+    train(compiled, nothing)
+    with Watched(model) as watched:
+        train(compiled, watched.step)
+    train(compiled, nothing)
+    assert len(compiler.graphs) == 1
+    assert len(guards(Net.forward)) <= 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_regional_compilation_is_untouched_and_the_rest_is_timed(before: bool) -> None:
+    """Blocks compiled in place: as many graphs. What is hidden is named once."""
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.block, self.builtin = nn.Linear(4, 4), net(), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.builtin(self.block(self.first(x)))
+
+    def compile_parts(model: Any) -> None:
+        model.block.compile(backend=compiler)
+        if before:
+            model.builtin.compile(backend=compiler)  # which torch then runs as it is, unless it has hooks
+
+    model, compiler = Outer(), Compiler()
+    compile_parts(model)
+    train(model, nothing)
+    expected = compiler.graphs
+    assert len(expected) == 1
+
+    model, compiler = Outer(), Compiler()
+    if before:
+        compile_parts(model)
+    with Watched(model) as watched:
+        if not before:
+            compile_parts(model)
+        train(model, watched.step)
+        frames, summary = watched.frames, watched.session.summary()
+    train(model, nothing)
+    assert compiler.graphs == expected
+    for frame in frames:
+        check_laws(frame)
+        assert count(frame, Phase.FORWARD)["Outer"] == 1
+        assert count(frame, Phase.FORWARD)["first"] == 1
+        assert count(frame, Phase.BACKWARD)["Outer"] == 1
+        assert count(frame, Phase.FORWARD)["block/first"] == 0
+    notes = [note for note in summary.notes if "hooks do not fire" in note]
+    assert sum("block.first" in note for note in notes) == 1
+    assert sum("block.body.0" in note for note in notes) == 1
+
+
+def test_what_a_compiled_model_hides_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However many steps and recompilations follow."""
+    model, compiler = net(), Compiler()
+    with Watched(model) as watched:
+        compiled = torch.compile(model, backend=compiler, dynamic=False)
+        for size in (2, 3, 2, 4):
+            compiled(torch.ones(size, 4)).sum().backward()
+            watched.step()
+        summary = watched.session.summary()
+    assert len(compiler.graphs) == 3
+    told = [note for note in summary.notes if "hooks do not fire" in note]
+    assert len(told) == 1
+    assert "first" in told[0]
+    assert [record.message for record in caplog.records if "hooks do not fire" in record.message] == told
+
+
+def test_a_graph_break_leaves_the_modules_around_it_timed() -> None:
+    """A module that dynamo calls eagerly is seen."""
+
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside, self.eager = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.run_eagerly = torch.compiler.disable(self.eager)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.run_eagerly(self.inside(x)) * 2
+
+    def run(instrumented: bool) -> tuple[list[str], list[Any]]:
+        torch.manual_seed(0)
+        model, compiler = Breaks(), Compiler()
+        watched = Watched(model) if instrumented else None
+        compiled = torch.compile(model, backend=compiler)
+        train(compiled, watched.step if watched else nothing)
+        frames = watched.frames if watched else []
+        if watched:
+            watched.session.close()
+        return compiler.graphs, frames
+
+    expected, _ = run(False)
+    found, frames = run(True)
+    assert found == expected
+    assert [count(frame, Phase.FORWARD)["eager"] for frame in frames] == [1] * 4
+
+
+SCRIPT = """
+import sys, torch, autoprof
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+assert "torch._dynamo" not in sys.modules
+session = autoprof.instrument(model, {"targets": [{"match": ".*"}], "sinks": {}})
+assert "torch._dynamo" not in sys.modules
+graphs = []
+compiled = torch.compile(model, backend=lambda graph, _: graphs.append(graph) or graph)
+for _ in range(3):
+    compiled(torch.ones(2, 4)).sum().backward()
+    session.step()
+session.close()
+compiled(torch.ones(2, 4))
+print(len(graphs))
+"""
+
+
+def test_a_session_does_not_load_the_compiler_and_is_there_when_somebody_does() -> None:
+    """Loading it takes a second; hooks step aside for one that is loaded later, too."""
+    found = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=True)
+    assert found.stdout == "1\n"
+
+
+def test_hooks_step_aside_with_their_order_and_come_back_in_it() -> None:
+    """The user's own hooks around and between ours stay where they are."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    layer = model[0]
+    layer.register_forward_pre_hook(lambda *_: None)
+    with Watched(model, config=everything(targets=[{"match": ".*", "memory": True}], step="auto")):
+        layer.register_forward_pre_hook(lambda *_: None)
+        layer.register_forward_hook(lambda *_: None)
+        before = [hooks_of(module) for module in model.modules()]
+        torch._dynamo.reset()  # forgets whom to call
+    with Watched(model, config=everything(targets=[{"match": ".*", "memory": True}], step="auto")):
+        before = [hooks_of(module) for module in model.modules()]
+        handler = torch._dynamo.callback.callback_handler
+        handler.run_start_callbacks(None)  # type: ignore[arg-type]
+        seen = [len(hooks) for module in model.modules() for hooks in hooks_of(module).values()]
+        assert sum(seen) == 3
+        handler.run_end_callbacks(None)  # type: ignore[arg-type]
+        assert [hooks_of(module) for module in model.modules()] == before
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_is_that_of_the_bare_model(strict: bool) -> None:
+    """Same graph, same signature; the model trains on under observation."""
+    expected = torch.export.export(net(), (X,), strict=strict)
+    model = net()
+    with Watched(model) as watched:
+        found = torch.export.export(model, (X,), strict=strict)
+        watched.step()
+        train(model, watched.step, 1)
+        summary = watched.session.summary()
+    assert found.graph_module.code == expected.graph_module.code
+    assert found.graph_signature == expected.graph_signature
+    assert torch.equal(found.module()(X), expected.module()(X))
+    assert not [reason for reason in summary.skipped if "failures" in reason]
+    assert count(watched.frames[1], Phase.BACKWARD)["Net"] == 1
+
+
+def test_a_scripted_model_is_that_of_the_bare_model() -> None:
+    """Scripting compiles hooks, and cannot compile ours: it must not meet them. The original keeps its own."""
+    expected = torch.jit.script(net())
+    model = net()
+    with Watched(model, config=everything(step="auto")) as watched:
+        before = {name: (module, hooks_of(module)) for name, module in model.named_modules()}
+        found = torch.jit.script(model)
+        assert {name: (module, hooks_of(module)) for name, module in model.named_modules()} == before
+        assert torch.equal(found(X), expected(X))
+        assert found.first.weight is model.first.weight
+        train(model, watched.step, 1)
+    assert found.code == expected.code
+    assert found.body.code == expected.body.code
+    assert not any(hooks for module in found.modules() for hooks in hooks_of(module).values())
+    assert count(watched.frames[0], Phase.FORWARD)["first"] == 2
+
+
+def test_scripting_a_part_of_an_instrumented_model_works_and_so_does_the_whole_around_it() -> None:
+    """``model.part = torch.jit.script(model.part)`` in the middle of a run."""
+    model = net()
+    expected = model(X)
+    with Watched(model) as watched:
+        model.body = torch.jit.script(model.body)
+        found = model(X)
+        found.sum().backward()
+        watched.step()
+        again = torch.jit.script(nn.Sequential(nn.Identity(), model))
+    assert torch.equal(found, expected)
+    assert torch.equal(again(X), expected)
+    assert count(watched.frames[0], Phase.FORWARD)["Net"] == 1
+
+
+def test_a_module_with_a_way_of_its_own_to_be_scripted_keeps_it() -> None:
+    """Theirs is asked first."""
+
+    class Prepared(nn.Linear):
+        def __prepare_scriptable__(self) -> nn.Module:
+            return nn.Identity()
+
+    with Watched(net()):
+        assert torch.equal(torch.jit.script(Prepared(4, 4))(X), X)
+
+
+def test_a_traced_model_is_that_of_the_bare_model() -> None:
+    """Tracing runs the hooks and leaves no trace of them."""
+    expected = torch.jit.trace(net(), X)
+    model = net()
+    with Watched(model) as watched:
+        found = torch.jit.trace(model, X)
+        watched.step()
+        train(model, watched.step, 1)
+    assert found.code == expected.code
+    assert torch.equal(found(X), expected(X))
+    assert count(watched.frames[1], Phase.FORWARD)["Net"] == 1
+
+
+def test_modules_inside_a_scripted_one_are_named_once() -> None:
+    """The scripted module itself is timed when Python calls it."""
+    model = nn.Sequential(torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Tanh())), nn.Linear(4, 2))
+    with Watched(model) as watched:
+        train(model, watched.step, 2)
+        summary = watched.session.summary()
+    (note,) = summary.notes
+    assert "0.0" in note
+    assert "scripted" in note
+    assert [count(frame, Phase.FORWARD)["0"] for frame in watched.frames] == [1, 1]

@@ -1,0 +1,270 @@
+"""Sessions beside, inside and after one another; threads; modules that are reloaded; cells that are run again."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from small_models import hooks_of
+from torch import nn
+
+import autoprof
+from autoprof import Phase, SessionError
+from autoprof import recorder as recording
+
+
+def mlp() -> nn.Sequential:
+    """Return a small model."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+
+
+def bare(model: nn.Module) -> bool:
+    """Tell whether a model has no hooks."""
+    return not any(hooks for module in model.modules() for hooks in hooks_of(module).values())
+
+
+# Several sessions.
+
+
+def test_three_models_in_one_loop_have_three_accounts() -> None:
+    """Teacher, student, critic: each session sees its own modules and nothing else."""
+    models = [mlp() for _ in range(3)]
+    watched = [Watched(model) for model in models]
+    for _ in range(3):
+        x = torch.ones(2, 2)
+        loss = sum(model(x).sum() for model in models)
+        loss.backward()  # type: ignore[union-attr]
+        for one in watched:
+            one.step()
+    for one in watched:
+        one.session.close()
+    for one in watched:
+        assert len(one.sink.frames) == 3
+        for frame in one.sink.frames:
+            check_laws(frame)
+            assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+            assert count(frame, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+
+
+def test_sessions_one_after_another_on_one_model_leave_nothing_behind() -> None:
+    """Ten of them; hooks, handlers and memory are what they were."""
+    model = mlp()
+    sessions = []
+    for _ in range(10):
+        with Watched(model) as watched:
+            model(torch.ones(1, 2)).sum().backward()
+            watched.step()
+        assert bare(model)
+        assert count(watched.sink.frames[0], Phase.FORWARD)["Sequential"] == 1
+        sessions.append(weakref.ref(watched.session))
+        del watched
+    gc.collect()
+    assert [ref() for ref in sessions] == [None] * 10
+
+
+def test_a_nested_session_is_refused_with_a_way_out() -> None:
+    """The message says who holds the model and what to do; the session that is open goes on."""
+    model = mlp()
+    with Watched(model) as watched:
+        for part in (model, model[0], nn.Sequential(model)):
+            with pytest.raises(SessionError, match=r"close\(\)") as refused:
+                autoprof.instrument(part, everything())
+            assert "with autoprof.instrument" in str(refused.value)
+        model(torch.ones(1, 2))
+        watched.step()
+    assert count(watched.sink.frames[0], Phase.FORWARD)["0"] == 1
+
+
+# A notebook.
+
+
+def test_a_cell_that_is_run_again_on_the_same_model_is_told_what_to_do() -> None:
+    """The error hands over the session that is open, also where its name is lost."""
+    model = mlp()
+    first = autoprof.instrument(model, everything())
+    with pytest.raises(SessionError) as refused:
+        autoprof.instrument(model, everything())
+    assert refused.value.session is first
+    refused.value.session.close()
+    with autoprof.instrument(model, everything()) as second:
+        model(torch.ones(1, 2))
+        second.step()
+    assert bare(model)
+
+
+def test_a_cell_that_builds_a_new_model_gets_a_new_session_and_the_old_one_can_be_closed() -> None:
+    """Both names are bound anew; the old session stays open until somebody closes it, and does no harm."""
+    session = autoprof.instrument(mlp(), everything())
+    old, session = session, autoprof.instrument(mlp(), everything())
+    with autoprof.span("mine"):
+        pass
+    session.step()
+    assert [row.name for row in session.summary().rows] == ["mine"]
+    session.close()
+    old.close()
+    assert recording.active is None
+
+
+def test_an_interrupted_cell_goes_on_in_the_next() -> None:
+    """Ctrl-C in the loop, then the loop again, with the same session."""
+    model = mlp()
+    with Watched(model) as watched:
+        for interrupted in (True, False):
+            try:
+                for step in range(3):
+                    output = model(torch.ones(1, 2))
+                    if interrupted and step == 1:
+                        raise KeyboardInterrupt
+                    output.sum().backward()
+                    watched.step()
+            except KeyboardInterrupt:
+                continue
+    frames = watched.sink.frames
+    assert len(frames) == 4
+    for frame in frames:
+        check_laws(frame)
+    assert [count(frame, Phase.FORWARD)["0"] for frame in frames] == [1, 2, 1, 1]
+
+
+# Threads.
+
+
+def test_a_run_may_train_in_a_thread_that_the_session_was_not_made_in() -> None:
+    """Set up in the main thread, steps in another: its spans are the step's account from the first step's end on."""
+    model = mlp()
+    with Watched(model) as watched:
+
+        def loop() -> None:
+            for _ in range(3):
+                model(torch.ones(1, 2)).sum().backward()
+                watched.step()
+
+        thread = threading.Thread(target=loop)
+        thread.start()
+        thread.join()
+    frames = watched.sink.frames
+    assert len(frames) == 3
+    for frame in frames:
+        check_laws(frame)
+    for frame in frames[1:]:
+        assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+        assert {span.lane for span in frame.spans} == {0}
+
+
+def test_two_threads_train_two_models_with_two_sessions() -> None:
+    """Each in its thread, at once."""
+    found: dict[int, list[Any]] = {}
+    failures: list[BaseException] = []
+    together = threading.Barrier(2)
+
+    def run(number: int) -> None:
+        try:
+            model = mlp()
+            with Watched(model) as watched:
+                together.wait(60)
+                for _ in range(20):
+                    model(torch.ones(1, 2)).sum().backward()
+                    watched.step()
+                together.wait(60)
+            found[number] = watched.sink.frames
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    for frames in found.values():
+        assert len(frames) == 20
+        for frame in frames:
+            check_laws(frame)
+            assert count(frame, Phase.FORWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
+
+
+def test_closing_from_another_thread_leaves_nothing() -> None:
+    """A supervisor that ends the run."""
+    model = mlp()
+    watched = Watched(model)
+    thread = threading.Thread(target=watched.session.close)
+    thread.start()
+    thread.join()
+    assert bare(model)
+    model(torch.ones(1, 2)).sum().backward()
+    with Watched(model):  # only the main thread may put signal handlers back: the next one to close there does
+        pass
+
+
+# Modules that are reloaded.
+
+SOURCE = """
+import autoprof
+
+@autoprof.timed("Decorated")
+def decorated():
+    return {value}
+
+def named():
+    return {value}
+
+class Holder:
+    def method(self):
+        return {value}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module of the user's on disk, importable as ``reloaded_target``."""
+    path = tmp_path / "reloaded_target.py"
+    path.write_text(SOURCE.format(value=1))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # two sources within one second look alike to the cache
+    monkeypatch.delitem(sys.modules, "reloaded_target", raising=False)
+    return path
+
+
+def test_a_module_that_is_reloaded_has_its_new_functions_during_the_run_and_after(source: Path) -> None:
+    """``@timed`` functions are timed on; those that the configuration names are the new ones, as they are written."""
+    module = importlib.import_module("reloaded_target")
+    functions = [
+        {"path": "reloaded_target:named", "name": "Named"},
+        {"path": "reloaded_target:Holder.method", "name": "Method"},
+    ]
+    with Watched(mlp(), config=everything(functions=functions)) as watched:
+        old_class, old_named = module.Holder, module.named
+        assert (module.decorated(), module.named(), module.Holder().method()) == (1, 1, 1)
+        watched.step()
+        source.write_text(SOURCE.format(value=2))
+        importlib.reload(module)
+        assert (module.decorated(), module.named(), module.Holder().method()) == (2, 2, 2)
+        watched.step()
+        new_named, new_method = module.named, vars(module.Holder)["method"]
+    assert count(watched.sink.frames[0], Phase.USER) == {"Decorated": 1, "Named": 1, "Method": 1}
+    assert count(watched.sink.frames[1], Phase.USER) == {"Decorated": 1}
+    assert module.named is new_named is not old_named
+    assert vars(module.Holder)["method"] is new_method
+    assert not hasattr(vars(old_class)["method"], "__wrapped__")
+    assert (module.decorated(), module.named(), module.Holder().method()) == (2, 2, 2)
+
+
+def test_a_function_that_the_user_wraps_meanwhile_stays_wrapped(source: Path) -> None:
+    """Close takes off what it put on, and nothing else."""
+    module: Any = importlib.import_module("reloaded_target")
+    config = everything(functions=[{"path": "reloaded_target:named", "name": "Named"}])
+    with Watched(mlp(), config=config):
+        inner = module.named
+        module.named = lambda: inner() + 10
+        users = module.named
+    assert module.named is users
+    assert module.named() == 11
