@@ -1,0 +1,249 @@
+"""The referee: what it makes of a trace, what it calls an error, and that it runs beside autoprof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import autoprof
+from autoprof import Phase, Span
+from autoprof.testing import ListSink, make_frame
+from benchmarks.truth.__main__ import main
+from benchmarks.truth.account import Account, Referee
+from benchmarks.truth.compare import called_modules, compare
+from benchmarks.truth.models import CASES
+from benchmarks.truth.ours import account_of
+from benchmarks.truth.report import render_page, verdict
+from benchmarks.truth.trace import EVALUATION, PASS, RANGE, Interval, Kernel, Recording, Trace, module_ranges
+
+FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD
+
+
+def call(fqn: str, start: int, end: int) -> Interval:
+    """A module's range on thread 1."""
+    return Interval(RANGE + fqn, 1, start, end)
+
+
+def op(start: int, end: int, sequence: int, launch: int = -1) -> Interval:
+    """An operator on thread 1."""
+    return Interval("aten::op", 1, start, end, sequence, 0, launch)
+
+
+def node(start: int, end: int, sequence: int, thread: int = 1, launch: int = -1) -> Interval:
+    """The engine's work on a node that thread 1 made; -1 is a leaf's."""
+    return Interval(EVALUATION + "Backward", thread, start, end, sequence, 0 if sequence < 0 else 1, launch)
+
+
+def referee(*events: Interval, kernels: tuple[Kernel, ...] = ()) -> Account:
+    """Sort the events as a trace has them and make the account."""
+    ranges = [one for one in events if one.name.startswith(RANGE)]
+    nodes = [one for one in events if one.name.startswith(EVALUATION)]
+    passes = [one for one in events if one.name.startswith(PASS)]
+    rest = [one for one in events if one not in ranges and one not in nodes and one not in passes]
+    return Referee(Trace(ranges, nodes, rest, kernels, passes)).run()
+
+
+def backward(start: int, end: int) -> Interval:
+    """A call of ``torch.autograd.backward``."""
+    return Interval(PASS, 1, start, end)
+
+
+def test_forward_is_the_length_of_a_modules_ranges() -> None:
+    """Two calls add up; a call inside a call of the same module counts once."""
+    account = referee(call("a", 0, 10), call("b", 20, 60), call("b", 30, 40), call("a", 70, 75))
+    assert account.modules == {("a", FORWARD): 15, ("b", FORWARD): 40}
+
+
+def test_a_node_takes_the_time_up_to_the_next_one_and_belongs_to_the_modules_around_its_operator() -> None:
+    """Also the engine's time between the two."""
+    forward = (call("a", 0, 50), call("a.b", 10, 20), op(12, 14, 0), op(30, 32, 1))
+    account = referee(*forward, node(100, 110, 1), node(115, 140, 0))
+    assert account.modules["a", BACKWARD] == 40
+    assert account.modules["a.b", BACKWARD] == 25
+
+
+def test_a_backward_pass_is_from_the_call_to_the_return() -> None:
+    """With what the engine does before the first node; one inside another counts once."""
+    assert referee(backward(90, 150), node(100, 110, 1), backward(105, 108), backward(200, 210)).backward_ns == 70
+
+
+def test_of_several_operators_with_a_nodes_number_the_last_one_made_it() -> None:
+    """What makes no node leaves the number for what comes after, be it in another module."""
+    forward = (call("a", 0, 10), op(2, 4, 7), call("b", 20, 30), op(21, 29, 7), op(22, 25, 7))
+    assert referee(*forward, node(100, 110, 7)).modules.get(("a", BACKWARD)) is None
+    assert referee(*forward, node(100, 110, 7)).modules["b", BACKWARD] == 10
+
+
+def test_a_leafs_gradient_belongs_with_the_node_before_it() -> None:
+    """The engine accumulates it at once."""
+    forward = (call("a", 0, 10), op(1, 2, 0), call("b", 10, 20), op(11, 12, 1))
+    account = referee(*forward, node(100, 110, 1), node(112, 118, -1), node(120, 130, 0))
+    assert (account.modules["b", BACKWARD], account.modules["a", BACKWARD]) == (20, 10)
+
+
+def test_a_pass_ends_where_something_else_begins() -> None:
+    """The time between two backward passes is nobody's backward."""
+    forward = (call("a", 0, 10), op(1, 2, 0), op(3, 4, 1))
+    account = referee(*forward, node(100, 110, 1), op(150, 160, -1), node(200, 210, 0))
+    assert account.modules["a", BACKWARD] == 20
+
+
+def test_a_range_in_a_nodes_time_is_recompute_and_no_backward_of_anyone() -> None:
+    """What a checkpoint computes again is apart."""
+    forward = (call("a", 0, 10), call("a.b", 1, 9), op(2, 3, 0))
+    account = referee(*forward, node(100, 160, 0), call("a.b", 110, 140), op(111, 112, 1))
+    assert account.modules["a.b", RECOMPUTE] == 30
+    assert account.modules["a", BACKWARD] == account.modules["a.b", BACKWARD] == 30
+
+
+def test_a_backward_inside_a_backward_belongs_to_the_recomputed_modules_and_to_those_around() -> None:
+    """The reentrant form: the graph that runs is that of the recomputed operators."""
+    forward = (call("a", 0, 10), op(1, 9, 5))
+    inside = (call("a.b", 110, 120), op(111, 112, 8), node(130, 150, 8))
+    account = referee(*forward, node(100, 160, 5), *inside)
+    assert account.modules["a.b", BACKWARD] == 20
+    assert account.modules["a", BACKWARD] == 50
+    assert account.modules["a.b", RECOMPUTE] == 10
+
+
+def test_a_node_without_an_operator_is_counted_and_taken_for_its_elder() -> None:
+    """Views that were made anew have none."""
+    account = referee(call("a", 0, 10), op(1, 2, 0), node(100, 110, 1), node(110, 120, 0))
+    assert account.orphans == 1
+    assert account.modules["a", BACKWARD] == 20
+
+
+def test_on_a_device_an_interval_ends_with_the_kernels_launched_before_its_end() -> None:
+    """The host is done with the call at 20, the device at 300; what follows begins there."""
+    forward = (call("a", 0, 20), op(5, 10, 0, launch=1), call("b", 20, 40), op(25, 30, 1, launch=2))
+    kernels = (Kernel(1, (0, 7), 15, 300), Kernel(2, (0, 7), 300, 350), Kernel(1, (0, 9), 15, 20))
+    account = referee(*forward, kernels=kernels)
+    assert account.modules == {("a", FORWARD): 300, ("b", FORWARD): 50}
+
+
+def test_a_device_that_waits_for_the_host_is_at_the_hosts_time() -> None:
+    """Where the queue has run dry, the device comes to a mark when the host makes it."""
+    kernels = (Kernel(1, (0, 7), 6, 8),)
+    assert referee(call("a", 0, 20), op(5, 10, 0, launch=1), kernels=kernels).modules == {("a", FORWARD): 20}
+
+
+def test_our_side_takes_recompute_out_of_backward_and_counts_a_name_once() -> None:
+    """A frame's spans by fqn: the same definitions as the referee's."""
+    spans = (
+        Span("A", "a", FORWARD, None, 0, 40),
+        Span("A", "a", FORWARD, 0, 10, 20),
+        Span("A", "a", BACKWARD, None, 100, 60),
+        Span("B", "a.b", RECOMPUTE, 2, 110, 15),
+        Span("B", "a.b", BACKWARD, 2, 125, 10),
+        Span("(backward)", None, BACKWARD, None, 160, 5),
+    )
+    account = account_of(make_frame(spans))
+    assert account.modules == {
+        ("a", FORWARD): 40,
+        ("a", BACKWARD): 45,
+        ("a.b", RECOMPUTE): 15,
+        ("a.b", BACKWARD): 10,
+        ("(backward)", BACKWARD): 5,
+    }
+    assert account.backward_ns == 65
+
+
+def test_the_error_of_a_module_is_the_median_over_steps() -> None:
+    """One disturbed step is shown and decides nothing; what is below the floor is left out."""
+    pairs = [
+        (
+            Account({("a", FORWARD): 100, ("b", FORWARD): 9}, 100),
+            Account({("a", FORWARD): ours, ("b", FORWARD): 0}, 101),
+        )
+        for ours in (101, 102, 190)
+    ]
+    (line,) = compare("case", pairs, floor_ns=10).lines
+    assert (line.error, line.worst_step) == (pytest.approx(0.02), pytest.approx(0.9))
+
+
+def test_a_module_that_autoprof_did_not_see_is_an_error() -> None:
+    """And is named."""
+    result = compare("case", [(Account({("a", FORWARD): 100}, 0), Account())], floor_ns=10)
+    assert (result.lines[0].error, result.unseen) == (-1.0, ("a forward",))
+
+
+@pytest.mark.parametrize(("ours", "reached"), [(100, True), (103, False), (97, False)])
+def test_a_bound_is_reached_or_missed(ours: int, reached: bool) -> None:
+    """In the table as in the exit status."""
+    result = compare("case", [(Account({("a", FORWARD): 100}, 100), Account({("a", FORWARD): ours}, 100))], 10)
+    assert verdict([result])[0][1] is reached
+
+
+def test_nothing_compared_is_not_a_success() -> None:
+    """A run in which nothing took long enough proves nothing."""
+    assert not all(reached for _, reached in verdict([]))
+
+
+def test_the_ranges_leave_the_model_as_it_was() -> None:
+    """And a container that is never called has none."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    before = [vars(module).copy() for module in model.modules()]
+    with module_ranges(model):
+        assert "forward" in vars(model[0])
+    assert [vars(module) for module in model.modules()] == before
+    assert called_modules(nn.ModuleDict({"a": nn.ReLU()})) == ["a"]
+
+
+class Block(nn.Module):
+    """A linear layer, checkpointed, and a residual sum."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.linear, self.reentrant = nn.Linear(4, 4), reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (N, 4) to the same shape."""
+        return x + checkpoint(self.linear, x, use_reentrant=self.reentrant)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_both_sides_see_the_same_modules_in_the_same_phases(reentrant: bool) -> None:
+    """On a live step, with both at work at once."""
+    model = nn.Sequential(nn.Linear(4, 4), Block(reentrant), nn.Tanh())
+    config = {"targets": [{"match": ".*"}], "sinks": {}, "step": "manual", "sample": {"warmup": 0, "budget": None}}
+    sink, recording = ListSink(), Recording(torch.device("cpu"))
+    with module_ranges(model), autoprof.instrument(model, config, sinks=[sink]) as session:
+        with recording:
+            model(torch.ones(2, 4)).sum().backward()
+        session.step()
+    theirs, ours = Referee(recording.trace).run(), account_of(sink.frames[0])
+    assert set(theirs.modules) == set(ours.modules) - {("(backward)", BACKWARD)}
+    assert {(fqn, phase) for fqn, phase in theirs.modules if fqn == "1.linear"} == {
+        ("1.linear", FORWARD), ("1.linear", RECOMPUTE), ("1.linear", BACKWARD),
+    }  # fmt: skip
+    assert theirs.orphans == 0
+
+
+def test_the_command_prints_and_writes_the_same_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page and the JSON say what the terminal says; the status says whether the bounds are reached."""
+    threads, page = torch.get_num_threads(), tmp_path / "truth.md"
+    try:
+        status = main(["--models", "small gpt", "--steps", "2", "--output", str(tmp_path), "--page", str(page)])
+    finally:
+        torch.set_num_threads(threads)
+    shown = capsys.readouterr().out
+    (result,) = json.loads((tmp_path / "truth.json").read_text())["results"]
+    assert result["name"] == "small GPT"
+    assert result["steps"] == 2
+    assert len(result["lines"]) > 5
+    assert f"| small GPT | {shown.splitlines()[1].split('small GPT')[1].split('  ')[1].strip()}" in page.read_text()
+    assert status == int("MISSED" in shown)
+
+
+def test_a_case_whose_package_is_missing_is_said() -> None:
+    """Not compared is not the same as right."""
+    assert {case.needs for case in CASES} == {"torch", "torchvision", "timm", "transformers"}
+    assert "Not compared: X (y is not installed)" in render_page([], ["X (y is not installed)"], MACHINE)
+
+
+MACHINE = {"gpu": None, "cpu": "a processor", "threads": 1, "torch": "2"}
