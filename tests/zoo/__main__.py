@@ -1,0 +1,47 @@
+"""``python -m tests.zoo``: run the cases, print the table and write it to a page."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print, write. Return 1 when anything is wrong with any case."""
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only the cases that need no package of the extra 'zoo'")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only cases whose name has this text; writes no page"
+    )
+    parser.add_argument("--output", type=Path, help="where the page goes (default: docs/zoo.md, when all cases run)")
+    options = parser.parse_args(arguments)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler says on stderr when it starts and stops
+    warnings.simplefilter("ignore")
+    from zoo_harness import run_case
+    from zoo_registry import all_cases, quick_cases
+    from zoo_table import render
+
+    cases = [case for case in (quick_cases() if options.quick else all_cases()) if options.only in str(case)]
+    verdicts = []
+    for number, case in enumerate(cases, 1):
+        verdict = run_case(case)
+        verdicts.append(verdict)
+        print(f"{number}/{len(cases)} {'ok' if verdict.passed else 'WRONG'} {case}", file=sys.stderr, flush=True)
+    page = render(verdicts)
+    print(page)
+    output = options.output
+    if output is None and not options.quick and not options.only:
+        output = HERE.parents[1] / "docs" / "zoo.md"
+    if output is not None:
+        output.write_text(page, encoding="utf-8")
+    return int(not all(verdict.passed for verdict in verdicts))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

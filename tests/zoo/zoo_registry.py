@@ -1,0 +1,36 @@
+"""All cases there are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Final
+
+import zoo_nasties
+import zoo_nasties_kinds
+import zoo_nasties_run
+from zoo_case import Case
+from zoo_module_db import FEW, QUICK, module_cases
+
+PACKAGES: Final = ("torchvision", "timm", "transformers", "diffusers")
+"""From the extra ``zoo``."""
+NASTIES: Final = (*zoo_nasties.CASES, *zoo_nasties_kinds.CASES, *zoo_nasties_run.CASES)
+
+
+def quick_cases() -> list[Case]:
+    """Return what runs wherever the tests run."""
+    return [*NASTIES, *module_cases(QUICK, FEW)]
+
+
+def all_cases() -> list[Case]:
+    """Return every case. Raises ``ModuleNotFoundError`` where a package of the extra is missing."""
+    packages = [importlib.import_module(f"zoo_{name}").CASES for name in PACKAGES]
+    cases = [*(case for part in packages for case in part), *module_cases(), *NASTIES]
+    names = [str(case) for case in cases]
+    assert len(set(names)) == len(names), "two cases have one name"
+    return cases
+
+
+def chosen_cases() -> list[Case]:
+    """Return every case where ``AUTOPROF_ZOO`` is set, else the quick ones."""
+    return all_cases() if os.environ.get("AUTOPROF_ZOO") else quick_cases()
