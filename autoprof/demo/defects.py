@@ -10,6 +10,7 @@ Only what no clock can stand for, memory and the garbage collector, takes its re
 from __future__ import annotations
 
 import gc
+import mmap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -234,7 +235,8 @@ def _leak(broken: bool) -> Summary:
     kept = []
 
     def keep(_number: int, output: Tensor) -> None:
-        activation = output.detach().mean() + torch.ones(2**19)  # 2 MiB
+        # 2 MiB of new pages: the allocator would take them from what the rest of the process has freed.
+        activation = torch.frombuffer(mmap.mmap(-1, 2**21), dtype=torch.float32).fill_(output.detach().mean().item())
         if broken:
             kept.append(activation)
         time.sleep(0.021)  # memory is read each 20 ms at most

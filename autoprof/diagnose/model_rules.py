@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..render.lines import Line, name_lines
-from ..span import Phase
+from ..span import TRAINING_LANE, Phase
 from ..summary import Finding, Row
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval
@@ -61,6 +63,8 @@ def _own(rows: list[Row], name: str) -> int:
 
 def hot_module(seen: Evidence) -> Finding | None:
     """One module that takes half of the step and several times as long as the longest beside it."""
+    if not _may_be_hot(seen):
+        return None
     modules = [line for line in name_lines(seen.summary).roots if _is_module(line)]
     while len(modules) == 1 and (inner := _modules_in(modules[0])):
         modules = inner
@@ -89,6 +93,15 @@ def hot_module(seen: Evidence) -> Finding | None:
         max(hot.rows, key=lambda row: row.total_ns).phase,
         evidence={**facts, "ns": hot.total_ns // seen.summary.steps, "steps": seen.summary.steps},
     )
+
+
+def _may_be_hot(seen: Evidence) -> bool:
+    """Say whether the tree is worth making: it costs more than all other rules, and mostly no name takes so much."""
+    by_name: Counter[str] = Counter()
+    for row in seen.summary.rows:
+        if row.lane == TRAINING_LANE and row.fqn is not None:
+            by_name[row.name] += row.total_ns
+    return len(by_name) < 2 or 2 * max(by_name.values()) > HOT_SHARE * seen.summary.total_step_ns
 
 
 def _is_module(line: Line) -> bool:

@@ -20,11 +20,14 @@ from .thresholds import (
 )
 from .weigh import Weighed, abstain, weigh_rows
 
+NEARLY_ALL: Final = 0.8
+"""From this part on a time is said to be in one place."""
 LOGGING: Final = re.compile(
-    r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)(?![a-z])",
+    r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)"
+    r"(?![a-z]|_prob|_softmax|_likelihood|_sum)",
     re.IGNORECASE,
 )
-"""Words that say of a span of the user's own that it is about the run, not about the model."""
+"""Words that say of a span of the user's own that it is about the run, not about the model; a logarithm is no log."""
 
 
 def data_wait(seen: Evidence) -> Finding | None:
@@ -36,10 +39,10 @@ def data_wait(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"each step waits {_spent(weighed)} for its batch",
+        f"each step waits {_spent(weighed)} for its batch{_most(seen, rows)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make what it "
         "does for a sample cheaper (decode and crop once, keep the result)",
-        name=_longest(rows),
+        name=_place(rows),
     )
 
 
@@ -52,10 +55,10 @@ def h2d_copy(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"copies to the device take {_spent(weighed)}",
+        f"copies to the device take {_spent(weighed)}{_most(seen, rows)}",
         "pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next batch while this one "
         "trains; send fewer bytes (uint8 images, normalised on the device)",
-        name=_longest(rows),
+        name=_place(rows),
     )
 
 
@@ -74,10 +77,10 @@ def recompute(seen: Evidence) -> Finding | None:
     if saved is not None:
         memory = f"; it saves about {format_bytes(saved)}" + _free(seen, saved)
     return weighed.finding(
-        f"checkpointing computes {_spent(weighed)} a second time{memory}",
+        f"checkpointing computes {_spent(weighed)} a second time{_most(seen, rows)}{memory}",
         "switch checkpointing off where memory allows, first on the module that recomputes longest; or checkpoint only "
         "what is cheap to compute and large to keep",
-        name=_longest(rows),
+        name=_place(rows),
         evidence={} if saved is None else {"saved_bytes": saved},
     )
 
@@ -124,7 +127,7 @@ def optimizer(seen: Evidence) -> Finding | None:
     return weighed.finding(
         f"the optimizer takes {_spent(weighed)}{held}",
         _faster(facts),
-        name=_longest(rows),
+        name=_place(rows),
         # Not all of it can be won, and nobody measured how much: what is above the bound is.
         gain_ns=weighed.mean_ns - OPTIMIZER_SHARE * seen.summary.step_mean_ns,
         evidence={"state_bytes": state, "kinds": [fact.kind for fact in facts]} if facts else {},
@@ -152,7 +155,7 @@ def comm_exposed(seen: Evidence) -> Finding | None:
         f"communication takes {_spent(weighed)} that no computation hides",
         "let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
         "less (bfloat16 gradients)",
-        name=_longest(rows),
+        name=_place(rows),
     )
 
 
@@ -168,9 +171,9 @@ def logging(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"logging and metrics take {_spent(weighed)}",
+        f"logging and metrics take {_spent(weighed)}{_most(seen, rows)}",
         "log each tenth step; keep sums on the device and read them (.item()) only then",
-        name=_longest(rows),
+        name=_place(rows),
     )
 
 
@@ -178,5 +181,17 @@ def _spent(weighed: Weighed) -> str:
     return f"{format_ms(weighed.mean_ns)} ({format_percent(weighed.mean_share)} of the step)"
 
 
-def _longest(rows: Sequence[Row]) -> str:
-    return max(rows, key=lambda row: (row.self_ns, row.name)).name
+def _place(rows: Sequence[Row]) -> str | None:
+    """Name the row that has nearly all of the time; None where it is spread over several."""
+    longest = _longest(rows)
+    return longest.name if longest.self_ns >= NEARLY_ALL * sum(row.self_ns for row in rows) else None
+
+
+def _most(seen: Evidence, rows: Sequence[Row]) -> str:
+    """Say which row has the most of a time that is spread over several."""
+    longest = _longest(rows)
+    return "" if _place(rows) else f", {format_ms(longest.self_ns / seen.summary.steps)} of it in {longest.name}"
+
+
+def _longest(rows: Sequence[Row]) -> Row:
+    return max(rows, key=lambda row: (row.self_ns, row.name))

@@ -60,7 +60,7 @@ def _title(finding: Finding) -> str:
 
 
 def _where(finding: Finding) -> str:
-    where = " ".join(str(part) for part in (finding.name, finding.phase) if part)
+    where = "" if finding.name is None else " ".join(str(part) for part in (finding.name, finding.phase) if part)
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
     return f"{finding.rule}{': ' + where if where else ''}{rank}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,15 @@ from evidence_builders import MS, evidence_of, finding_of, found
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoprof.aggregate import Aggregate
 from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
 from autoprof.diagnose.evidence import Interval
 from autoprof.diagnose.thresholds import MIN_STEPS
+from autoprof.diagnose.time_rules import LOGGING
 from autoprof.diagnose.weigh import stand
+from autoprof.span import Phase, Span
 from autoprof.summary import Summary
+from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 GIB = 2**30
@@ -197,7 +202,28 @@ def test_a_cost_above_its_budget_wins_the_difference() -> None:
 
 def test_facts_go_to_json_and_back() -> None:
     """A saved run knows what the live one knew."""
-    import json
-
     facts = Facts(0.01, GIB, 2, (3, 5), 7, (OptimizerFact("AdamW", True, None, 8, 16),))
     assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "is_logging"),
+    [
+        *((word, True) for word in ("Logging", "log/metrics", "log_scalars", "wandb", "print")),
+        *((word, False) for word in ("log_prob", "LogSoftmax", "Catalog", "Loss/VGG", "ClipGradient")),
+    ],
+)
+def test_logging_is_known_by_its_name(name: str, is_logging: bool) -> None:
+    """A word for itself, and no logarithm."""
+    assert bool(LOGGING.search(name)) is is_logging
+
+
+def test_time_in_several_modules_names_none_but_says_where_most_is() -> None:
+    """The milliseconds are those of all, and of the longest."""
+    spans = [Span("A", "a", Phase.RECOMPUTE, None, 0, 20 * MS), Span("B", "b", Phase.RECOMPUTE, None, 20 * MS, 30 * MS)]
+    aggregate = Aggregate()
+    for step in range(20):
+        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
+    finding = judge(Evidence(aggregate.summary(), longest=()))[0]
+    assert (finding.rule, finding.name, finding.gain_ns) == ("recompute", None, 50 * MS)
+    assert "computes 50.0 ms (25.0 % of the step) a second time, 30.0 ms of it in B" in finding.why
