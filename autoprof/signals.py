@@ -9,7 +9,7 @@ from threading import get_ident, main_thread
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
 
-# The functions of ``signal`` turn numbers into enums: 3 µs each where these take 0.03 and 0.2, twice in each step.
+# The functions of ``signal`` turn numbers into enums: 2 to 3 µs each where these take 0.03 and 0.2, twice in each step.
 from _signal import getsignal, signal as set_handler  # type: ignore[import-not-found]  # isort: skip
 
 SIGINT: Final = int(signal.SIGINT)

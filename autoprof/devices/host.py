@@ -32,7 +32,7 @@ class HostReading:
 
 
 class HostReader:
-    """Read the host; what is a rate is one since the last reading. One reading is a few small files, some 0.1 ms."""
+    """Read the host; what is a rate is one since the last reading. One reading is a few small files."""
 
     def __init__(
         self,

@@ -45,7 +45,6 @@ _H100_SXM = _peak("SXM5", _H100, 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HAL
 _H100_PCIE = _peak("PCIe", _H100, 51, 756 / 2, 1513 / 2, 1513 / 2, 3026 / 2, _HALVED)
 _H100_NVL = _peak("PCIe NVL", f"{_NVIDIA}/en-us/data-center/h100/", 60, 835 / 2, 1671 / 2, 1671 / 2, 3341 / 2, _HALVED)
 _H200 = _peak("SXM5", f"{_NVIDIA}/en-us/data-center/h200/", 67, 989 / 2, 1979 / 2, 1979 / 2, 3958 / 2, _HALVED)
-_H200_NVL = _peak("PCIe NVL", f"{_NVIDIA}/en-us/data-center/h200/", 60, 835 / 2, 1671 / 2, 1671 / 2, 3341 / 2, _HALVED)
 _B200 = _peak(
     "SXM6", "https://resources.nvidia.com/en-us-blackwell-architecture", 75, 2200 / 2, 4500 / 2, 4500 / 2, 9000 / 2,
     "the column HGX B200, per GPU; tensor figures with sparsity: halved",
@@ -69,7 +68,6 @@ _ACCUMULATE: Final = "16-bit and FP8 with FP32 accumulation"
 PEAKS: Final[Mapping[str, Peak]] = {
     "NVIDIA B200": _B200,
     "NVIDIA H200": _H200,
-    "NVIDIA H200 NVL": _H200_NVL,
     "NVIDIA H100 80GB HBM3": _H100_SXM,
     "NVIDIA H100 PCIe": _H100_PCIE,
     "NVIDIA H100 NVL": _H100_NVL,
@@ -84,19 +82,12 @@ PEAKS: Final[Mapping[str, Peak]] = {
         "PCIe", f"{_NVIDIA}/en-us/data-center/a40/",
         37.4, 74.8, 149.7, 149.7,
     ),
-    "NVIDIA A30": _peak(
-        "PCIe", f"{_NVIDIA}/en-us/data-center/products/a30-gpu/",
-        10.3, 82, 165, 165,
-    ),
     "NVIDIA A10": _peak(
         "PCIe", f"{_NVIDIA}/content/dam/en-zz/Solutions/Data-Center/a10/pdf/a10-datasheet.pdf", 31.2, 62.5, 125, 125
     ),
     "NVIDIA A10G": _peak(
         "PCIe", "https://d1.awsstatic.com/product-marketing/ec2/NVIDIA_AWS_A10G_DataSheet_FINAL_02_17_2022.pdf",
         35, 35, 70, 70,
-    ),
-    "NVIDIA L4": _peak(
-        "PCIe", f"{_NVIDIA}/en-us/data-center/l4/", 30.3, 120 / 2, 242 / 2, 242 / 2, 485 / 2, _HALVED
     ),
     "NVIDIA L40": _peak(
         "PCIe", f"{_NVIDIA}/en-us/data-center/l40/",
@@ -116,10 +107,6 @@ PEAKS: Final[Mapping[str, Peak]] = {
     ),
     "NVIDIA GeForce RTX 3090": _peak("PCIe", _GA102, 35.6, 35.6, 71, 71, note=_ACCUMULATE),
     "NVIDIA GeForce RTX 4090": _peak("PCIe", _ADA, 82.6, 82.6, 165.2, 165.2, 330.3, _ACCUMULATE),
-    "AMD Instinct MI300X": _peak(
-        "OAM", f"{_AMD}/mi300/mi300x.html", 163.4, 653.7, 1307.4, 1307.4, 2614.9,
-        "of a module that is not partitioned (SPX)",
-    ),
     "AMD Instinct MI250X": _peak(
         "OAM", f"{_AMD}/mi200/mi250x.html", 95.7 / 2, None, 383 / 2, 383 / 2,
         note="half of the module: torch sees each of its two dies as a device; FP32 of the matrix cores",
