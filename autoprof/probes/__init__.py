@@ -8,7 +8,7 @@ from .handle import Handle
 from .hooks import make_hooks
 from .loader import TimedLoader
 from .module import ModuleProbe
-from .optimizer import probe_optimizers
+from .optimizer import OptimizerHooks, OptimizerProbe
 from .scripting import hide_from_script
 
 __all__ = [
@@ -16,12 +16,13 @@ __all__ = [
     "BoundaryProbe",
     "Handle",
     "ModuleProbe",
+    "OptimizerHooks",
+    "OptimizerProbe",
     "TimedLoader",
     "hide_from_script",
     "log_timing",
     "make_hooks",
     "probe_function",
-    "probe_optimizers",
     "span",
     "step_aside_for_compiler",
     "timed",
