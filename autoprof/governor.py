@@ -19,8 +19,8 @@ from typing import Final
 
 from .summary import PairedCost
 
-RAREST: Final = 100
-"""Steps from one burst to the next, above which modules are dropped: rarer samples say too little about a run."""
+RAREST: Final = 500
+"""Steps per recorded step, above which modules are dropped: rarer samples say too little about a run."""
 ROOM: Final = 2.0
 """How much more often than ``RAREST`` a finer level must be affordable before it is taken up again."""
 LONGEST_BURST: Final = 8
@@ -34,6 +34,10 @@ CONTROLS: Final = 2
 SETTLE: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 FEWEST_PAIRS: Final = 8
+SAVED: Final = 256
+"""Steps whose credit can be saved up: what a slow hour has earned is not spent on a fast one."""
+DEAREST: Final = 4.0
+"""How many times its own account a step is charged at most."""
 MOST_PAIRS: Final = 256
 """Pairs remembered, the newest ones."""
 
@@ -52,10 +56,9 @@ class Governor:
         self._random = random.Random(seed)
         self._credit_ns = 0.0
         self._in_burst = 0
-        self._burst_ns = 0
-        self._burst_cost_ns = 0
         self._in_row = 0
         self._bare_ns = 0.0
+        self._usual_ns = 0.0
         self._costs: dict[int, float] = {}
         self._recorded = 0
         self._left = 0
@@ -63,7 +66,7 @@ class Governor:
         self._own = 0.0
         self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
         self._paired = 0
-        self._last_burst: tuple[float, float] | None = None
+        self._recent: deque[tuple[int, int]] = deque(maxlen=LONGEST_BURST)
 
     @property
     def active(self) -> bool:
@@ -80,13 +83,12 @@ class Governor:
             return 0
         self._in_burst += 1
         self._in_row += 1
-        self._burst_ns += step_ns
-        self._burst_cost_ns += cost_ns
+        self._recent.append((step_ns, cost_ns))
         bare_ns = max(step_ns - cost_ns, 1)
         if not self._bare_ns:
-            self._bare_ns = float(bare_ns)
+            self._bare_ns = self._usual_ns = float(bare_ns)
         charged = cost_ns * self._charge
-        self._credit_ns += self._budget * bare_ns - charged
+        self._earn(self._budget * bare_ns - charged)
         self._learn(charged + toggle_ns / self._in_burst)
         if self._recorded < FIRST:
             return 0
@@ -107,13 +109,28 @@ class Governor:
         if steps <= 0 or elapsed_ns <= 0:
             return
         self._left += steps
-        bare_ns = self._bare_ns = elapsed_ns / steps
+        self._bare_ns = elapsed_ns / steps
+        self._usual_ns += SETTLE * (self._bare_ns - self._usual_ns)
         if self._budget is not None:
-            self._credit_ns += self._budget * elapsed_ns
-        if self._last_burst is not None:
-            burst_ns, cost_ns = self._last_burst
-            self._pair(burst_ns / bare_ns - 1.0, cost_ns / bare_ns)
-            self._last_burst = None
+            self._earn(self._budget * elapsed_ns)
+        self._recent.clear()
+
+    @property
+    def comparable(self) -> int:
+        """How many steps of a gap the recorded ones before it are compared with: as many on either side.
+
+        A step that takes long for reasons of its own then falls on both sides alike.
+        """
+        return len(self._recent)
+
+    def compare(self, steps: int, elapsed_ns: int) -> None:
+        """Take the first ``steps`` of a gap, and compare as many recorded ones with them."""
+        recent = list(self._recent)[-steps:]
+        if steps <= 0 or elapsed_ns <= 0 or not recent:
+            return
+        bare_ns = elapsed_ns / steps
+        step_ns, cost_ns = (sum(column) / len(recent) for column in zip(*recent, strict=True))
+        self._pair(step_ns / bare_ns - 1.0, cost_ns / bare_ns)
 
     def paired(self) -> PairedCost | None:
         """Return the cost found by pairs, or None while there are too few to say.
@@ -129,14 +146,16 @@ class Governor:
         recorded = self._recorded / (self._recorded + self._left)
         return PairedCost(median(pairs), pairs[outside], pairs[count - 1 - outside], self._paired, recorded)
 
+    def _earn(self, ns: float) -> None:
+        assert self._budget is not None
+        self._credit_ns = min(self._credit_ns + ns, SAVED * self._budget * self._bare_ns)
+
     def _burst_length(self, cost_ns: int, toggle_ns: int) -> int:
         return min(max(ceil(toggle_ns / max(cost_ns, 1)), 1), LONGEST_BURST)
 
     def _end_burst(self, toggle_ns: int) -> None:
         self._credit_ns -= toggle_ns
-        self._last_burst = self._burst_ns / self._in_burst, self._burst_cost_ns / self._in_burst
         self._in_burst = self._in_row = 0
-        self._burst_ns = self._burst_cost_ns = 0
 
     def _gap(self) -> int:
         assert self._budget is not None
@@ -150,7 +169,7 @@ class Governor:
     def _choose_level(self) -> None:
         """Drop modules when a burst is affordable too seldom; take them up again when it is often enough by far."""
         assert self._budget is not None
-        affordable = self._budget * self._bare_ns
+        affordable = self._budget * self._usual_ns
         if self._costs[self.level] > RAREST * affordable and self.level < self._levels - 1:
             self.level += 1
         elif self.level and self._costs.get(self.level - 1, 0.0) * ROOM < RAREST * affordable:
@@ -162,5 +181,6 @@ class Governor:
         self._own += (own - self._own) / min(self._paired, MOST_PAIRS)
         if self._paired % FEWEST_PAIRS == 0:
             paired = self.paired()
-            # Charge at least what the pairs prove: cold caches and the like are on nobody's clock.
-            self._charge = max(1.0, paired.low / self._own) if paired is not None and self._own > 0 else 1.0
+            # Cold caches and the like are on nobody's clock: charge what the pairs show, once they prove there is more.
+            more = paired is not None and paired.low > self._own > 0
+            self._charge = min(paired.cost / self._own, DEAREST) if more and paired is not None else 1.0

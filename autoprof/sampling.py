@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from .governor import Governor
 from .price import Price
 from .recorder import Recorder, activate
 from .summary import PairedCost
-
-LOOK_UP_AFTER: Final = 2
-"""Steps of a gap after which the steps recorded before it are handed on: the device has passed them by then."""
 
 
 class Probe(Protocol):
@@ -63,6 +60,10 @@ class Sampling:
         self._steps = 0
         self._rest = 0
         self._per_step = 1
+        self._first = 0
+        self._lead = False
+        self._compared_ns = 0
+        self._switching = False
         self._said = 0
 
     def switch(self, on: bool) -> None:
@@ -75,7 +76,12 @@ class Sampling:
             self._on = self._levels[self._governor.level].probes
             for probe in self._on:
                 probe.attach()
-            self._toggle_ns = perf_counter_ns() - began
+            now_ns = perf_counter_ns()
+            self._toggle_ns = now_ns - began
+            if self._switching:  # what it takes is charged by the burst, not with its first step
+                self._switching = False
+                self._paid_ns += self._toggle_ns
+                self._began_ns = now_ns
         else:
             probes, self._on = self._on or (), None
             for probe in probes:
@@ -95,31 +101,43 @@ class Sampling:
         if failed:
             raise failed[0]
 
-    def open(self) -> None:
-        """Note that a recorded step begins now."""
-        self._began_ns = perf_counter_ns()
-
-    def close(self, now_ns: int, marks: int, paid_ns: int) -> int:
-        """Return how many steps to leave alone after the one that ends at ``now_ns``.
+    def close(self, marks: int, paid_ns: int) -> int:
+        """Return how many steps to leave alone after the one that ends now.
 
         ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
         """
+        now_ns = perf_counter_ns()
+        length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
         self._paid_ns = paid_ns
-        gap = self._governor.recorded(now_ns - self._began_ns, cost_ns, self._toggle_ns)
+        gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns)
         return -(-(gap + 1) // self._every) * self._every - 1
 
-    def begin_gap(self, steps: int, per_step: int = 1) -> None:
-        """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times."""
+    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
+        """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.
+
+        ``inside`` says that it is told in the middle of a step: steps are then compared from the first one's middle on.
+        """
         self.switch(False)
         self._recorder.rest(True)
         self._steps, self._per_step = steps, per_step
-        self.left = min(steps, LOOK_UP_AFTER) * per_step
+        first = max(self._governor.comparable, 1)
+        self._first = min(first, steps - inside)
+        self._lead = inside and steps > 1
+        self.left = (1 if self._lead else self._first or 1) * per_step
         self._rest = steps * per_step - self.left
-        self._began_ns = perf_counter_ns()
+        self._began_ns = self._compared_ns = perf_counter_ns()
 
-    def look_up(self) -> bool:
-        """Tell whether the gap goes on when ``left`` is at its end."""
+    def look_up(self, now_ns: int) -> bool:
+        """Tell whether the gap goes on when ``left`` is at its end; compare the steps so far with the recorded ones."""
+        if self._lead:
+            self._lead, self._compared_ns = False, now_ns
+            self.left = self._first * self._per_step
+            self._rest -= self.left
+            return True
+        if self._first:
+            self._governor.compare(self._first, now_ns - self._compared_ns)
+            self._first = 0
         self.left, self._rest = self._rest, 0
         return self.left > 0
 
@@ -128,6 +146,7 @@ class Sampling:
         steps, elapsed_ns = self._steps, now_ns - self._began_ns
         self.left = self._steps = 0
         self._paid_ns = paid_ns
+        self._switching = True
         self._governor.left_alone(steps, elapsed_ns)
         self._recorder.rest(False)
         return steps, elapsed_ns
@@ -154,6 +173,7 @@ class Sampling:
     def skip(self, ns: int) -> None:
         """Leave out of the open step or gap what it was interrupted for."""
         self._began_ns += ns
+        self._compared_ns += ns
 
     def paired(self) -> PairedCost | None:
         """Return what a recorded step costs, compared with those left alone."""

@@ -110,7 +110,7 @@ class Steps:
                 try:
                     if self.raw is not None:
                         self._go_over(began)
-                    elif not self.sampling.left or not self._linger():
+                    elif not self.sampling.left or not self._linger(began):
                         self._go_on(began)
                 except BaseException as error:  # nothing of ours may end a training run
                     self._switch_off(error)
@@ -125,19 +125,19 @@ class Steps:
     def _go_over(self, now_ns: int) -> None:
         """Go from a recorded step to the next one, or into a gap."""
         end, marks = self._close()
-        gap = self.sampling.close(now_ns, marks, self._work_ns + perf_counter_ns() - now_ns)
+        gap = self.sampling.close(marks, self._work_ns + perf_counter_ns() - now_ns)
         if not gap:
             self._open(end)
             return
         self._clock.release((end,))
         self.raw = None
         self._boundary.detach()
-        self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1)
+        self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
         self._optimizer_steps = 0
 
-    def _linger(self) -> bool:
+    def _linger(self, now_ns: int) -> bool:
         """Look after what waits, or in the last step of the gap for its end; return False where it has come."""
-        if self.sampling.look_up():
+        if self.sampling.look_up(now_ns):
             self._delivery.deliver()
         elif self.auto:
             self._optimizer_steps = 1
@@ -173,7 +173,6 @@ class Steps:
         )
         if not self._paused:
             self.sampling.switch(True)
-        self.sampling.open()
 
     def _close(self) -> tuple[Any, int]:
         """Close the recorded step and hand it on; return the reading that ends it, and how many marks it has."""

@@ -34,8 +34,8 @@ class Sample(Part):
     warmup: int = Field(default=3, ge=0, strict=True)
     """Keep the first N steps apart from every statistic."""
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
-    """The fraction of training time that autoprof may cost: steps are left alone, without hooks, as often as that takes.
-    If that becomes too seldom, the finest modules are dropped. `null` records every step whatever it costs."""
+    """The fraction of training time that autoprof may cost: steps are left alone, without hooks, as often as it takes.
+    Where too few are recorded then, the finest modules are dropped. `null` records every step whatever it costs."""
 
 
 class Config(Part):

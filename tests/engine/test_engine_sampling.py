@@ -25,9 +25,12 @@ MANUAL = {**EVERYTHING, "step": "manual"}
 class Scripted:
     """A governor that does as told: the gap after each recorded step, and the level from then on."""
 
+    comparable = 2
+
     def __init__(self, gaps: Sequence[int], levels: Sequence[int] = ()) -> None:
         self.level = 0
         self.heard: list[tuple[int, int]] = []
+        self.compared: list[tuple[int, int]] = []
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
@@ -37,6 +40,9 @@ class Scripted:
 
     def left_alone(self, steps: int, elapsed_ns: int) -> None:
         self.heard.append((steps, elapsed_ns))
+
+    def compare(self, steps: int, elapsed_ns: int) -> None:
+        self.compared.append((steps, elapsed_ns))
 
     def paired(self) -> None:
         return None
@@ -199,7 +205,26 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
         session.step()
     monkeypatched.undo()
     assert governor.heard == [(2, 100)]
+    assert governor.compared == [(2, 100)]
     assert [f.gap_ns for f in sink.frames] == [0, 100]
+
+
+def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the gap, however long it is; with ``step: auto``, from one optimizer step on to another."""
+    now = [0]
+    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    for config in (MANUAL, EVERYTHING):
+        governor = govern(6)
+        model, optimizer = model_and_optimizer()
+        with autoprof.instrument(model, config) as session:
+            for _ in range(8):
+                train(model, optimizer)
+                now[0] += 10
+                if config is MANUAL:
+                    session.step()
+        assert governor.compared == [(2, 20)]
+        assert [steps for steps, _ in governor.heard] == [6]
 
 
 def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
@@ -346,7 +371,7 @@ def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     torch.manual_seed(0)
     model, optimizer = model_and_optimizer()
     sink = ListSink()
-    with autoprof.instrument(model, {**EVERYTHING, "sample": {"budget": 0.05}}, sinks=[sink]):
+    with autoprof.instrument(model, {**EVERYTHING, "sample": {"budget": 0.005}}, sinks=[sink]):
         for _ in range(3000):
             train(model, optimizer)
     assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), model.parameters(), strict=True))
