@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from . import lifecycle
-from .clocks import Clock, choose_clock
+from .clocks import Clock
 from .delivery import Delivery
 from .errors import SessionError
 from .memory import Memory
-from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, TimedLoader
+from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, Placement, TimedLoader
 from .recorder import PAUSE, UNPAUSE, Recorder, activate
 from .resolve import RawStep
 from .signals import OwnWork, raised_by_handler
@@ -46,7 +46,7 @@ class Session:
         clock: Clock,
         memory: Memory,
         probes: Sequence[ModuleProbe | BackwardProbe] = (),
-        follow_device: bool = True,
+        placement: Placement | None = None,
     ) -> None:
         self._work = OwnWork()
         self._model = model
@@ -56,8 +56,7 @@ class Session:
         self._clock = clock
         self._memory = memory
         self._probes = probes
-        self._anchor = next(model.parameters(), None) if follow_device else None
-        self._on_host = self._anchor is None or self._anchor.is_cpu
+        self._placement = placement
         self._data_code = recorder.label("Data", None, Phase.DATA)
         self._handle = Handle()
         self._boundary: BoundaryProbe | None = None
@@ -131,8 +130,8 @@ class Session:
 
     def _open_step(self, start: Any) -> None:
         """Begin the step at the reading ``start``, which the step before ends with."""
-        if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
-            start = self._follow_device(start)
+        if self._placement is not None and self._placement.moved():
+            start = self._follow_device(self._placement, start)
         sample, number = self._config.sample, self._number + 1
         self._number = number
         self._optimizer_stepped = False
@@ -175,20 +174,18 @@ class Session:
             for probe in self._probes:
                 (probe.attach if on else probe.detach)()
 
-    def _follow_device(self, start: Any) -> Any:
+    def _follow_device(self, placement: Placement, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
-        assert self._anchor is not None
-        self._on_host = self._anchor.is_cpu
-        clock, note = choose_clock(self._anchor.device.type)
+        before = self._clock, self._clock.home
+        note = placement.follow()
         if note is not None:
             self._delivery.say(note)
-        if clock.device_type == self._clock.device_type:
+        self._clock = clock = self._recorder.clock
+        if (clock, clock.home) == before:
             return start
-        self._clock.release((start,))
-        self._clock = clock
-        self._recorder.use_clock(clock)
-        self._delivery.calibrate(clock)
-        return clock.read()
+        if clock is not before[0]:
+            self._delivery.calibrate(clock)
+        return clock.read()  # the other reading still ends the step before
 
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("what switched recording off", exc_info=error)

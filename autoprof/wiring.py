@@ -22,6 +22,8 @@ from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    Placement,
+    find_anchor,
     hide_from_script,
     make_hooks,
     probe_function,
@@ -77,11 +79,11 @@ def open_session(
     settings = load_config(config)
     if os.environ.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
         settings = settings.model_copy(update={"enabled": False})
-    anchor = next(model.parameters(), None)
+    anchor = find_anchor(model)
     device = anchor.device if anchor is not None else torch.device("cpu")
     follow, notes = clock is None, []
     if clock is None:
-        clock, note = choose_clock(device.type)
+        clock, note = choose_clock(device.type, device.index)
         notes += [note] if note else []
     recorder = Recorder(clock)
     if not settings.enabled:
@@ -128,6 +130,7 @@ class _Wiring:
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
+        placement, probes = self._probes(memory)
         delivery = self._delivery(folder, notes)
         session = Session(
             self._model,
@@ -136,8 +139,8 @@ class _Wiring:
             delivery,
             clock=self._clock,
             memory=memory,
-            probes=_make_probes(self._recorder, self._selection, memory),
-            follow_device=self._follow,
+            probes=probes,
+            placement=placement,
         )
         undo.add(lambda: lifecycle.release(session))
         lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
@@ -154,6 +157,16 @@ class _Wiring:
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, steps, apart])
         return session
+
+    def _probes(self, memory: Memory) -> tuple[Placement, list[ModuleProbe | BackwardProbe]]:
+        recorder, targets = self._recorder, self._selection.targets
+        hooks = make_hooks(recorder)
+        modules = [ModuleProbe(recorder, hooks, target, memory) for target in targets]
+        placement = Placement(self._model, recorder, hooks, modules, follow_kind=self._follow)
+        probes: list[ModuleProbe | BackwardProbe] = [*modules]
+        if any(Phase.BACKWARD in target.phases for target in targets):
+            probes.append(BackwardProbe(hooks.passes))
+        return placement, probes
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(
@@ -173,16 +186,6 @@ class _Wiring:
         unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
         delivery.hidden.update(unseen)
         return delivery
-
-
-def _make_probes(recorder: Recorder, selection: Selection, memory: Memory) -> list[ModuleProbe | BackwardProbe]:
-    hooks = make_hooks(recorder)
-    probes: list[ModuleProbe | BackwardProbe] = [
-        ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
-    ]
-    if any(Phase.BACKWARD in target.phases for target in selection.targets):
-        probes.append(BackwardProbe(hooks.passes))
-    return probes
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

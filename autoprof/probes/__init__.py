@@ -9,6 +9,7 @@ from .hooks import make_hooks
 from .loader import TimedLoader
 from .module import ModuleProbe
 from .optimizer import probe_optimizers
+from .placement import Placement, find_anchor
 from .scripting import hide_from_script
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "BoundaryProbe",
     "Handle",
     "ModuleProbe",
+    "Placement",
     "TimedLoader",
+    "find_anchor",
     "hide_from_script",
     "log_timing",
     "make_hooks",
