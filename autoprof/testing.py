@@ -100,9 +100,9 @@ class FakeDevice:
         streams: dict[int, Hashable] = self._current.__dict__.setdefault("streams", {})
         return streams
 
-    def move(self, module: nn.Module, device: int) -> None:
-        """Put the parameters and buffers of a module on a device."""
-        for tensor in (*module.parameters(), *module.buffers()):
+    def move(self, what: nn.Module | Tensor, device: int) -> None:
+        """Put a tensor, or the parameters and buffers of a module, on a device."""
+        for tensor in (what,) if isinstance(what, Tensor) else (*what.parameters(), *what.buffers()):
             self._index_of[tensor] = device
 
     def index_of(self, tensor: Tensor) -> int | None:

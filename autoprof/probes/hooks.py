@@ -78,9 +78,8 @@ def make_hooks(recorder: Recorder) -> Hooks:
     @cache
     def on(device: int | None, several: bool) -> Scope:
         watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
-        return Scope(
-            _plain_hooks(recorder, device), _following_hooks(recorder, device, watch_inputs, outputs, after_gaps, gaps)
-        )
+        following = _following_hooks(recorder, device, watch_inputs, outputs, after_gaps, gaps)
+        return Scope(_plain_hooks(recorder, device), following)
 
     return Hooks(on, passes)
 

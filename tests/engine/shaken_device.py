@@ -27,7 +27,7 @@ class ShakenDevice(FakeDevice):
         lags = {place: self.random.randrange(0, 300_000) for place in PLACES}
         super().__init__(FakeClock(tick_ns=1), lags=lags)
         self._somewhere: Place = (0, 0)
-        self.spread = self.random.random() < 0.7
+        self.spread = self.random.random() < 0.8
         self._used: dict[int, Place] = {}
         self._lies: MutableMapping[Tensor, int | None] = WeakIdKeyDictionary()
 
@@ -52,7 +52,7 @@ class ShakenDevice(FakeDevice):
             return None
         if tensor not in self._lies:
             self._lies[tensor] = self.random.choice([None, 0, 0, 1, 1])
-        elif tensor.is_leaf and self.random.random() < self.restless / 10:  # the user has moved the module
+        elif tensor.is_leaf and self.random.random() < 0.1:  # the user has moved the module
             self._lies[tensor] = self.random.choice([None, 0, 1])
         return self._lies[tensor]
 
