@@ -73,13 +73,13 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    inputs, outputs, after_gaps = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
+    inputs, outputs, inside = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
 
     @cache
     def on(device: int | None, several: bool) -> Scope:
         watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
-        following = _following_hooks(recorder, device, watch_inputs, outputs, after_gaps, gaps)
-        return Scope(_plain_hooks(recorder, device), following)
+        watch = watch_inputs, outputs, inside
+        return Scope(_plain_hooks(recorder, device), _following_hooks(recorder, device, watch, gaps))
 
     return Hooks(on, passes)
 
@@ -136,20 +136,15 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Callable[[Any, int],
 
 
 def _following_hooks(
-    recorder: Recorder,
-    device: int | None,
-    watch_inputs: Callable[..., int],
-    watch_outputs: Hook,
-    watch_gaps: Hook,
-    gaps: list[Gap],
+    recorder: Recorder, device: int | None, watch: tuple[Callable[..., int], Hook, Hook], gaps: list[Gap]
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
+    watch_inputs, watch_outputs, watch_gaps = watch
     buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
     (read, here), append, home = _readers(recorder, device), recorder.append, get_ident()
 
     def renew() -> None:
         nonlocal extend, read, here, training
-        extend, training = recorder.extend, recorder.thread
-        read, here = _readers(recorder, device)
+        extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     recorder.on_change(renew)
 

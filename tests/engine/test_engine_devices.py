@@ -99,6 +99,21 @@ def test_each_part_of_a_model_on_two_devices_has_its_own_time() -> None:
         assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
 
 
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_account_is_the_home_devices_wherever_the_model_ends(first: int) -> None:
+    """The thread that runs the home device's backward belongs to the step, also where another one begins the pass."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10, 100, at=first), Weighted(device, 30, 300, at=1 - first))
+    for frame in run(device, model, at=first).frames:
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 100, "1": 300}
+        assert lanes(frame, Phase.BACKWARD)["0"] == TRAINING_LANE
+        assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
+        assert lanes(frame) == {"0": TRAINING_LANE, "1": STREAM_LANES}
+        names = frame.layout.names
+        assert [names[i] for i, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE].count("(backward)") >= 1
+
+
 class Split(nn.Module):
     """A user's model on two devices, who moves the activations himself."""
 
