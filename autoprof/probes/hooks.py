@@ -139,8 +139,8 @@ def _following_hooks(
     recorder: Recorder, device: int | None, watch: tuple[Callable[..., int], Hook, Hook], gaps: list[Gap]
 ) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
     watch_inputs, watch_outputs, watch_gaps = watch
-    buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
-    (read, here), append, home = _readers(recorder, device), recorder.append, get_ident()
+    buffer, append, home = recorder.buffer, recorder.append, get_ident()
+    extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     def renew() -> None:
         nonlocal extend, read, here, training
@@ -149,9 +149,8 @@ def _following_hooks(
     recorder.on_change(renew)
 
     def make(probe: Any, code: int, open_calls: list[int]) -> tuple[Hook, Hook]:
-        own = probe.module
         entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
-        push = open_calls.append
+        own, push = probe.module, open_calls.append
         beside: dict[int, list[int]] = {}  # the open calls of other threads, which may be in this module meanwhile
 
         def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
@@ -186,8 +185,8 @@ def _following_hooks(
                 calls = open_calls if thread == home else beside.get(thread)
                 if self is not probe or not calls:  # hooked in the middle of this call
                     return
-                reading, ordinal = read() if module is own else here(), calls.pop()
-                append(ordinal | leaving, reading, thread)
+                ordinal = calls.pop()
+                append(ordinal | leaving, read() if module is own else here(), thread)
                 watch_outputs(output, ordinal, thread)
                 if gaps and gaps[-1][0] > ordinal and thread == home:
                     watch_gaps(output, code, ordinal)
