@@ -20,8 +20,7 @@ from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
 from .resolve import RawStep, Resolver
 from .signals import raised_by_handler
 from .span import StepFrame
-from .summary import Summary
-from .units import format_percent
+from .summary import PairedCost, Summary
 
 if TYPE_CHECKING:
     from .runs import RunFolder
@@ -34,8 +33,6 @@ DELIVER_EVERY_NS: Final = 20_000_000
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
-JUDGED_STEPS: Final = 50
-"""Steps after which the measured overhead is held against the budget."""
 
 logger = logging.getLogger("autoprof")
 
@@ -43,17 +40,16 @@ logger = logging.getLogger("autoprof")
 class Delivery:
     """Resolve, aggregate and write, on the training thread; a sink that fails loses only itself."""
 
-    def __init__(
-        self, recorder: Recorder, price: Price, folder: RunFolder | None, budget: float | None, notes: Iterable[str]
-    ) -> None:
+    def __init__(self, recorder: Recorder, price: Price, folder: RunFolder | None, notes: Iterable[str]) -> None:
         self.folder = folder
         self.skipped: dict[str, int] = {}
-        self.unsampled_steps = 0
         self.diagnosis = Diagnosis()
+        self.paired: Callable[[], PairedCost | None] = _unknown
+        self.expected: Callable[[], frozenset[str]] = frozenset
+        """Asks which modules are recorded when they are called."""
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
-        self._budget = budget
         self._notes = list(notes)
         self._sinks: list[Sink] = []
         self._resolver = Resolver(recorder.labels, price)
@@ -113,6 +109,10 @@ class Delivery:
             sleep(0.001)
             self.deliver()
 
+    def left_alone(self, steps: int, elapsed_ns: int) -> None:
+        """Take account of steps that no recorded one comes after."""
+        self._aggregate.left_alone(steps, elapsed_ns)
+
     def compiled(self) -> None:
         """Take word that torch has compiled something: the step shows what hooks no longer see."""
         self._compiled = True
@@ -121,7 +121,8 @@ class Delivery:
         self._compiled = False
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.taken.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
-        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn not in {None, *self.hidden}}
+        expected = self.expected() - self.hidden
+        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
         self.hidden.update(fqn for fqn in unseen if fqn is not None)
         if unseen:
             self.say(
@@ -165,11 +166,10 @@ class Delivery:
         }
         summary = self._aggregate.summary(
             notes=tuple(self._notes),
-            unsampled_steps=self.unsampled_steps,
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(summary, clock_limit_ns=self.clock_limit_ns())
-        return self._diagnosed(summary if summary.steps < JUDGED_STEPS else self._judged(summary))
+        summary = replace(summary, clock_limit_ns=self.clock_limit_ns(), paired=self.paired())
+        return self._diagnosed(summary)
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
@@ -179,15 +179,6 @@ class Delivery:
                 raise
             self.say(f"no verdict after {type(error).__name__}: {error}")
             return replace(summary, notes=tuple(self._notes))
-
-    def _judged(self, summary: Summary) -> Summary:
-        if self._budget is None or summary.overhead <= self._budget:
-            return summary
-        note = (
-            f"autoprof's own work takes {format_percent(summary.overhead)} of the step, more than the budget of "
-            f"{format_percent(self._budget)}; a larger sample.every or fewer targets lower it"
-        )
-        return summary.with_note(note)
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
@@ -221,3 +212,7 @@ class Delivery:
         """Touch no file any more."""
         self._sinks.clear()
         self.folder = None
+
+
+def _unknown() -> None:
+    """Know no cost by pairs."""

@@ -11,3 +11,7 @@ class Price:
 
     plain_ns: float = 0.0
     followed_ns: float = 0.0
+
+    def of(self, marks: int) -> float:
+        """Return what so many marks cost at most."""
+        return marks * max(self.plain_ns, self.followed_ns)

@@ -118,6 +118,8 @@ class Recorder:
         self.dropped = 0
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
+        self.resting = False
+        """Whether the open step is left alone: what asks first makes no mark, what does not makes one for nothing."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._renewals: list[Callable[[], None]] = []
@@ -163,6 +165,8 @@ class Recorder:
 
     def mark(self, code: int) -> None:
         """Append one mark. Never raises: it is called in the middle of the user's code."""
+        if self.resting:
+            return
         try:
             self.append(code, self.read(), threading.get_ident())
         except Exception:
@@ -237,6 +241,15 @@ class Recorder:
         for renew in self._step_renewals:
             renew()
         return taken
+
+    def rest(self, on: bool) -> None:
+        """Take no marks from now on, or take them again, for a new step on the calling thread."""
+        self.resting = on
+        if on:
+            self.extend = _nothing
+            self._renew()
+        else:
+            self.take()
 
     def stop(self) -> None:
         """Append nothing any more: nodes of a graph that outlives the session keep their hooks."""

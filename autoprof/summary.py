@@ -75,13 +75,36 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
+class PairedCost:
+    """What recording a step costs, found by comparing steps with their unrecorded neighbours.
+
+    ``cost`` is the median over ``pairs``, as a fraction of the unrecorded step; ``low`` and ``high`` bound its 95 %
+    confidence interval. It is the cost of one recorded step; times ``recorded``, the fraction of steps that were
+    recorded, it is that of the run.
+    """
+
+    cost: float
+    low: float
+    high: float
+    pairs: int
+    recorded: float
+
+    @property
+    def of_run(self) -> tuple[float, float, float]:
+        """The cost of the run, and its interval, as fractions of the time of all its steps."""
+        cost, low, high = (max(share, -1.0) * self.recorded for share in (self.cost, self.low, self.high))
+        return cost / (1 + cost), low / (1 + low), high / (1 + high)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
-    samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time as a fraction of step
-    time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
-    reports show it, and ``calls`` times as much for a row, as less than that.
+    samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time, by its own clock, as a
+    fraction of the time of all steps, recorded or not; ``paired`` is the same question asked otherwise (None while
+    there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. A span shorter than
+    ``clock_limit_ns`` is perhaps none: reports show it, and ``calls`` times as much for a row, as less than that.
     """
 
     clock: Clock
@@ -108,6 +131,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    paired: PairedCost | None = None
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -157,6 +181,7 @@ class Summary:
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
         values["notes"] = tuple(data["notes"])
+        values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         return cls(**values)
 
 

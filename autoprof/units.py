@@ -63,6 +63,11 @@ def format_percent(fraction: float, limit: float = 0.0) -> str:
     return f"{percent:.1f} %"
 
 
+def format_signed_percent(fraction: float) -> str:
+    """Phrase a fraction that may as well be below zero: ``0.42 %``, ``-0.03 %``."""
+    return f"{100 * fraction:.2f} %".replace("-0.00", "0.00")
+
+
 def format_round_percent(fraction: float, limit: float = 0.0) -> str:
     """Phrase a fraction as a whole number of percent, without the sign; one below ``limit`` as ``format_percent``."""
     return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"

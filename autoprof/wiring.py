@@ -22,18 +22,20 @@ from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    OptimizerProbe,
     Placement,
     find_anchor,
     hide_from_script,
     make_hooks,
     probe_function,
-    probe_optimizers,
     step_aside_for_compiler,
 )
 from .recorder import Recorder
+from .sampling import Level, Probe, Sampling
 from .session import Session
 from .signals import OwnWork
 from .span import Phase
+from .stepping import Steps
 
 if TYPE_CHECKING:
     from .config import Config
@@ -86,8 +88,10 @@ def open_session(
         notes += [note] if note else []
     recorder = Recorder(clock)
     if not settings.enabled:
-        idle = Delivery(recorder, Price(), None, None, ())
-        return Session(model, settings, recorder, idle, clock=clock, memory=choose_memory(device))
+        idle = Delivery(recorder, Price(), None, ())
+        memory = choose_memory(device)
+        steps = Steps(model, settings, recorder, idle, clock=clock, memory=memory)
+        return Session(steps, recorder, idle, memory, enabled=False)
     wiring = _Wiring(model, settings, device, clock, recorder, follow)
     try:
         with OwnWork():
@@ -119,6 +123,9 @@ class _Wiring:
         self._clock = clock
         self._recorder = recorder
         self._follow = follow
+        # A clock of the caller's own moves as a test says: what our work takes cannot be read from it.
+        self._budget = settings.sample.budget if follow else None
+        self._price = measure_price(clock) if follow else Price()
         self._selection = select_targets(model, settings)
         self._modules = [target.module for target in self._selection.targets]
 
@@ -129,23 +136,23 @@ class _Wiring:
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
-        placement, probes = self._probes(memory)
+        sampling, placement = self._sampling(memory, optimizers)
         delivery = self._delivery(folder, notes)
-        session = Session(
+        steps = Steps(
             self._model,
             settings,
             self._recorder,
             delivery,
             clock=self._clock,
             memory=memory,
-            probes=probes,
+            sampling=sampling,
+            optimizers=optimizers,
             placement=placement,
         )
+        delivery.paired, delivery.expected = steps.sampling.paired, steps.sampling.expected
+        session = Session(steps, self._recorder, delivery, memory)
         undo.add(lambda: lifecycle.release(session))
         lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
-        code = self._recorder.label("Optimizer", None, Phase.OPTIMIZER)
-        steps = probe_optimizers(self._recorder, code, session.optimizer_stepped, optimizers)
-        undo.add(steps.remove)
         apart = Handle()
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
@@ -154,18 +161,30 @@ class _Wiring:
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
-        session.start([*made, *sinks], [functions, steps, apart])
+        session.start([*made, *sinks], [functions, apart])
         return session
 
-    def _probes(self, memory: Memory) -> tuple[Placement, list[ModuleProbe | BackwardProbe]]:
-        recorder, targets = self._recorder, self._selection.targets
-        hooks = make_hooks(recorder)
-        modules = [ModuleProbe(recorder, hooks, target, memory) for target in targets]
-        placement = Placement(self._model, recorder, hooks, modules, follow_kind=self._follow)
-        probes: list[ModuleProbe | BackwardProbe] = [*modules]
-        if any(Phase.BACKWARD in target.phases for target in targets):
-            probes.append(BackwardProbe(hooks.passes))
-        return placement, probes
+    def _sampling(self, memory: Memory, optimizers: tuple[Any, ...]) -> tuple[Sampling, Placement]:
+        from .targets import levels_of_detail
+
+        sample, recorder, hooks = self._settings.sample, self._recorder, make_hooks(self._recorder)
+        details = levels_of_detail(self._model, self._selection)
+        every = {target.fqn: target for detail in details for target in detail.targets}
+        probes = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
+        placement = Placement(self._model, recorder, hooks, [*probes.values()], follow_kind=self._follow)
+        code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
+        around: list[Probe] = [OptimizerProbe(recorder, code, optimizers)]
+        if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
+            around.append(BackwardProbe(hooks.passes))
+        levels = [
+            Level(
+                [*(probes[target.fqn] for target in detail.targets), *around],
+                detail.words,
+                frozenset(target.fqn for target in detail.targets),
+            )
+            for detail in details
+        ]
+        return Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price), placement
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(
@@ -178,9 +197,7 @@ class _Wiring:
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee
 
-        price = measure_price(self._clock) if self._follow else Price()
-        budget = self._settings.sample.budget
-        delivery = Delivery(self._recorder, price, folder, budget, [*self._selection.notes, *notes])
+        delivery = Delivery(self._recorder, self._price, folder, [*self._selection.notes, *notes])
         delivery.calibrate(self._clock)
         unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
         delivery.hidden.update(unseen)

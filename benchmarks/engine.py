@@ -20,8 +20,8 @@ _PHASES = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
 def throw_marks_away(session: Any) -> None:
     """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording."""
     taken = session._recorder.take()
-    if session._clock.device_type is not None:
-        session._clock.release(taken.readings)
+    if session._steps._clock.device_type is not None:
+        session._steps._clock.release(taken.readings)
 
 
 def deliver(session: Any) -> None:

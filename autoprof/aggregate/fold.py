@@ -71,6 +71,7 @@ class Aggregate:
     def __init__(self) -> None:
         self.steps = 0
         self.warmup_steps = 0
+        self.unsampled_steps = 0
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._scalars: dict[str, float] = {}
@@ -95,6 +96,8 @@ class Aggregate:
             self._scalars.update(frame.scalars)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
+        if frame.gap_steps:
+            self.left_alone(frame.gap_steps, frame.gap_ns)
         if frame.warmup:
             self.warmup_steps += 1
             return
@@ -114,6 +117,11 @@ class Aggregate:
             self._fold_memory(block, frame.memory_start_bytes, frame.memory_end_bytes)
         if block.count == BLOCK:
             self._fold(block)
+
+    def left_alone(self, steps: int, elapsed_ns: int) -> None:
+        """Take account of steps that were not recorded."""
+        self.unsampled_steps += steps
+        self._observed_ns += elapsed_ns
 
     def _open_block(self, layout: Layout) -> _Block:
         if len(self._blocks) >= BLOCKS:
@@ -180,6 +188,7 @@ class Aggregate:
         self.dropped.update(other.dropped)
         self.steps += other.steps
         self.warmup_steps += other.warmup_steps
+        self.unsampled_steps += other.unsampled_steps
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
         self._samples += other._samples
@@ -189,9 +198,7 @@ class Aggregate:
         if other._clock == "device":
             self._clock = "device"
 
-    def summary(
-        self, *, notes: tuple[str, ...] = (), unsampled_steps: int = 0, skipped: Mapping[str, int] | None = None
-    ) -> Summary:
+    def summary(self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None) -> Summary:
         """Return the statistics so far, rows in descending order of total time."""
         self.fold()
         table, some = self._table, self.steps > 0
@@ -205,7 +212,7 @@ class Aggregate:
             clock=self._clock,
             steps=self.steps,
             warmup_steps=self.warmup_steps,
-            unsampled_steps=unsampled_steps,
+            unsampled_steps=self.unsampled_steps,
             total_step_ns=total_step_ns,
             step_mean_ns=total_step_ns // self.steps if some else 0,
             step_min_ns=int(table.min[0]) if some else 0,

@@ -30,11 +30,12 @@ class Sample(Part):
     """Which steps are recorded, which of them count, and what that may cost."""
 
     every: int = Field(default=1, ge=1, strict=True)
-    """Record each Nth step."""
+    """Record each Nth step at most."""
     warmup: int = Field(default=3, ge=0, strict=True)
     """Keep the first N steps apart from every statistic."""
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
-    """The fraction of step time that autoprof may cost: above it the reports say so. `null` asks for no such word."""
+    """The fraction of training time that autoprof may cost: steps are left alone, without hooks, as often as that takes.
+    If that becomes too seldom, the finest modules are dropped. `null` records every step whatever it costs."""
 
 
 class Config(Part):

@@ -110,8 +110,9 @@ def overhead(seen: Evidence) -> Finding | None:
     return Finding(
         "overhead",
         "warning",
-        f"autoprof's own work takes {format_percent(run.overhead)} of the step; the budget is {format_percent(budget)}",
-        "a larger sample.every, or fewer targets",
+        f"autoprof's own work takes {format_percent(run.overhead)} of the run's time so far; "
+        f"the budget is {format_percent(budget)}",
+        "nothing in a run that goes on: the governor leaves steps alone until it is paid back; else fewer targets",
         gain_ns=round((run.overhead - budget) * run.step_mean_ns),
         evidence=facts,
     )

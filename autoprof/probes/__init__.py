@@ -8,7 +8,7 @@ from .handle import Handle
 from .hooks import make_hooks
 from .loader import TimedLoader
 from .module import ModuleProbe
-from .optimizer import probe_optimizers
+from .optimizer import OptimizerHooks, OptimizerProbe
 from .placement import Placement, find_anchor
 from .scripting import hide_from_script
 
@@ -17,6 +17,8 @@ __all__ = [
     "BoundaryProbe",
     "Handle",
     "ModuleProbe",
+    "OptimizerHooks",
+    "OptimizerProbe",
     "Placement",
     "TimedLoader",
     "find_anchor",
@@ -24,7 +26,6 @@ __all__ = [
     "log_timing",
     "make_hooks",
     "probe_function",
-    "probe_optimizers",
     "span",
     "step_aside_for_compiler",
     "timed",

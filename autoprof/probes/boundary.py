@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .module import ModuleProbe, Orphan
+from .module import ModuleProbe, Orphan, take_off
 
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -19,13 +19,20 @@ class BoundaryProbe:
     It goes before the model's own ``ModuleProbe``, whose first mark belongs to the step that begins here.
     """
 
-    __slots__ = ("_before", "_handle")
+    __slots__ = ("_attached", "_before", "_model")
     ends_step = True
 
     def __init__(self, model: nn.Module, before: Callable[[], None]) -> None:
         self._before = before
-        # Not as a method: a scripted model refuses it, but runs the hook.
-        self._handle = nn.Module.register_forward_pre_hook(model, self.enter, prepend=True, with_kwargs=True)
+        self._model = model
+        self._attached = False
+
+    def attach(self) -> None:
+        """Hook the model, unless that is done."""
+        if not self._attached:
+            self._attached = True
+            # Not as a method: a scripted model refuses it, but runs the hook.
+            nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Say that a forward begins, if it trains."""
@@ -41,9 +48,11 @@ class BoundaryProbe:
                 # Attached by the step that begins: too late for this call's list of hooks, so it is called from here.
                 hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
-    def remove(self) -> None:
+    def detach(self) -> None:
         """Take the hook off."""
-        self._handle.remove()
+        if self._attached:
+            take_off(self._model, lambda owner: owner is self)
+            self._attached = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return Orphan()

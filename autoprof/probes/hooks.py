@@ -32,7 +32,7 @@ from ..recorder import (
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
 from .routes import Routes
-from .watching import Gap, Hook, tensor_hooks
+from .watching import Gap, Hook, Watch, tensor_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -52,6 +52,9 @@ _numbered = _Numbered()
 _next_number = torch._C._autograd._get_sequence_nr
 
 
+Following = Callable[[Any, int, list[int]], tuple[Hook, Hook]]
+
+
 class Scope(NamedTuple):
     """Make the hooks of a probe on one device, given its shifted code.
 
@@ -60,7 +63,7 @@ class Scope(NamedTuple):
     """
 
     plain: Callable[[Any, int], tuple[Hook, Hook]]
-    following: Callable[[Any, int, list[int]], tuple[Hook, Hook]]
+    following: Following
 
 
 class Hooks(NamedTuple):
@@ -135,11 +138,9 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Callable[[Any, int],
     return make
 
 
-def _following_hooks(
-    recorder: Recorder, device: int | None, watch: tuple[Callable[..., int], Hook, Hook], gaps: list[Gap]
-) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
-    watch_inputs, watch_outputs, watch_gaps = watch
-    buffer, append, home = recorder.buffer, recorder.append, get_ident()
+def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap]) -> Following:
+    (watch_inputs, watch_outputs, watch_gaps), home = watch, get_ident()
+    buffer, append = recorder.buffer, recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     def renew() -> None:
@@ -198,7 +199,7 @@ def _following_hooks(
     return make
 
 
-def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> tuple[Callable[..., int], Hook, Hook]:
+def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> Watch:
     """Return ``watch_input``, ``watch_output`` and ``watch_gap``: have an autograd node mark what it means to a call.
 
     A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the

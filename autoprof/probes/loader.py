@@ -60,6 +60,8 @@ class TimedIterator:
     def __next__(self) -> Any:
         self._before_fetch()
         recorder, code = self._recorder, self._code
+        if recorder.resting and self._iterator is not None:
+            return next(self._iterator)
         recorder.mark(code | ENTER)
         try:
             if self._iterator is None:

@@ -103,7 +103,7 @@ class ModuleProbe:
     def detach(self) -> None:
         """Take the hooks off: those that are there, also where attaching was cut short."""
         if self._attached:
-            _take_off(self.module, lambda owner: owner is self)
+            take_off(self.module, lambda owner: owner is self)
             self._attached = False
 
     def remember(self, module: nn.Module, *_args: Any) -> None:
@@ -135,7 +135,7 @@ class Orphan:
 
     def fail(self, module: nn.Module) -> None:
         """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
-        _take_off(module, lambda owner: isinstance(owner, Orphan))
+        take_off(module, lambda owner: isinstance(owner, Orphan))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return self
@@ -143,7 +143,7 @@ class Orphan:
     __reduce__ = ModuleProbe.__reduce__
 
 
-def _take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
+def take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
     """Take the forward hooks off whose owner is the one."""
     for hooks in (module._forward_pre_hooks, module._forward_hooks):
         for key in [key for key, hook in hooks.items() if whose(getattr(hook, "__self__", None))]:

@@ -1,38 +1,76 @@
-"""Spans around ``optimizer.step``, and word to the session that one has happened."""
+"""Spans around ``optimizer.step``, and word of each one to whoever counts them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim import optimizer as torch_optimizer
 
 from ..recorder import ENTER, LEAVE, Recorder
-from .handle import Handle
 
 
-def probe_optimizers(recorder: Recorder, code: int, stepped: Callable[[], None], optimizers: tuple[Any, ...]) -> Handle:
+class OptimizerHooks:
+    """Call back around the steps of these optimizers, or of every torch optimizer of the process when none are given.
+
+    Taking off looks for the callbacks, not for handles: a signal may have struck between a hook and its handle.
+    """
+
+    def __init__(
+        self,
+        optimizers: tuple[Any, ...],
+        *,
+        before: Callable[..., None] | None = None,
+        after: Callable[..., None] | None = None,
+    ) -> None:
+        self._optimizers = optimizers
+        self._before = before
+        self._after = after
+        self._attached = False
+
+    def attach(self) -> None:
+        """Hook the optimizers, unless that is done."""
+        if self._attached:
+            return
+        self._attached = True
+        if self._before is not None:
+            for optimizer in self._optimizers:
+                optimizer.register_step_pre_hook(self._before)
+            if not self._optimizers:
+                torch_optimizer.register_optimizer_step_pre_hook(self._before)
+        if self._after is not None:
+            for optimizer in self._optimizers:
+                optimizer.register_step_post_hook(self._after)
+            if not self._optimizers:
+                torch_optimizer.register_optimizer_step_post_hook(self._after)
+
+    def detach(self) -> None:
+        """Take the hooks off: those that are there, also where attaching was cut short."""
+        if self._attached:
+            for hooks in self._hooks():
+                for key in [key for key, hook in hooks.items() if hook in (self._before, self._after)]:
+                    del hooks[key]
+            self._attached = False
+
+    def _hooks(self) -> Iterator[dict[int, Any]]:
+        for optimizer in self._optimizers:
+            yield optimizer._optimizer_step_pre_hooks
+            yield optimizer._optimizer_step_post_hooks
+        if not self._optimizers:
+            yield torch_optimizer._global_optimizer_pre_hooks
+            yield torch_optimizer._global_optimizer_post_hooks
+
+
+class OptimizerProbe(OptimizerHooks):
     """Mark the steps of these optimizers, or of every torch optimizer of the process when none are given."""
 
-    def enter(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        recorder.mark(code | ENTER)
+    def __init__(self, recorder: Recorder, code: int, optimizers: tuple[Any, ...]) -> None:
+        super().__init__(optimizers, before=self._enter, after=self._leave)
+        self._recorder = recorder
+        self._code = code
 
-    def leave(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        recorder.mark(code | LEAVE)
-        stepped()
+    def _enter(self, *_call: Any) -> None:
+        self._recorder.mark(self._code | ENTER)
 
-    handle = Handle()
-    for optimizer in optimizers:
-        handle.add(optimizer.register_step_pre_hook(enter).remove)
-        handle.add(optimizer.register_step_post_hook(leave).remove)
-    if not optimizers:
-        handle.add(register_optimizer_step_pre_hook(enter).remove)
-        handle.add(register_optimizer_step_post_hook(leave).remove)
-    return handle
-
-
-__all__ = ["Optimizer", "probe_optimizers"]
+    def _leave(self, *_call: Any) -> None:
+        self._recorder.mark(self._code | LEAVE)

@@ -14,13 +14,15 @@ from ..recorder import UNTIMED_HIDDEN, UNTIMED_LEAF, Recorder
 from .tensors import nodes_of, search
 
 Hook = Callable[..., None]
+Watch = tuple[Callable[..., int], Hook, Hook]
+"""What watches inputs (and returns the newest number among them), outputs, and gaps."""
 Gap = tuple[int, int]
 """A call before which something was made that is not its input: its ordinal, and the number of its first node."""
 
 
 def tensor_hooks(
     recorder: Recorder, gaps: list[Gap], watch_input: Callable[..., int], watch_output: Hook, watch_gap: Hook
-) -> tuple[Callable[..., int], Hook, Hook]:
+) -> Watch:
     """Return what watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
 
     ``watch_inputs`` returns the number of the newest node among them, -1 where there is none.

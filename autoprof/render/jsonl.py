@@ -28,6 +28,7 @@ COLUMNS: Final = (
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
+    | {"gap_steps", "gap_ns"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -74,6 +75,7 @@ class FrameEncoder:
         for name in form.columns:
             values += getattr(frame, name).tolist()
         phases = form.phases % tuple(form.phases_ms(frame))
+        gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
         return (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
@@ -81,7 +83,7 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
+            f'{gap}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
         )
 
     def _remember(self, key: tuple[Layout, bool, bool, bool], frame: StepFrame) -> _Form:
@@ -143,6 +145,8 @@ class FrameDecoder:
             overhead_ns=data["overhead_ns"],
             dropped=data["dropped"],
             warmup=data["warmup"],
+            gap_steps=data.get("gap_steps", 0),
+            gap_ns=data.get("gap_ns", 0),
             **columns,
         )
 

@@ -12,6 +12,7 @@ from ..summary import Summary
 from ..units import NS_PER_MS, above, format_bytes, format_percent
 from .lines import name_lines, walk
 from .panel import label
+from .price import price_lines
 from .text import elide, pad, safe
 from .tree import Tree, name_tree
 
@@ -208,6 +209,7 @@ def render_log_summary(summary: Summary) -> str:
         step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
         times = (*step, summary.step_p50_ns, summary.step_p95_ns)
         lines.append(_numbers(_head("Total", 0), times, summary.steps, summary.clock_limit_ns))
+    lines += ["", *(f"autoprof: {line}" for line in price_lines(summary))]
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ from ..summary import Summary, counts
 from ..units import NS_PER_MS, above, format_bytes, format_ms, format_percent, format_rate, format_round_percent
 from .card import verdict_line
 from .lines import Line, Lines, name_lines
+from .price import price_by_pairs
 from .text import (
     BLUE,
     BOLD,
@@ -157,7 +158,7 @@ def _total(summary: Summary) -> list[str]:
         f"Total {format_ms(summary.step_mean_ns)}",
         f"p50 {format_ms(summary.step_p50_ns)}",
         f"p95 {format_ms(summary.step_p95_ns)}",
-        f"autoprof itself {format_percent(summary.overhead)}",
+        f"autoprof itself {format_percent(summary.overhead)}{price_by_pairs(summary)}",
     ]
 
 

@@ -11,6 +11,7 @@ from ..units import format_bytes, format_count, format_ms, format_ns, format_per
 from .card import render_card
 from .lines import Line, name_lines, walk
 from .panel import label
+from .price import price_lines
 from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe
 
 NARROWEST: Final = 80
@@ -70,7 +71,9 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"throughput {format_rate(summary.throughput)}"
     if summary.memory:
         yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
-    yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"
+    own, paired = price_lines(summary)
+    yield f"overhead   {own}"
+    yield f"           {paired}"
     if summary.clock_limit_ns:
         yield f"clock      cannot tell spans below {format_ns(summary.clock_limit_ns)} from none: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):

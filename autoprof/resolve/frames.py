@@ -53,6 +53,8 @@ def make_frames(
             overhead_ns=raw.overhead_ns + plan.overhead_ns,
             dropped=raw.taken.dropped,
             warmup=raw.warmup,
+            gap_steps=raw.gap_steps,
+            gap_ns=raw.gap_ns,
         )
         for i, raw in enumerate(raws)
     ]

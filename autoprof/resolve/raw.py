@@ -35,6 +35,8 @@ class RawStep:
     memory: dict[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
     warmup: bool = False
+    gap_steps: int = 0
+    gap_ns: int = 0
 
     def log(self, name: str, value: Any) -> None:
         """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.

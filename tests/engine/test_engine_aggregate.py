@@ -318,7 +318,7 @@ def test_a_summary_survives_json() -> None:
     """``to_dict`` gives plain JSON types, ``from_dict`` the same summary."""
     aggregate = collect(frames_of([(i, 2 * i, i % 2 == 0, i < 3) for i in range(100)]))
     finding = Finding("hot-module", "warning", "why", "next", "a", Phase.FORWARD, 0, 5, {"ms": 3})
-    summary = replace(aggregate.summary(notes=("note",), unsampled_steps=4), findings=(finding,), skipped={"x": 1})
+    summary = replace(aggregate.summary(notes=("note",)), findings=(finding,), skipped={"x": 1})
     text = json.dumps(summary.to_dict(), allow_nan=False)
     assert Summary.from_dict(json.loads(text)) == summary
 

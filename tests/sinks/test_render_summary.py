@@ -11,7 +11,7 @@ from sink_builders import acts, frame_of, summary_of
 
 from autoprof.render.summary_text import render_summary
 from autoprof.span import Phase
-from autoprof.summary import Finding, Summary
+from autoprof.summary import Finding, PairedCost, Summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────
@@ -19,7 +19,8 @@ autoprof: 2 steps on the host's clock
 step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
            min 1000.0 ms, max 1000.0 ms
 throughput 2.00 samples/s
-overhead   0.3 % of the run's step time went to autoprof itself
+overhead   0.3 % of the time of all steps went to autoprof, by its own clock
+           not known yet by comparing steps with hooks and without
 dropped    nothing
 skipped    nothing
 
@@ -58,7 +59,7 @@ def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
 
 def test_a_shown_name_never_lacks_its_parent(summary: Summary) -> None:
     """A limit cuts leaves, not roots."""
-    assert [line.split()[0] for line in render_summary(summary, top=2)[20:22]] == ["VRT", "Stage8"]
+    assert [line.split()[0] for line in render_summary(summary, top=2)[21:23]] == ["VRT", "Stage8"]
 
 
 def test_what_was_dropped_and_skipped_is_said_with_reasons(summary: Summary) -> None:
@@ -121,3 +122,11 @@ def test_a_duration_measured_elsewhere_has_a_clock_of_its_own() -> None:
     summary = summary_of([frame_of((("A", "user", -1, 4),), lanes=(-1,))])
     text = "\n".join(render_summary(replace(summary, clock_limit_ns=6_000_000)))
     assert "4.00 ms" in text
+
+
+def test_the_cost_is_said_in_two_ways(summary: Summary) -> None:
+    """By the own clock, and by comparison with its interval; a third of the steps carry a third of the cost."""
+    paired = PairedCost(cost=0.03, low=-0.003, high=0.06, pairs=24, recorded=1 / 3)
+    own, compared = render_summary(replace(summary, paired=paired))[5:7]
+    assert own == "overhead   0.3 % of the time of all steps went to autoprof, by its own clock"
+    assert compared == "           0.99 % (-0.10 % to 1.96 %) by 24 pairs of steps, hooked and bare"

@@ -1,0 +1,166 @@
+"""Keep the cost of recording under a budget: which steps are recorded, and with how many modules.
+
+Time earns, recording spends. Each nanosecond of training earns ``budget`` nanoseconds of credit; a recorded step spends
+what it cost. Steps are recorded while there is credit, and when it is spent they are left alone for as many steps as
+earn it back. Whatever a step costs, the run as a whole stays inside its budget, and there is nothing to converge:
+the first recorded step already says how long the first gap has to be.
+
+Steps are recorded in bursts, because putting hooks on and taking them off costs as much as a step. Gaps vary by half
+their length at random, so that no period of the training is always hit or always missed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from math import ceil, floor, sqrt
+from statistics import median
+from typing import Final
+
+from .summary import PairedCost
+
+RAREST: Final = 100
+"""Steps from one burst to the next, above which modules are dropped: rarer samples say too little about a run."""
+ROOM: Final = 2.0
+"""How much more often than ``RAREST`` a finer level must be affordable before it is taken up again."""
+LONGEST_BURST: Final = 8
+FIRST: Final = 20
+"""Steps that are always recorded, so that short runs and tired people see something; the debt is paid back after."""
+CONTROL_EVERY: Final = 64
+"""Steps recorded in a row before some are left alone although there is credit: the other half of the pairs."""
+FIRST_CONTROLS_EVERY: Final = 14
+"""The same until there are ``FEWEST_PAIRS``."""
+CONTROLS: Final = 2
+SETTLE: Final = 0.25
+"""Weight of the newest cost in the running estimate."""
+FEWEST_PAIRS: Final = 8
+MOST_PAIRS: Final = 256
+"""Pairs remembered, the newest ones."""
+
+
+class Governor:
+    """Decide after each recorded step how many steps to leave alone, and at which level to go on.
+
+    Level 0 records every target, each further one fewer, the last (``levels - 1``) only phases. ``budget`` is the
+    fraction of training time that recording may cost; None means every step and all targets.
+    """
+
+    def __init__(self, budget: float | None, levels: int = 1, seed: int = 0) -> None:
+        self.level = 0
+        self._budget = budget
+        self._levels = levels
+        self._random = random.Random(seed)
+        self._credit_ns = 0.0
+        self._in_burst = 0
+        self._burst_ns = 0
+        self._burst_cost_ns = 0
+        self._in_row = 0
+        self._bare_ns = 0.0
+        self._costs: dict[int, float] = {}
+        self._recorded = 0
+        self._left = 0
+        self._charge = 1.0
+        self._own = 0.0
+        self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
+        self._paired = 0
+        self._last_burst: tuple[float, float] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a budget to keep."""
+        return self._budget is not None
+
+    def recorded(self, step_ns: int, cost_ns: int, toggle_ns: int = 0) -> int:
+        """Take the length of a recorded step and its cost by our own clock; return how many steps to leave alone now.
+
+        ``toggle_ns`` is what putting the hooks on and off costs a burst. A gap of 0 goes on recording.
+        """
+        self._recorded += 1
+        if self._budget is None:
+            return 0
+        self._in_burst += 1
+        self._in_row += 1
+        self._burst_ns += step_ns
+        self._burst_cost_ns += cost_ns
+        bare_ns = max(step_ns - cost_ns, 1)
+        if not self._bare_ns:
+            self._bare_ns = float(bare_ns)
+        charged = cost_ns * self._charge
+        self._credit_ns += self._budget * bare_ns - charged
+        self._learn(charged + toggle_ns / self._in_burst)
+        if self._recorded < FIRST:
+            return 0
+        if self._credit_ns - toggle_ns >= 0:
+            if self._in_row < (CONTROL_EVERY if self._paired >= FEWEST_PAIRS else FIRST_CONTROLS_EVERY):
+                return 0
+            self._end_burst(toggle_ns)
+            self._choose_level()
+            return CONTROLS
+        if self._in_burst < self._burst_length(cost_ns, toggle_ns):
+            return 0
+        self._end_burst(toggle_ns)
+        self._choose_level()
+        return self._gap()
+
+    def left_alone(self, steps: int, elapsed_ns: int) -> None:
+        """Take the length of a gap that is over: ``steps`` steps without hooks, ``elapsed_ns`` together."""
+        if steps <= 0 or elapsed_ns <= 0:
+            return
+        self._left += steps
+        bare_ns = self._bare_ns = elapsed_ns / steps
+        if self._budget is not None:
+            self._credit_ns += self._budget * elapsed_ns
+        if self._last_burst is not None:
+            burst_ns, cost_ns = self._last_burst
+            self._pair(burst_ns / bare_ns - 1.0, cost_ns / bare_ns)
+            self._last_burst = None
+
+    def paired(self) -> PairedCost | None:
+        """Return the cost found by pairs, or None while there are too few to say.
+
+        The interval is that of the median by its order statistics (Conover, "Practical Nonparametric Statistics",
+        3rd edition, 3.2): one step that takes minutes is one pair among many.
+        """
+        count = len(self._pairs)
+        if count < FEWEST_PAIRS:
+            return None
+        pairs = sorted(self._pairs)
+        outside = max(floor((count - 1.96 * sqrt(count)) / 2), 0)
+        recorded = self._recorded / (self._recorded + self._left)
+        return PairedCost(median(pairs), pairs[outside], pairs[count - 1 - outside], self._paired, recorded)
+
+    def _burst_length(self, cost_ns: int, toggle_ns: int) -> int:
+        return min(max(ceil(toggle_ns / max(cost_ns, 1)), 1), LONGEST_BURST)
+
+    def _end_burst(self, toggle_ns: int) -> None:
+        self._credit_ns -= toggle_ns
+        self._last_burst = self._burst_ns / self._in_burst, self._burst_cost_ns / self._in_burst
+        self._in_burst = self._in_row = 0
+        self._burst_ns = self._burst_cost_ns = 0
+
+    def _gap(self) -> int:
+        assert self._budget is not None
+        steps = -self._credit_ns / (self._budget * self._bare_ns)
+        return max(ceil(steps * self._random.uniform(0.75, 1.25)), 1)
+
+    def _learn(self, cost_ns: float) -> None:
+        known = self._costs.get(self.level)
+        self._costs[self.level] = cost_ns if known is None else known + SETTLE * (cost_ns - known)
+
+    def _choose_level(self) -> None:
+        """Drop modules when a burst is affordable too seldom; take them up again when it is often enough by far."""
+        assert self._budget is not None
+        affordable = self._budget * self._bare_ns
+        if self._costs[self.level] > RAREST * affordable and self.level < self._levels - 1:
+            self.level += 1
+        elif self.level and self._costs.get(self.level - 1, 0.0) * ROOM < RAREST * affordable:
+            self.level -= 1
+
+    def _pair(self, extra: float, own: float) -> None:
+        self._pairs.append(extra)
+        self._paired += 1
+        self._own += (own - self._own) / min(self._paired, MOST_PAIRS)
+        if self._paired % FEWEST_PAIRS == 0:
+            paired = self.paired()
+            # Charge at least what the pairs prove: cold caches and the like are on nobody's clock.
+            self._charge = max(1.0, paired.low / self._own) if paired is not None and self._own > 0 else 1.0

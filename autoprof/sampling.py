@@ -1,0 +1,160 @@
+"""Which steps are recorded, and what is on the model meanwhile: all of it in these steps, nothing in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import Final, NamedTuple, Protocol
+
+from .governor import Governor
+from .price import Price
+from .recorder import Recorder, activate
+from .summary import PairedCost
+
+LOOK_UP_AFTER: Final = 2
+"""Steps of a gap after which the steps recorded before it are handed on: the device has passed them by then."""
+
+
+class Probe(Protocol):
+    """What is put on for a recorded step and taken off after it."""
+
+    def attach(self) -> None:
+        """Put it on; nothing happens where it is on."""
+
+    def detach(self) -> None:
+        """Take it off; nothing happens where it is off."""
+
+
+class Level(NamedTuple):
+    """A level of detail: its probes, in words what they record, and the modules that are."""
+
+    probes: Sequence[Probe] = ()
+    words: str = "nothing is"
+    fqns: frozenset[str] = frozenset()
+
+
+class Sampling:
+    """Count the steps that are left alone, and switch the probes on for the others.
+
+    ``levels`` start with the finest. ``every`` asks for each Nth step, of which
+    the governor leaves out as many as ``budget`` asks for (None: it leaves out none).
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        levels: Sequence[Level] = (),
+        *,
+        every: int = 1,
+        budget: float | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.left = 0
+        """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
+        self._governor = Governor(budget, len(levels))
+        self._recorder = recorder
+        self._levels = levels or [Level()]
+        self._every = every
+        self._price = price or Price()
+        self._on: Sequence[Probe] | None = None
+        self._toggle_ns = 0
+        self._began_ns = 0
+        self._paid_ns = 0
+        self._steps = 0
+        self._rest = 0
+        self._per_step = 1
+        self._said = 0
+
+    def switch(self, on: bool) -> None:
+        """Put everything of the level on, or take off what is on."""
+        if on == (self._on is not None):
+            return
+        began = perf_counter_ns()
+        activate(self._recorder, on)
+        if on:
+            self._on = self._levels[self._governor.level].probes
+            for probe in self._on:
+                probe.attach()
+            self._toggle_ns = perf_counter_ns() - began
+        else:
+            probes, self._on = self._on or (), None
+            for probe in probes:
+                probe.detach()
+            self._toggle_ns += perf_counter_ns() - began
+
+    def take_off(self) -> None:
+        """Take everything off, also where switching was cut short; go on after a failure and raise the first."""
+        self._on = None
+        activate(self._recorder, False)
+        failed: list[Exception] = []
+        for probe in {id(probe): probe for level in self._levels for probe in level.probes}.values():
+            try:
+                probe.detach()
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def open(self) -> None:
+        """Note that a recorded step begins now."""
+        self._began_ns = perf_counter_ns()
+
+    def close(self, now_ns: int, marks: int, paid_ns: int) -> int:
+        """Return how many steps to leave alone after the one that ends at ``now_ns``.
+
+        ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
+        """
+        cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
+        self._paid_ns = paid_ns
+        gap = self._governor.recorded(now_ns - self._began_ns, cost_ns, self._toggle_ns)
+        return -(-(gap + 1) // self._every) * self._every - 1
+
+    def begin_gap(self, steps: int, per_step: int = 1) -> None:
+        """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times."""
+        self.switch(False)
+        self._recorder.rest(True)
+        self._steps, self._per_step = steps, per_step
+        self.left = min(steps, LOOK_UP_AFTER) * per_step
+        self._rest = steps * per_step - self.left
+        self._began_ns = perf_counter_ns()
+
+    def look_up(self) -> bool:
+        """Tell whether the gap goes on when ``left`` is at its end."""
+        self.left, self._rest = self._rest, 0
+        return self.left > 0
+
+    def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
+        """Record again; return the steps left alone and their nanoseconds."""
+        steps, elapsed_ns = self._steps, now_ns - self._began_ns
+        self.left = self._steps = 0
+        self._paid_ns = paid_ns
+        self._governor.left_alone(steps, elapsed_ns)
+        self._recorder.rest(False)
+        return steps, elapsed_ns
+
+    def expected(self) -> frozenset[str]:
+        """Return the fqns of the modules that are recorded when they are called."""
+        return self._levels[self._governor.level].fqns
+
+    def change(self, step: int) -> str | None:
+        """Say it, once, when another level of detail is recorded from this step on."""
+        level = self._governor.level
+        if level == self._said:
+            return None
+        why = "to keep the budget" if level > self._said else "there is room in the budget again"
+        self._said = level
+        return f"{why}: from step {step} on, {self._levels[level].words} recorded"
+
+    def cut_gap(self) -> tuple[int, int]:
+        """End the gap where it is; return its steps so far and their nanoseconds."""
+        steps = self._steps - -(-(self.left + self._rest) // self._per_step)
+        self.left = self._steps = self._rest = 0
+        return steps, perf_counter_ns() - self._began_ns
+
+    def skip(self, ns: int) -> None:
+        """Leave out of the open step or gap what it was interrupted for."""
+        self._began_ns += ns
+
+    def paired(self) -> PairedCost | None:
+        """Return what a recorded step costs, compared with those left alone."""
+        return self._governor.paired()

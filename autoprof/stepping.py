@@ -1,0 +1,253 @@
+"""The steps of a run: one is open, closing it hands it on and opens the next one, or leaves some alone in between."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from time import perf_counter_ns, time_ns
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from . import lifecycle
+from .clocks import Clock
+from .delivery import Delivery
+from .memory import Memory
+from .probes import BoundaryProbe, OptimizerHooks, Placement
+from .recorder import PAUSE, UNPAUSE, Recorder
+from .resolve import RawStep
+from .sampling import Sampling
+from .signals import OwnWork, raised_by_handler
+from .span import Phase
+
+if TYPE_CHECKING:
+    from .config import Config
+
+logger = logging.getLogger("autoprof")
+
+
+class Steps:
+    """Open and close the steps of one session, on the training thread.
+
+    With ``step: auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first
+    explicit ``end``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: Config,
+        recorder: Recorder,
+        delivery: Delivery,
+        *,
+        clock: Clock,
+        memory: Memory,
+        sampling: Sampling | None = None,
+        optimizers: tuple[Any, ...] = (),
+        placement: Placement | None = None,
+    ) -> None:
+        self.work = OwnWork()
+        self.sampling = sampling or Sampling(recorder)
+        self.raw: RawStep | None = None
+        """The step being recorded; None in a gap."""
+        self._warmup = config.sample.warmup
+        self._recorder = recorder
+        self._delivery = delivery
+        self._clock = clock
+        self._memory = memory
+        self._placement = placement
+        self._boundary = BoundaryProbe(model, self.maybe_end)
+        self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
+        self.auto = config.step == "auto"
+        """Whether steps end without being told so."""
+        self._off = not config.enabled
+        self._optimizer_steps = 0
+        self._paused = 0
+        self._pause_ns = 0
+        self._number = 0
+        self._work_ns = 0
+        self._charged_ns = 0
+
+    def start(self) -> None:
+        """Attach everything and open the first step."""
+        if self.auto:
+            self._boundary.attach()
+            self._counting.attach()
+        self._open(self._clock.read())
+
+    # What ends a step.
+
+    def end(self) -> None:
+        """End a step because the user says so, now and from now on."""
+        if self.auto:
+            self.auto = False
+            self._boundary.detach()
+            self._counting.detach()
+        self._end()
+
+    def optimizer_stepped(self, *_call: Any) -> None:
+        """Take word of an optimizer's step."""
+        sampling = self.sampling
+        if not sampling.left:
+            self._optimizer_steps += 1
+        elif sampling.left > 1:
+            sampling.left -= 1
+        else:
+            self._end()
+
+    def maybe_end(self) -> None:
+        """Take word of a fetch or a training forward."""
+        if self.auto and self._optimizer_steps and not self._paused:
+            self._end()
+
+    def _end(self) -> None:
+        if self._off:
+            return
+        began = perf_counter_ns()
+        try:
+            with self.work:
+                try:
+                    if self.raw is not None:
+                        self._go_over(began)
+                    elif not self.sampling.left or not self._linger():
+                        self._go_on(began)
+                except BaseException as error:  # nothing of ours may end a training run
+                    self._switch_off(error)
+                    if not isinstance(error, Exception) or raised_by_handler(error):
+                        raise
+        finally:
+            self._work_ns += perf_counter_ns() - began
+        lifecycle.finish_termination()
+
+    # From one step to the next.
+
+    def _go_over(self, now_ns: int) -> None:
+        """Go from a recorded step to the next one, or into a gap."""
+        end, marks = self._close()
+        gap = self.sampling.close(now_ns, marks, self._work_ns + perf_counter_ns() - now_ns)
+        if not gap:
+            self._open(end)
+            return
+        self._clock.release((end,))
+        self.raw = None
+        self._boundary.detach()
+        self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1)
+        self._optimizer_steps = 0
+
+    def _linger(self) -> bool:
+        """Look after what waits, or in the last step of the gap for its end; return False where it has come."""
+        if self.sampling.look_up():
+            self._delivery.deliver()
+        elif self.auto:
+            self._optimizer_steps = 1
+            self._boundary.attach()
+        else:
+            return False
+        return True
+
+    def _go_on(self, now_ns: int) -> None:
+        """Go from a gap to the next recorded step."""
+        steps, elapsed_ns = self.sampling.end_gap(now_ns, self._work_ns)
+        self._number += steps
+        note = self.sampling.change(self._number + 1)
+        if note is not None:
+            self._delivery.say(note)
+        self._open(self._clock.read(), steps, elapsed_ns)
+
+    def _open(self, start: Any, gap_steps: int = 0, gap_ns: int = 0) -> None:
+        """Begin the step at the reading ``start``, which the step before ends with."""
+        if self._placement is not None and self._placement.moved():
+            start = self._follow_device(self._placement, start)
+        self._number += 1
+        self._optimizer_steps = 0
+        self.raw = RawStep(
+            step=self._number,
+            start_unix_ns=time_ns(),
+            serial=self._recorder.serial,
+            clock=self._clock,
+            start=start,
+            warmup=self._number <= self._warmup,
+            gap_steps=gap_steps,
+            gap_ns=gap_ns,
+        )
+        if not self._paused:
+            self.sampling.switch(True)
+        self.sampling.open()
+
+    def _close(self) -> tuple[Any, int]:
+        """Close the recorded step and hand it on; return the reading that ends it, and how many marks it has."""
+        end, raw = self._clock.read(), self.raw
+        assert raw is not None
+        raw.end = end
+        raw.taken = self._recorder.take()
+        raw.memory = self._memory.at_step_end()
+        raw.overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
+        self._delivery.submit(raw)
+        return end, len(raw.taken.codes)
+
+    def _follow_device(self, placement: Placement, start: Any) -> Any:
+        """Read the clock of the device that the model has moved to; return the step's start on it."""
+        before = self._clock, self._clock.home
+        note = placement.follow()
+        if note is not None:
+            self._delivery.say(note)
+        self._clock = clock = self._recorder.clock
+        if (clock, clock.home) == before:
+            return start
+        if clock is not before[0]:
+            self._delivery.calibrate(clock)
+        return clock.read()  # the other reading still ends the step before
+
+    # Pauses, and the end.
+
+    def pause(self) -> None:
+        """Charge what comes to no step, until ``resume``. Pauses nest."""
+        with self.work:
+            self._paused += 1
+            if self._paused == 1:
+                self._pause_ns = perf_counter_ns()
+                if self.raw is not None:
+                    self._recorder.mark(PAUSE)
+                    self.sampling.switch(False)
+
+    def resume(self) -> None:
+        """Go on with the step."""
+        with self.work:
+            self._paused -= 1
+            if not self._paused:
+                if self.raw is not None:
+                    self.sampling.switch(True)
+                    self._recorder.mark(UNPAUSE)
+                self.sampling.skip(perf_counter_ns() - self._pause_ns)
+
+    def finish(self, *, patient: bool) -> None:
+        """Close the open step where it is whole, and wait for the device."""
+        self._off = True
+        if self.sampling.left:
+            self._delivery.left_alone(*self.sampling.cut_gap())
+        if self.raw is not None and self.auto and self._optimizer_steps:
+            self._close()
+        elif self.raw is not None and self._recorder.holds(Phase.FORWARD):
+            self._delivery.skipped["steps unfinished at the end"] = 1
+        self._delivery.finish(patient=patient)
+
+    def detach(self) -> None:
+        """Take everything off, whatever fails."""
+        self._off = True
+        self.sampling.left = 0
+        for undo in (self.sampling.take_off, self._boundary.detach, self._counting.detach, self._recorder.stop):
+            try:
+                undo()
+            except Exception as error:
+                if raised_by_handler(error):
+                    raise
+        self.raw = None
+
+    def _switch_off(self, error: BaseException) -> None:
+        logger.debug("what switched recording off", exc_info=error)
+        self.raw = None
+        self._off = True
+        with suppress(Exception):
+            self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
+            self.sampling.switch(False)
+            self._recorder.stop()

@@ -1,0 +1,355 @@
+"""Steps that are left alone: nothing is on the model meanwhile, and nothing of the account is lost for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from small_models import hooks_of
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+import autoprof
+from autoprof import Phase, sampling, span
+from autoprof import recorder as recording
+from autoprof.render.jsonl import FrameDecoder, FrameEncoder
+from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
+
+EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
+MANUAL = {**EVERYTHING, "step": "manual"}
+
+
+class Scripted:
+    """A governor that does as told: the gap after each recorded step, and the level from then on."""
+
+    def __init__(self, gaps: Sequence[int], levels: Sequence[int] = ()) -> None:
+        self.level = 0
+        self.heard: list[tuple[int, int]] = []
+        self._gaps: Iterator[int] = iter(gaps)
+        self._levels: Iterator[int] = iter(levels)
+
+    def recorded(self, _step_ns: int, _cost_ns: int, _toggle_ns: int) -> int:
+        self.level = next(self._levels, self.level)
+        return next(self._gaps, 0)
+
+    def left_alone(self, steps: int, elapsed_ns: int) -> None:
+        self.heard.append((steps, elapsed_ns))
+
+    def paired(self) -> None:
+        return None
+
+
+@pytest.fixture
+def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what puts a scripted governor into the next session."""
+
+    def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
+        governor = Scripted(gaps, levels)
+        monkeypatch.setattr(sampling, "Governor", lambda *_args: governor)
+        return governor
+
+    return put
+
+
+def model_and_optimizer() -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    """Return a small model and what optimizes it."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 1)))
+    return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> torch.Tensor:
+    """Do what a step does, but for ending it."""
+    loss: torch.Tensor = model(torch.ones(4, 2)).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+
+
+def hooked(model: nn.Module) -> int:
+    """Count the hooks on a model."""
+    return sum(len(hooks) for module in model.modules() for hooks in hooks_of(module).values())
+
+
+def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
+    """Not on modules, not on optimizers, not on torch's functions; ``span`` finds nobody to write to."""
+    govern(3)
+    model, optimizer = model_and_optimizer()
+    backward = torch.autograd.backward
+    with autoprof.instrument(model, MANUAL) as session:
+        train(model, optimizer)
+        assert hooked(model)
+        assert torch.autograd.backward is not backward
+        for _ in range(3):
+            session.step()
+            assert not hooked(model)
+            assert torch.autograd.backward is backward
+            assert not torch_optimizer._global_optimizer_pre_hooks
+            assert not torch_optimizer._global_optimizer_post_hooks
+            assert recording.active is None
+            train(model, optimizer)
+        session.step()
+        assert hooked(model)
+        train(model, optimizer)
+
+
+def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
+    """Steps 1, 2, then three left alone, 6, then one, 8."""
+    govern(0, 3, 1)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        for _ in range(8):
+            train(model, optimizer)
+            session.step()
+    assert [(f.step, f.gap_steps) for f in sink.frames] == [(1, 0), (2, 0), (6, 3), (8, 1)]
+    assert sink.summary is not None
+    assert (sink.summary.steps, sink.summary.unsampled_steps) == (4, 4)
+
+
+def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
+    """The recorded steps are as whole as without a gap, and bear the right numbers."""
+    govern(0, 3, 0)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, EVERYTHING, optimizer=optimizer, sinks=[sink]):
+        for _ in range(8):
+            train(model, optimizer)
+    assert [f.step for f in sink.frames] == [1, 2, 6, 7, 8]
+    for frame in sink.frames:
+        assert [s.name for s in frame.spans if s.phase is Phase.FORWARD] == ["Sequential", "0", "1", "1/0", "1/1"]
+        assert sum(s.phase is Phase.OPTIMIZER for s in frame.spans) == 1
+
+
+def test_without_step_a_gap_leaves_one_hook_that_counts(govern: Any) -> None:
+    """On the optimizer, not on the model."""
+    govern(3)
+    model, optimizer = model_and_optimizer()
+    with autoprof.instrument(model, EVERYTHING, optimizer=optimizer):
+        for _ in range(2):
+            train(model, optimizer)
+        assert not hooked(model)
+        assert not optimizer._optimizer_step_pre_hooks
+        assert len(optimizer._optimizer_step_post_hooks) == 1
+
+
+def test_without_step_several_optimizers_count_once_a_step(govern: Any) -> None:
+    """A step of two optimizers ends once; so do those left alone."""
+    govern(2)
+    model, first = model_and_optimizer()
+    second = torch.optim.SGD(model.parameters(), lr=0.01)
+    sink = ListSink()
+    with autoprof.instrument(model, EVERYTHING, sinks=[sink]):
+        for _ in range(5):
+            train(model, first)
+            second.step()
+    assert [f.step for f in sink.frames] == [1, 4, 5]
+
+
+def test_without_step_the_fetch_after_a_gap_is_recorded(govern: Any) -> None:
+    """And the fetches in it are not."""
+    govern(2)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, EVERYTHING, sinks=[sink]) as session:
+        for batch in session.loader([torch.ones(4, 2)] * 5):
+            model(batch).sum().backward()
+            optimizer.step()
+    assert [f.step for f in sink.frames] == [1, 4, 5]
+    assert [sum(s.name == "Data" for s in f.spans) for f in sink.frames] == [1, 1, 1]
+
+
+def test_the_first_explicit_step_may_fall_into_a_gap(govern: Any) -> None:
+    """From then on the session is manual; nothing is counted twice for good."""
+    govern(4)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, EVERYTHING, sinks=[sink]) as session:
+        for _ in range(3):
+            train(model, optimizer)
+        for _ in range(6):
+            train(model, optimizer)
+            session.step()
+        assert not torch_optimizer._global_optimizer_post_hooks or hooked(model)
+    assert sink.frames[1].gap_steps == 4
+    assert [f.step for f in sink.frames[1:]] == list(range(6, 6 + len(sink.frames) - 1))
+
+
+def test_time_in_a_gap_is_training_time(govern: Any) -> None:
+    """The share of autoprof's own work is of all steps; a pause belongs to none of them."""
+    governor = govern(2)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    now = [0]
+    monkeypatched = pytest.MonkeyPatch()
+    monkeypatched.setattr(sampling, "perf_counter_ns", lambda: now[0])
+    monkeypatched.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    with monkeypatched.context(), autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        session.step()
+        now[0] += 70
+        session.step()
+        with session.pause():
+            now[0] += 1_000_000
+        now[0] += 30
+        session.step()
+        train(model, optimizer)
+        session.step()
+    monkeypatched.undo()
+    assert governor.heard == [(2, 100)]
+    assert [f.gap_ns for f in sink.frames] == [0, 100]
+
+
+def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
+    """Two of five."""
+    govern(5)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        for _ in range(3):
+            train(model, optimizer)
+            session.step()
+    assert [f.step for f in sink.frames] == [1]
+    assert sink.summary is not None
+    assert sink.summary.unsampled_steps == 2
+    assert not sink.summary.skipped
+
+
+def test_steps_before_a_gap_are_handed_on_during_it(govern: Any) -> None:
+    """The device is asked again after two steps, once; a gap of a thousand steps keeps nobody waiting."""
+    govern(0, 10)
+    clock = FakeClock()
+    device = FakeDevice(clock, lag_ns=100)
+    sink = ListSink()
+    with open_session(nn.Sequential(nn.Identity()), MANUAL, clock=device.device_clock(), sinks=[sink]) as session:
+        session.step()
+        session.step()
+        assert not sink.frames
+        clock.advance(200)
+        asked = device.queries
+        session.step()
+        assert device.queries == asked
+        session.step()
+        assert [f.step for f in sink.frames] == [1, 2]
+        asked = device.queries
+        for _ in range(7):
+            session.step()
+        assert device.queries == asked
+
+
+def test_no_event_is_recorded_in_a_gap(govern: Any) -> None:
+    """Loaders, optimizers and spans of the user leave the device alone."""
+    govern(3)
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    model, optimizer = model_and_optimizer()
+    with open_session(model, MANUAL, clock=device.device_clock()) as session:
+        batches = iter(session.loader([torch.ones(4, 2)] * 4))
+        next(batches)
+        session.step()
+        made = []
+        device_record, device.record = device.record, lambda *args: made.append(args)  # type: ignore[method-assign]
+        for _ in range(2):
+            next(batches)
+            with span("user"):
+                train(model, optimizer)
+            session.step()
+        device.record = device_record  # type: ignore[method-assign]
+    assert not made
+
+
+def test_scalars_of_a_step_left_alone_are_not_kept(govern: Any) -> None:
+    """They would belong to no frame."""
+    govern(1)
+    sink = ListSink()
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
+        for i in range(3):
+            session.log(loss=i)
+            session.step()
+    assert [f.scalars for f in sink.frames] == [{"loss": 0.0}, {"loss": 2.0}]
+
+
+def test_modules_are_dropped_and_taken_up_again_and_it_is_said(govern: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The deepest first, then all but the model; each change once, with the step it begins at."""
+    govern(1, 1, 1, 1, levels=[1, 1, 2, 0])
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with (
+        caplog.at_level(logging.WARNING, logger="autoprof"),
+        autoprof.instrument(model, {**MANUAL, "targets": [{"match": ".+"}]}, sinks=[sink]) as session,
+    ):
+        for _ in range(9):
+            train(model, optimizer)
+            session.step()
+    seen = [[s.name for s in f.spans if s.phase is Phase.FORWARD] for f in sink.frames]
+    everything = ["0", "1", "1/0", "1/1"]
+    assert seen == [everything, ["0", "1"], ["0", "1"], ["Sequential"], everything]
+    assert [record.getMessage() for record in caplog.records] == [
+        "to keep the budget: from step 3 on, 2 of 4 targets, those in no other first, are recorded",
+        "to keep the budget: from step 7 on, only the model as a whole and the phases are recorded",
+        "there is room in the budget again: from step 9 on, all 4 targets are recorded",
+    ]
+    for frame in sink.frames:
+        assert Phase.BACKWARD in frame.phase_ns()
+        assert sum(frame.phase_ns().values()) == frame.step_ns
+
+
+def test_each_nth_step_and_the_governor_agree(govern: Any) -> None:
+    """What the governor leaves alone is rounded up, so that the steps recorded stay multiples apart."""
+    govern(0, 4, 0)
+    sink = ListSink()
+    config = {**MANUAL, "sample": {"warmup": 0, "every": 3}}
+    with autoprof.instrument(nn.Sequential(nn.Identity()), config, sinks=[sink]) as session:
+        for _ in range(16):
+            session.step()
+    assert [f.step for f in sink.frames] == [1, 4, 10, 13, 16]
+
+
+def test_a_backward_through_a_graph_of_a_recorded_step_is_harmless_in_a_gap(govern: Any) -> None:
+    """Its nodes still have their hooks; they find nobody recording."""
+    govern(2)
+    model, _ = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        loss = model(torch.ones(4, 2)).sum()
+        session.step()
+        loss.backward()
+        session.step()
+        session.step()
+        session.step()
+    assert [len(f.layout) for f in sink.frames] == [5, 0]
+    assert sink.summary is not None
+    assert not sink.summary.skipped
+
+
+def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:
+    """A saved run knows what was left alone."""
+    govern(2)
+    sink = ListSink()
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
+        for _ in range(4):
+            session.step()
+    encoder, decoder = FrameEncoder(), FrameDecoder()
+    back = [decoder.decode(encoder.encode(frame)) for frame in sink.frames]
+    assert [(f.gap_steps, f.gap_ns) for f in back] == [(f.gap_steps, f.gap_ns) for f in sink.frames]
+    assert back[1].gap_steps == 2
+
+
+def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
+    """Most of 3,000 steps of a few microseconds are left alone; the parameters are those of the bare run."""
+    torch.manual_seed(0)
+    bare, optimizer = model_and_optimizer()
+    for _ in range(3000):
+        train(bare, optimizer)
+    torch.manual_seed(0)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, {**EVERYTHING, "sample": {"budget": 0.05}}, sinks=[sink]):
+        for _ in range(3000):
+            train(model, optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), model.parameters(), strict=True))
+    assert sink.summary is not None
+    assert sink.summary.unsampled_steps > 1000
+    assert sink.summary.steps + sink.summary.warmup_steps + sink.summary.unsampled_steps == 3000

@@ -1,0 +1,178 @@
+"""The governor keeps what recording costs under its budget, whatever a step costs, and says what it left out."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from autoprof.governor import CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
+
+MS = 1_000_000
+BUDGETS = (0.005, 0.01, 0.05)
+STEPS_NS = (300_000, 1 * MS, 10 * MS, 100 * MS, 10_000 * MS)
+
+
+@dataclass
+class Run:
+    """A training run that never was: what it took bare, what recording added, and where the governor left gaps."""
+
+    bare_ns: int = 0
+    cost_ns: int = 0
+    recorded: list[int] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+
+    @property
+    def overhead(self) -> float:
+        """What recording cost as a fraction of the bare run."""
+        return self.cost_ns / self.bare_ns
+
+
+def run(governor: Governor, steps: int, step_ns: int, costs_ns: list[int], toggle_ns: int, noise: float = 0.03) -> Run:
+    """Let a governor lead a run of steps of this length, with this cost a level and this price of switching."""
+    draw, done, at = random.Random(7), Run(), 0
+    while at < steps:
+        bare, cost = (round(ns * draw.lognormvariate(0, noise)) for ns in (step_ns, costs_ns[governor.level]))
+        done.recorded.append(at)
+        done.levels.append(governor.level)
+        done.bare_ns += bare
+        done.cost_ns += cost
+        at += 1
+        gap = governor.recorded(bare + cost, cost, toggle_ns)
+        if gap:
+            elapsed = sum(round(step_ns * draw.lognormvariate(0, noise)) for _ in range(gap))
+            done.gaps.append(gap)
+            done.bare_ns += elapsed
+            done.cost_ns += toggle_ns
+            governor.left_alone(gap, elapsed)
+            at += gap
+    return done
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("step_ns", STEPS_NS)
+def test_a_run_costs_at_most_its_budget(step_ns: int, budget: float) -> None:
+    """From 0.3 ms to 10 s a step, over 20,000 steps, with hooks that cost 0.12 ms a step and 0.15 ms to switch."""
+    done = run(Governor(budget), 20_000, step_ns, [120_000], 150_000)
+    assert done.overhead <= 1.05 * budget
+
+
+@pytest.mark.parametrize("step_ns", STEPS_NS)
+def test_the_budget_holds_from_the_first_gap_on(step_ns: int) -> None:
+    """Nothing converges: the first gap pays for the steps always recorded, the next ones are those of the rest."""
+    done = run(Governor(0.005), 20_000, step_ns, [120_000], 150_000)
+    assert done.recorded[:FIRST] == list(range(FIRST))
+    gaps = [gap for gap in done.gaps if gap != CONTROLS][1:]
+    if gaps:
+        early = gaps[: max(len(gaps) // 10, 5)]
+        assert sum(early) / len(early) == pytest.approx(sum(gaps) / len(gaps), rel=0.4)
+
+
+def test_what_the_budget_has_room_for_is_recorded() -> None:
+    """A cost of a tenth of the budget: every step but the controls."""
+    done = run(Governor(0.05), 10_000, 10 * MS, [50_000], 10_000)
+    assert set(done.gaps) == {CONTROLS}
+    assert len(done.recorded) / 10_000 == pytest.approx(CONTROL_EVERY / (CONTROL_EVERY + CONTROLS), abs=0.01)
+
+
+def test_without_a_budget_every_step_is_recorded() -> None:
+    """``budget: null`` switches the governor off, controls and all."""
+    done = run(Governor(None), 1_000, 1 * MS, [10 * MS], 0)
+    assert not done.gaps
+    assert done.levels == [0] * 1_000
+
+
+def test_modules_are_dropped_when_bursts_become_too_rare() -> None:
+    """Two steps' worth a step on a budget of 0.5 %: the finest modules go, and no more than have to."""
+    done = run(Governor(0.005, levels=3), 30_000, 1 * MS, [2 * MS, 200_000, 20_000], 20_000)
+    assert done.levels[0] == 0
+    assert set(done.levels[FIRST:]) == {1}
+    assert done.overhead <= 1.05 * 0.005
+
+
+def test_the_last_level_stays_however_rare_its_bursts_are() -> None:
+    """There is nothing left to drop; the budget is kept by longer gaps alone."""
+    done = run(Governor(0.005, levels=2), 60_000, 300_000, [2 * MS, 1 * MS], 20_000)
+    assert set(done.levels[FIRST:]) == {1}
+    assert min(done.gaps) > RAREST
+    assert done.overhead <= 1.05 * 0.005
+
+
+def test_modules_come_back_when_there_is_room_by_far() -> None:
+    """The batch grows and a step takes fifty times as long: everything is recorded again."""
+    governor = Governor(0.01, levels=2)
+    run(governor, 5_000, 300_000, [2 * MS, 50_000], 20_000)
+    assert governor.level == 1
+    run(governor, 2_000, 15 * MS, [2 * MS, 50_000], 20_000)
+    assert governor.level == 0
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.0, 1.25, 2.0])
+def test_levels_do_not_swing(factor: float) -> None:
+    """Costs around the threshold change the level once at most."""
+    threshold = RAREST * 0.01 * MS
+    done = run(Governor(0.01, levels=2), 50_000, 1 * MS, [round(threshold * factor), 100_000], 0, noise=0.1)
+    changes = sum(one != other for one, other in zip(done.levels, done.levels[1:], strict=False))
+    assert changes <= 1
+
+
+def test_gaps_do_not_lock_on_to_a_period_of_the_training() -> None:
+    """Every tenth step is another kind of step: it is recorded as often as it occurs."""
+    done = run(Governor(0.01), 200_000, 1 * MS, [100_000], 0)
+    assert sum(at % 10 == 0 for at in done.recorded) / len(done.recorded) == pytest.approx(0.1, rel=0.2)
+
+
+def test_pairs_find_the_cost_that_the_own_account_does_not_see() -> None:
+    """Half of a true cost of 6 % is not on the own clock; the pairs see all of it, inside their interval."""
+    governor, draw = Governor(0.01), random.Random(3)
+    for _ in range(400):
+        gap = 0
+        while not gap:
+            gap = governor.recorded(round(1.06 * MS * draw.lognormvariate(0, 0.02)), 30_000, 0)
+        governor.left_alone(gap, round(sum(MS * draw.lognormvariate(0, 0.02) for _ in range(gap))))
+    paired = governor.paired()
+    assert paired is not None
+    assert paired.low <= 0.06 <= paired.high
+    assert paired.cost == pytest.approx(0.06, abs=0.01)
+    assert paired.high - paired.low < 0.02
+
+
+def test_too_few_pairs_say_nothing() -> None:
+    """An interval of a handful is no interval."""
+    governor = Governor(0.01)
+    for _ in range(FEWEST_PAIRS - 1):
+        while not (gap := governor.recorded(MS, 100_000, 0)):
+            pass
+        governor.left_alone(gap, gap * MS)
+    assert governor.paired() is None
+
+
+def test_a_cost_in_doubt_is_charged_at_what_the_pairs_prove() -> None:
+    """The own account sees a third of the cost: the run still costs no more than its budget."""
+    governor, draw = Governor(0.01), random.Random(5)
+    bare = cost = 0
+    for _ in range(600):
+        gap = 0
+        while not gap:
+            true = round(90_000 * draw.lognormvariate(0, 0.05))
+            step = round(MS * draw.lognormvariate(0, 0.02))
+            bare, cost = bare + step, cost + true
+            gap = governor.recorded(step + true, 30_000, 0)
+        elapsed = round(sum(MS * draw.lognormvariate(0, 0.02) for _ in range(gap)))
+        bare += elapsed
+        governor.left_alone(gap, elapsed)
+    assert cost / bare <= 1.2 * 0.01
+
+
+def test_a_step_that_takes_minutes_does_not_widen_the_interval() -> None:
+    """A checkpoint saved inside one recorded step is one pair among many."""
+    governor = Governor(0.01)
+    for i in range(4 * FEWEST_PAIRS):
+        while not (gap := governor.recorded(round(1.02 * MS) + (60_000 * MS if i == 9 else 0), 20_000, 0)):
+            pass
+        governor.left_alone(gap, gap * MS)
+    paired = governor.paired()
+    assert paired is not None
+    assert paired.high < 0.03
