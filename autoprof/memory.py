@@ -114,7 +114,8 @@ class DeviceMemory(Memory):
     def on(self, device: int) -> Memory:
         """Return the source of bytes of another CUDA device."""
         if device not in self._others:
-            self._others[device] = DeviceMemory(device)
+            other = self._others[device] = DeviceMemory(device)
+            other._others = self._others
         return self._others[device]
 
     def _stats(self) -> dict[str, Any]:

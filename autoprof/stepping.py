@@ -196,6 +196,8 @@ class Steps:
             return start
         if clock is not before[0]:
             self._delivery.calibrate(clock)
+        elif clock.home is not None:
+            self._memory = self._memory.on(clock.home)
         return clock.read()  # the other reading still ends the step before
 
     # Pauses, and the end.
