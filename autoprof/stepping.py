@@ -123,12 +123,13 @@ class Steps:
 
     def _go_over(self, now_ns: int) -> None:
         """Go from a recorded step to the next one, or into a gap."""
-        end, marks = self._close()
+        raw, (end, marks) = self.raw, self._close()
         gap = self.sampling.close(now_ns, marks, self._work_ns + perf_counter_ns() - now_ns)
         if not gap:
             self._open(end)
             return
-        self._clock.release((end,))
+        if raw is not None:
+            raw.leave_alone()
         self.raw = None
         self._boundary.detach()
         self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1)
@@ -194,11 +195,15 @@ class Steps:
         self._clock = clock = self._recorder.clock
         if (clock, clock.home) == before:
             return start
+        if self.raw is None:
+            before[0].release((start,))
+        else:
+            self.raw.leave_alone()
         if clock is not before[0]:
             self._delivery.calibrate(clock)
         elif clock.home is not None:
             self._memory = self._memory.on(clock.home)
-        return clock.read()  # the other reading still ends the step before
+        return clock.read()
 
     # Pauses, and the end.
 

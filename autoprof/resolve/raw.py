@@ -37,6 +37,8 @@ class RawStep:
     warmup: bool = False
     gap_steps: int = 0
     gap_ns: int = 0
+    alone: bool = False
+    resolved: bool = False
 
     def log(self, name: str, value: Any) -> None:
         """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.
@@ -51,6 +53,17 @@ class RawStep:
             self.scalars[name] = float(value.detach())
         else:
             self.scalars[name] = value.detach().to("cpu", non_blocking=True)
+
+    def leave_alone(self) -> None:
+        """Take word that no step begins at the end of this one, whose reading goes back when the others do."""
+        self.alone = True
+        if self.resolved:
+            self.clock.release((self.end,))
+
+    def release(self, readings: list[Reading]) -> None:
+        """Give the step's readings back, less the end where the next step begins with it."""
+        self.clock.release(readings if self.alone else readings[:-1])
+        self.resolved = True
 
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.
