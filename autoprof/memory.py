@@ -32,6 +32,10 @@ class Memory(ABC):
     def readings(self) -> dict[str, int]:
         """Return what a step's end reports, by name."""
 
+    def on(self, device: int) -> Memory:
+        """Return the source of bytes of another device of the kind; ``close`` of this one closes it."""
+        return self
+
     def at_step_end(self) -> dict[str, int]:
         """Return the readings, or nothing when they were read just now: on tiny steps they would cost the most."""
         now = perf_counter_ns()
@@ -105,6 +109,14 @@ class DeviceMemory(Memory):
     def __init__(self, device: int) -> None:
         self._device = device
         self._host = HostMemory()
+        self._others: dict[int, DeviceMemory] = {device: self}
+
+    def on(self, device: int) -> Memory:
+        """Return the source of bytes of another CUDA device."""
+        if device not in self._others:
+            other = self._others[device] = DeviceMemory(device)
+            other._others = self._others
+        return self._others[device]
 
     def _stats(self) -> dict[str, Any]:
         stats: dict[str, Any] = torch.cuda.memory_stats_as_nested_dict(self._device)
@@ -130,8 +142,9 @@ class DeviceMemory(Memory):
         return int(torch.cuda.get_device_properties(self._device).total_memory)
 
     def close(self) -> None:
-        """Close what the host's reading holds open."""
-        self._host.close()
+        """Close what the host's readings hold open."""
+        for memory in self._others.values():
+            memory._host.close()
 
 
 def choose_memory(device: torch.device) -> Memory:

@@ -108,6 +108,7 @@ class Recorder:
         self.mixed = False
         self.alone = True
         """Whether no other thread has ever made a mark; while it is so, a LEAVE need not ask whose it is."""
+        self.clock = clock
         self.read = clock.read
         self._numbers = clock.device_type is None
         self.serial = 0
@@ -137,7 +138,8 @@ class Recorder:
             renew()
 
     def use_clock(self, clock: Clock) -> None:
-        """Read another clock from now on; the marks of the old one must have been taken."""
+        """Read another clock, or this one from another home, from now on; the marks so far must have been taken."""
+        self.clock = clock
         self.read = clock.read
         self._numbers = clock.device_type is None
         self._renew()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from . import lifecycle
-from .clocks import Clock, choose_clock
+from .clocks import Clock
 from .delivery import Delivery
 from .memory import Memory
-from .probes import BoundaryProbe, OptimizerHooks
+from .probes import BoundaryProbe, OptimizerHooks, Placement
 from .recorder import PAUSE, UNPAUSE, Recorder
 from .resolve import RawStep
 from .sampling import Sampling
@@ -44,7 +44,7 @@ class Steps:
         memory: Memory,
         sampling: Sampling | None = None,
         optimizers: tuple[Any, ...] = (),
-        follow_device: bool = True,
+        placement: Placement | None = None,
     ) -> None:
         self.work = OwnWork()
         self.sampling = sampling or Sampling(recorder)
@@ -55,8 +55,7 @@ class Steps:
         self._delivery = delivery
         self._clock = clock
         self._memory = memory
-        self._anchor = next(model.parameters(), None) if follow_device else None
-        self._on_host = self._anchor is None or self._anchor.is_cpu
+        self._placement = placement
         self._boundary = BoundaryProbe(model, self.maybe_end)
         self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
         self.auto = config.step == "auto"
@@ -124,12 +123,13 @@ class Steps:
 
     def _go_over(self, now_ns: int) -> None:
         """Go from a recorded step to the next one, or into a gap."""
-        end, marks = self._close()
+        raw, (end, marks) = self.raw, self._close()
         gap = self.sampling.close(marks, self._work_ns + perf_counter_ns() - now_ns)
         if not gap:
             self._open(end)
             return
-        self._clock.release((end,))
+        if raw is not None:
+            raw.leave_alone()
         self.raw = None
         self._boundary.detach()
         self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
@@ -157,8 +157,8 @@ class Steps:
 
     def _open(self, start: Any, gap_steps: int = 0, gap_ns: int = 0) -> None:
         """Begin the step at the reading ``start``, which the step before ends with."""
-        if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
-            start = self._follow_device(start)
+        if self._placement is not None and self._placement.moved():
+            start = self._follow_device(self._placement, start)
         self._number += 1
         self._optimizer_steps = 0
         self.raw = RawStep(
@@ -185,19 +185,23 @@ class Steps:
         self._delivery.submit(raw)
         return end, len(raw.taken.codes)
 
-    def _follow_device(self, start: Any) -> Any:
+    def _follow_device(self, placement: Placement, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
-        assert self._anchor is not None
-        self._on_host = self._anchor.is_cpu
-        clock, note = choose_clock(self._anchor.device.type)
+        before = self._clock, self._clock.home
+        note = placement.follow()
         if note is not None:
             self._delivery.say(note)
-        if clock.device_type == self._clock.device_type:
+        self._clock = clock = self._recorder.clock
+        if (clock, clock.home) == before:
             return start
-        self._clock.release((start,))
-        self._clock = clock
-        self._recorder.use_clock(clock)
-        self._delivery.calibrate(clock)
+        if self.raw is None:
+            before[0].release((start,))
+        else:
+            self.raw.leave_alone()
+        if clock is not before[0]:
+            self._delivery.calibrate(clock)
+        elif clock.home is not None:
+            self._memory = self._memory.on(clock.home)
         return clock.read()
 
     # Pauses, and the end.

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
 from .session import Session
@@ -56,11 +57,13 @@ class FakeDevice:
     """An asynchronous device with streams (or several such), as an event source for ``DeviceClock``.
 
     ``work(ns)`` queues a kernel of that length on the current stream; it starts when the stream is free, not before
-    now. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for`` holds the current
-    stream up until another one is done, ``wait_here`` the host. An event is passed ``lag_ns`` after its stream has
-    reached it; ``lags`` has the lag of a stream that differs. ``queries`` and ``waits`` count what a test may want to
-    forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events of two devices, and events that the
-    device has not passed, cannot be compared.
+    now. As torch does, a thread keeps a current stream for each device: ``work(ns, device=1)`` is a kernel on tensors
+    of another device than the current one. ``move`` says on which device a module's tensors lie; what it was never
+    told of lies on none. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for``
+    holds the current stream (or another device's) up until another one is done, ``wait_here`` the host. An event is
+    passed ``lag_ns`` after its stream has reached it; ``lags`` has the lag of a stream that differs. ``queries`` and
+    ``waits`` count what a test may want to forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events
+    of two devices, and events that the device has not passed, cannot be compared.
     """
 
     device_type = "fake"
@@ -74,6 +77,7 @@ class FakeDevice:
         self.queries = 0
         self.waits = 0
         self._current = threading.local()
+        self._index_of: MutableMapping[Tensor, int] = WeakIdKeyDictionary()
         self._free_at: dict[Place, int] = {}
 
     def device_clock(self) -> DeviceClock:
@@ -85,29 +89,49 @@ class FakeDevice:
     @property
     def place(self) -> Place:
         """The device and stream current in this thread."""
-        place: Place = getattr(self._current, "place", (0, 0))
-        return place
+        return self.place_on(getattr(self._current, "device", 0))
 
-    def work(self, ns: int) -> None:
-        """Queue ``ns`` of work on the current stream; the host does not wait."""
-        self._free_at[self.place] = self._reached(self.place) + ns
+    def place_on(self, device: int) -> Place:
+        """The stream that this thread uses of a device."""
+        return device, self._streams.get(device, 0)
+
+    @property
+    def _streams(self) -> dict[int, Hashable]:
+        streams: dict[int, Hashable] = self._current.__dict__.setdefault("streams", {})
+        return streams
+
+    def move(self, what: nn.Module | Tensor, device: int) -> None:
+        """Put a tensor, or the parameters and buffers of a module, on a device."""
+        for tensor in (what,) if isinstance(what, Tensor) else (*what.parameters(), *what.buffers()):
+            self._index_of[tensor] = device
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        return self._index_of[tensor] if tensor in self._index_of else None  # noqa: SIM401
+
+    def work(self, ns: int, device: int | None = None) -> None:
+        """Queue ``ns`` of work on the current stream (of the current device); the host does not wait."""
+        place = self.place if device is None else self.place_on(device)
+        self._free_at[place] = self._reached(place) + ns
 
     @contextmanager
-    def on(self, device: int = 0, stream: int = 0) -> Iterator[None]:
+    def on(self, device: int = 0, stream: Hashable = 0) -> Iterator[None]:
         """Make another device and stream current in this thread."""
-        before, self._current.place = self.place, (device, stream)
+        (before, _), there = self.place, self.place_on(device)
+        self.switch_to(device, stream)
         try:
             yield
         finally:
-            self._current.place = before
+            self.switch_to(*there)
+            self._current.device = before
 
-    def switch_to(self, device: int = 0, stream: int = 0) -> None:
+    def switch_to(self, device: int = 0, stream: Hashable = 0) -> None:
         """Make another device and stream current in this thread, for good."""
-        self._current.place = (device, stream)
+        self._current.device, self._streams[device] = device, stream
 
-    def wait_for(self, device: int = 0, stream: int = 0) -> None:
-        """Have the current stream wait for what is queued on another one; the host does not wait."""
-        self._free_at[self.place] = max(self._reached(self.place), self._reached((device, stream)))
+    def wait_for(self, device: int = 0, stream: Hashable = 0, *, on: int | None = None) -> None:
+        """Have the current stream (of the device ``on``) wait for what is queued on another; the host does not."""
+        place = self.place if on is None else self.place_on(on)
+        self._free_at[place] = max(self._reached(place), self._reached((device, stream)))
 
     def wait_here(self) -> None:
         """Have the host wait for the current stream, as reading a loss does."""
@@ -116,8 +140,10 @@ class FakeDevice:
     def _reached(self, place: Place) -> int:
         return max(self.clock.now_ns, self._free_at.get(place, 0))
 
-    def here(self) -> Place | None:
-        return None if self.capturing else self.place
+    def here(self, device: int | None = None) -> Place | None:
+        if self.capturing:
+            return None
+        return self.place if device is None else self.place_on(device)
 
     def new(self) -> FakeEvent:
         self.made += 1

@@ -23,6 +23,8 @@ from .probes import (
     Handle,
     ModuleProbe,
     OptimizerProbe,
+    Placement,
+    find_anchor,
     hide_from_script,
     make_hooks,
     probe_function,
@@ -78,11 +80,11 @@ def open_session(
     settings = load_config(config)
     if os.environ.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
         settings = settings.model_copy(update={"enabled": False})
-    anchor = next(model.parameters(), None)
+    anchor = find_anchor(model)
     device = anchor.device if anchor is not None else torch.device("cpu")
     follow, notes = clock is None, []
     if clock is None:
-        clock, note = choose_clock(device.type)
+        clock, note = choose_clock(device.type, device.index)
         notes += [note] if note else []
     recorder = Recorder(clock)
     if not settings.enabled:
@@ -134,6 +136,7 @@ class _Wiring:
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
+        sampling, placement = self._sampling(memory, optimizers)
         delivery = self._delivery(folder, notes)
         steps = Steps(
             self._model,
@@ -142,9 +145,9 @@ class _Wiring:
             delivery,
             clock=self._clock,
             memory=memory,
-            sampling=self._sampling(memory, optimizers),
+            sampling=sampling,
             optimizers=optimizers,
-            follow_device=self._follow,
+            placement=placement,
         )
         delivery.paired, delivery.expected = steps.sampling.paired, steps.sampling.expected
         session = Session(steps, self._recorder, delivery, memory)
@@ -161,13 +164,14 @@ class _Wiring:
         session.start([*made, *sinks], [functions, apart])
         return session
 
-    def _sampling(self, memory: Memory, optimizers: tuple[Any, ...]) -> Sampling:
+    def _sampling(self, memory: Memory, optimizers: tuple[Any, ...]) -> tuple[Sampling, Placement]:
         from .targets import levels_of_detail
 
         sample, recorder, hooks = self._settings.sample, self._recorder, make_hooks(self._recorder)
         details = levels_of_detail(self._model, self._selection)
         every = {target.fqn: target for detail in details for target in detail.targets}
         probes = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
+        placement = Placement(self._model, recorder, hooks, [*probes.values()], follow_kind=self._follow)
         code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
         around: list[Probe] = [OptimizerProbe(recorder, code, optimizers)]
         if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
@@ -180,7 +184,7 @@ class _Wiring:
             )
             for detail in details
         ]
-        return Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price)
+        return Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price), placement
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(

@@ -14,12 +14,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def choose_clock(device_type: str) -> tuple[Clock, str | None]:
-    """Return the clock for work on this kind of device, and a note when only the host's can be had."""
+def choose_clock(device_type: str, home: int | None = None) -> tuple[Clock, str | None]:
+    """Return the clock for work on a kind of device, and a note when only the host's can be had.
+
+    It reads the device of the index ``home``; None means the one that is current at each reading.
+    """
     if device_type in ("cpu", "meta"):
         return HostClock(), None
     if device_type == "cuda":
-        return DeviceClock(CudaEvents()), None
+        return DeviceClock(CudaEvents(), home=home), None
     try:
         source = AcceleratorEvents(device_type)
         start, end = source.new(), source.new()
@@ -32,4 +35,4 @@ def choose_clock(device_type: str) -> tuple[Clock, str | None]:
     except Exception as error:  # whatever a backend raises for lack of events means: no device clock
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return HostClock(), f"no timed events on {device_type!r} ({reason}); host times only"
-    return DeviceClock(source), None
+    return DeviceClock(source, home=home), None

@@ -20,8 +20,8 @@ class AcceleratorEvents(TorchEvents):
         super().__init__()
         self.device_type = device_type
 
-    def here(self) -> Place | None:
-        stream = torch.accelerator.current_stream()
+    def here(self, device: int | None = None) -> Place | None:
+        stream = torch.accelerator.current_stream(device)
         place = (stream.device_index, stream.stream_id)
         self._streams.setdefault(place, stream)
         return place

@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from ..span import Nanoseconds
 
 Reading = Any
@@ -72,8 +74,27 @@ class Clock(Protocol):
         """The clock's limits where they are known beforehand; None where they are to be measured."""
 
     @property
+    def home(self) -> int | None:
+        """The index of the device that ``read`` reads; None for the one that is current, and for a host clock."""
+
+    @property
     def read(self) -> Callable[[], Reading]:
-        """What takes one reading here and now: for a device, an event on the stream current in this thread."""
+        """What takes one reading here and now: for a device, an event on the stream that this thread uses of it."""
+
+    def reader(self, device: int | None) -> Callable[[], Reading]:
+        """Return what takes a reading on another device of the kind; None means the one that is current then."""
+
+    def place(self, device: int | None) -> Place | None:
+        """Return the stream that this thread uses of a device now; None in a capture, and for a host clock."""
+
+    def read_at(self, place: Place | None) -> Reading:
+        """Take a reading on a stream, whichever this thread uses."""
+
+    def go_home(self, device: int | None) -> None:
+        """Have ``read`` read this device from now on."""
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        """Return the index of the device that a tensor lies on; None where it is of another kind than the clock's."""
 
     def host_ns(self, reading: Reading) -> int:
         """Return the host's time of a reading, at once."""

@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from typing import Any, Final, Protocol
 
 import numpy as np
+from torch import Tensor
 
 from ..span import NOT_MEASURED, Nanoseconds
 from .base import ClockLimits, DeviceTimes, Place, Reading, Times
@@ -28,8 +29,15 @@ class EventSource(Protocol):
     def device_type(self) -> str:
         """The name torch has for the kind of device."""
 
-    def here(self) -> Place | None:
-        """Return the device and stream current in this thread; None while the stream is being captured."""
+    def here(self, device: int | None = None) -> Place | None:
+        """Return a device, if none is named the current one, and the stream that this thread uses of it.
+
+        torch keeps a current stream for each device: work on tensors of a device goes there, whichever device is
+        current. None while the stream is being captured.
+        """
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        """Return the index of the device that a tensor lies on; None where it is of another kind."""
 
     def new(self) -> Any:
         """Make an event that keeps time."""
@@ -65,34 +73,67 @@ class Stamp:
 class DeviceClock:
     """Read events of one kind of device; each device of that kind has its own pool and its own base."""
 
-    def __init__(self, source: EventSource, now: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, source: EventSource, now: Callable[[], int] = perf_counter_ns, home: int | None = None) -> None:
         self.device_type: str | None = source.device_type
         self.limits: ClockLimits | None = None
         self._now = now
         self._source = source
         self._pools: dict[int, list[Stamp]] = {}
         self._last: dict[int, Place] = {}
-        place = source.here()
-        if place is not None:
-            self._pools[place[0]] = [Stamp(source.new()) for _ in range(PREPARED)]
+        self._readers: dict[int | None, Callable[[], Stamp]] = {}
+        self.go_home(home)
 
-    def read(self) -> Stamp:
-        place = self._source.here()
-        thread = get_ident()
-        if place is None:
-            self._last.pop(thread, None)  # the stream it was on may be the one that is captured now
-            stamp = Stamp(None)
-            stamp.host_ns = self._now()
+    def go_home(self, device: int | None) -> None:
+        self.home: int | None = device
+        self.read = self.reader(device)
+        place = self._source.here(device)
+        if place is not None and place[0] not in self._pools:
+            self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(PREPARED)]
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        return self._source.index_of(tensor)
+
+    def reader(self, device: int | None) -> Callable[[], Stamp]:
+        # One for each device and the whole run: hooks hold them, and compilers guard what hooks hold.
+        if device not in self._readers:
+            self._readers[device] = self._make_reader(device)
+        return self._readers[device]
+
+    def _make_reader(self, device: int | None) -> Callable[[], Stamp]:
+        source, now, take, last_of = self._source, self._now, self._take, self._last
+        here, record = source.here, source.record
+
+        def read() -> Stamp:
+            place = here(device)
+            thread = get_ident()
+            if place is None:
+                last_of.pop(thread, None)  # the stream it was on may be the one that is captured now
+                stamp = Stamp(None)
+                stamp.host_ns = now()
+                return stamp
+            stamp = take(place)
+            stamp.host_ns = now()
+            record(stamp.event, place)
+            last = last_of.get(thread)
+            if last != place:
+                last_of[thread] = place
+                if last is not None:
+                    left = stamp.left = take(last)
+                    record(left.event, last)
             return stamp
-        stamp = self._take(place)
+
+        return read
+
+    def place(self, device: int | None) -> Place | None:
+        return self._source.here(device)
+
+    def read_at(self, place: Place | None) -> Stamp:
+        if place is None or self._source.here() is None or self._source.here(place[0]) is None:
+            place = None
+        stamp = Stamp(None) if place is None else self._take(place)
         stamp.host_ns = self._now()
-        self._source.record(stamp.event, place)
-        last = self._last.get(thread)
-        if last != place:
-            self._last[thread] = place
-            if last is not None:
-                left = stamp.left = self._take(last)
-                self._source.record(left.event, last)
+        if place is not None:
+            self._source.record(stamp.event, place)
         return stamp
 
     def _take(self, place: Place) -> Stamp:
@@ -107,8 +148,8 @@ class DeviceClock:
         return int(reading.host_ns)
 
     def passed(self, readings: Sequence[Reading]) -> bool:
-        if self._source.here() is None:  # a query would kill the capture (pytorch#104487)
-            return False
+        if self._source.here() is None or self._source.here(self.home) is None:
+            return False  # a query would kill the capture (pytorch#104487)
         return all(self._source.query(stamp.event) for stamp in _last_of_each(readings))
 
     def times(self, readings: Sequence[Reading]) -> Times:

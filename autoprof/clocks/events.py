@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from .base import Place
 
 
@@ -12,6 +14,12 @@ class TorchEvents:
 
     def __init__(self) -> None:
         self._streams: dict[Place, Any] = {}
+
+    device_type: str
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        device = tensor.device
+        return device.index if device.type == self.device_type else None
 
     def record(self, event: Any, place: Place) -> None:
         event.record(self._streams[place])

@@ -11,6 +11,7 @@ import torch
 
 from ..clocks import Clock, choose_clock
 from ..config import Config, parse_config
+from ..probes import find_anchor
 from ..targets import Visibility, foresee, select_targets
 from .hazards import check_hazards
 from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
@@ -90,5 +91,6 @@ def _try(
 
 
 def _clock(subject: Subject) -> tuple[Clock, str | None]:
-    anchor = next(subject.model.parameters(), None)
-    return choose_clock(torch.device("cpu").type if anchor is None else anchor.device.type)
+    anchor = find_anchor(subject.model)
+    device = torch.device("cpu") if anchor is None else anchor.device
+    return choose_clock(device.type, device.index)

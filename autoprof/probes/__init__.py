@@ -9,6 +9,7 @@ from .hooks import make_hooks
 from .loader import TimedLoader
 from .module import ModuleProbe
 from .optimizer import OptimizerHooks, OptimizerProbe
+from .placement import Placement, find_anchor
 from .scripting import hide_from_script
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "ModuleProbe",
     "OptimizerHooks",
     "OptimizerProbe",
+    "Placement",
     "TimedLoader",
+    "find_anchor",
     "hide_from_script",
     "log_timing",
     "make_hooks",

@@ -31,6 +31,9 @@ class BackwardPasses:
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
         self._announced: list[int] = []
+        self._ran: dict[int, Any] = {}
+        self.several = False
+        """Whether the model spans several devices: each has a thread of its own in a backward pass."""
 
     def announce(self) -> bool:
         """Mark the begin of a pass that this thread is about to ask for; say whether it was."""
@@ -62,6 +65,8 @@ class BackwardPasses:
         self.running = task
         if task in self._ordinals or task == -1:
             return
+        if not self._ordinals:
+            self._ran.clear()
         if len(self._ordinals) >= NESTED:  # passes that an exception ended never say so
             self._ordinals.clear()
         if self._announced and self._announced[-1] not in self._ordinals.values():
@@ -75,20 +80,41 @@ class BackwardPasses:
     def _run_out(self) -> None:
         # No node is left, so every module's backward is over; the call has yet to return.
         self._recorder.mark(END)
+        if len(self._announced) == 1:
+            self._end_threads()
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
         self.running = -2
+        if not self._ordinals:
+            self._end_threads()
         self._recorder.mark(ordinal | GRAPH_END)
+
+    def append(self, code: int, reading: Any, thread: int) -> None:
+        """Append a node's mark, and remember the stream that its thread uses."""
+        self._ran[thread] = reading.place
+        self._recorder.append(code, reading, thread)
+
+    def _end_threads(self) -> None:
+        # What a device's thread ran is over on the stream that it ran on, which no mark of another thread tells.
+        recorder, here = self._recorder, get_ident()
+        try:
+            for thread, place in self._ran.items():
+                if thread not in (here, recorder.thread) and place is not None:
+                    recorder.append(END, recorder.clock.read_at(place), thread)
+        except Exception:
+            recorder.fail("backward passes")
+        self._ran.clear()
 
 
 def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int], Any], None]:
     """Return what marks that a node starts, given what that means: the step's serial, then codes. The hot path."""
-    append, read, serial = recorder.append, recorder.read, recorder.serial
+    append, read, serial = recorder.append, recorder.clock.reader(None), recorder.serial
 
     def renew() -> None:
-        nonlocal read
-        read = recorder.read
+        nonlocal append, read
+        append = passes.append if passes.several else recorder.append
+        read = recorder.clock.reader(None)  # autograd makes a node's device and stream current
 
     def begin_step() -> None:
         nonlocal serial

@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import wraps
 from typing import Any, Final
 
 import wrapt
@@ -23,6 +24,10 @@ from .module import ModuleProbe, Orphan
 HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
 _FLAGS: Final = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
 _CALLBACKS: Final = "torch._dynamo.callback"
+_EXPORT: Final = "torch.export._trace"
+_TO_GRAPH: Final = "_export_to_torch_ir"
+"""What strict export calls to trace a model. Up to torch 2.6 at least it traces the hooks that it meets on the way as
+graphs of their own, before it says that it compiles, and wants one graph."""
 _open: list[_Aside] = []
 _asked = False
 
@@ -41,11 +46,12 @@ def step_aside_for_compiler(modules: Iterable[nn.Module], compiled: Callable[[],
     handle, aside = Handle(), _Aside(modules, compiled)
     handle.add(aside.close)
     _open.append(aside)
-    if _CALLBACKS in sys.modules:
-        _register(sys.modules[_CALLBACKS])
-    elif not _asked:
-        _asked = True
-        wrapt.register_post_import_hook(_register, _CALLBACKS)
+    for name, take_note in ((_CALLBACKS, _register), (_EXPORT, _wrap_export)):
+        if name in sys.modules:
+            take_note(sys.modules[name])
+        elif not _asked:
+            wrapt.register_post_import_hook(take_note, name)
+    _asked = True
     return handle
 
 
@@ -55,6 +61,30 @@ def _register(callbacks: Any) -> None:
         if _start not in handler.start_callbacks:  # torch._dynamo.reset() forgets them
             handler.register_start_callback(_start)
             handler.register_end_callback(_end)
+
+
+def _wrap_export(trace: Any) -> None:
+    inner = getattr(trace, _TO_GRAPH, None)
+    if inner is None or hasattr(inner, "_autoprof_wraps") or not _open:
+        return
+
+    @wraps(inner)
+    def export(*args: Any, **kwargs: Any) -> Any:
+        _start()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            _end()
+
+    export._autoprof_wraps = inner  # type: ignore[attr-defined]
+    setattr(trace, _TO_GRAPH, export)
+
+
+def _unwrap_export() -> None:
+    trace = sys.modules.get(_EXPORT)
+    inner = getattr(getattr(trace, _TO_GRAPH, None), "_autoprof_wraps", None)
+    if inner is not None:
+        setattr(trace, _TO_GRAPH, inner)
 
 
 def _start(*_args: Any) -> None:
@@ -96,6 +126,8 @@ class _Aside:
         """Do so no more."""
         if self in _open:
             _open.remove(self)
+            if not _open:
+                _unwrap_export()
         self._modules.clear()
         self._put_back.clear()
 

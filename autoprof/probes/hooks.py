@@ -8,15 +8,14 @@ cannot.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Callable
-from operator import itemgetter
+from functools import cache
 from threading import get_ident, local
 from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..recorder import (
     END,
@@ -28,13 +27,12 @@ from ..recorder import (
     PASS,
     RECOMPUTE,
     START,
-    UNTIMED_HIDDEN,
-    UNTIMED_LEAF,
     Recorder,
 )
 from .backward import BackwardPasses, node_mark
+from .far import watch_far_inputs
 from .routes import Routes
-from .tensors import nodes_of, search
+from .watching import Gap, Hook, Watch, tensor_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -53,41 +51,61 @@ class _Numbered(local):
 _numbered = _Numbered()
 _next_number = torch._C._autograd._get_sequence_nr
 
-Hook = Callable[..., None]
-Gap = tuple[int, int]
-"""A call before which something was made that is not its input: its ordinal, and the number of its first node."""
+
+Following = Callable[[Any, int, list[int]], tuple[Hook, Hook]]
 
 
-class Hooks(NamedTuple):
-    """Make the hooks of a probe, given its shifted code.
+class Scope(NamedTuple):
+    """Make the hooks of a probe on one device, given its shifted code.
 
     ``plain`` marks forward and recompute; ``following`` also backward, and takes the list in which the ordinals of the
     probe's open calls are kept.
     """
 
     plain: Callable[[Any, int], tuple[Hook, Hook]]
-    following: Callable[[Any, int, list[int]], tuple[Hook, Hook]]
+    following: Following
+
+
+class Hooks(NamedTuple):
+    """``on`` returns the scope for a device (None: the clock's home) of a model on one device or on several."""
+
+    on: Callable[[int | None, bool], Scope]
     passes: BackwardPasses
 
 
 def make_hooks(recorder: Recorder) -> Hooks:
-    """Open the scopes that the hooks of this recorder share."""
+    """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    watch = _tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
-    return Hooks(_plain_hooks(recorder), _following_hooks(recorder, *watch, gaps), passes)
+    inputs, outputs, inside = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
+
+    @cache
+    def on(device: int | None, several: bool) -> Scope:
+        watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
+        watch = watch_inputs, outputs, inside
+        return Scope(_plain_hooks(recorder, device), _following_hooks(recorder, device, watch, gaps))
+
+    return Hooks(on, passes)
 
 
-def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
-    buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
-    alone, append = recorder.alone, recorder.append
+def _readers(recorder: Recorder, device: int | None) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return what reads this device, and what reads the one that is current: a replica of a module is elsewhere."""
+    here = recorder.clock.reader(None)
+    return (recorder.read if device is None else recorder.clock.reader(device)), here
+
+
+def _plain_hooks(recorder: Recorder, device: int | None) -> Callable[[Any, int], tuple[Hook, Hook]]:
+    buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
+    (read, here), alone, append = _readers(recorder, device), recorder.alone, recorder.append
 
     def renew() -> None:
-        nonlocal extend, read, training, alone
-        extend, read, training, alone = recorder.extend, recorder.read, recorder.thread, recorder.alone
+        nonlocal extend, read, here, training, alone
+        extend, training, alone = recorder.extend, recorder.thread, recorder.alone
+        read, here = _readers(recorder, device)
 
     recorder.on_change(renew)
 
     def make(probe: Any, code: int) -> tuple[Hook, Hook]:
+        own = probe.module
         entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
 
         def enter(self: Any, module: nn.Module, args: Any) -> None:
@@ -97,7 +115,8 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
                 if self is probe and get_ident() == training and len(buffer) < FULL:
                     extend((entering if _task() == -1 else recomputing, read()))
                 elif self is probe:
-                    append(entering if _task() == -1 else recomputing, read(), get_ident())
+                    reading = read() if module is own else here()
+                    append(entering if _task() == -1 else recomputing, reading, get_ident())
                 else:
                     self.fail(module)
             except Exception:
@@ -110,7 +129,7 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
                 if alone:
                     extend((leaving, read()))
                 else:
-                    append(leaving, read(), get_ident())
+                    append(leaving, read() if module is own else here(), get_ident())
             except Exception:
                 probe.fail(module)
 
@@ -119,21 +138,20 @@ def _plain_hooks(recorder: Recorder) -> Callable[[Any, int], tuple[Hook, Hook]]:
     return make
 
 
-def _following_hooks(
-    recorder: Recorder, watch_inputs: Callable[..., int], watch_outputs: Hook, watch_gaps: Hook, gaps: list[Gap]
-) -> Callable[[Any, int, list[int]], tuple[Hook, Hook]]:
-    buffer, extend, read, training = recorder.buffer, recorder.extend, recorder.read, recorder.thread
-    append, home = recorder.append, get_ident()
+def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap]) -> Following:
+    (watch_inputs, watch_outputs, watch_gaps), home = watch, get_ident()
+    buffer, append = recorder.buffer, recorder.append
+    extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     def renew() -> None:
-        nonlocal extend, read, training
-        extend, read, training = recorder.extend, recorder.read, recorder.thread
+        nonlocal extend, read, here, training
+        extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     recorder.on_change(renew)
 
     def make(probe: Any, code: int, open_calls: list[int]) -> tuple[Hook, Hook]:
         entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
-        push = open_calls.append
+        own, push = probe.module, open_calls.append
         beside: dict[int, list[int]] = {}  # the open calls of other threads, which may be in this module meanwhile
 
         def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
@@ -155,7 +173,8 @@ def _following_hooks(
                 if thread == training and len(buffer) < FULL:
                     extend((ordinal | (entering if _task() == -1 else recomputing), read()))
                 else:
-                    append(ordinal | (entering if _task() == -1 else recomputing), read(), thread)
+                    reading = read() if module is own else here()
+                    append(ordinal | (entering if _task() == -1 else recomputing), reading, thread)
             except Exception:
                 probe.fail(module)
 
@@ -167,8 +186,8 @@ def _following_hooks(
                 calls = open_calls if thread == home else beside.get(thread)
                 if self is not probe or not calls:  # hooked in the middle of this call
                     return
-                reading, ordinal = read(), calls.pop()
-                append(ordinal | leaving, reading, thread)
+                ordinal = calls.pop()
+                append(ordinal | leaving, read() if module is own else here(), thread)
                 watch_outputs(output, ordinal, thread)
                 if gaps and gaps[-1][0] > ordinal and thread == home:
                     watch_gaps(output, code, ordinal)
@@ -180,7 +199,7 @@ def _following_hooks(
     return make
 
 
-def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> tuple[Callable[..., int], Hook, Hook]:
+def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> Watch:
     """Return ``watch_input``, ``watch_output`` and ``watch_gap``: have an autograd node mark what it means to a call.
 
     A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
@@ -229,59 +248,3 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
             codes[1] = ordinal | START  # which closes all that the END would have closed
 
     return watch_input, watch_output, watch_gap
-
-
-def _tensor_hooks(
-    recorder: Recorder, gaps: list[Gap], watch_input: Callable[..., int], watch_output: Hook, watch_gap: Hook
-) -> tuple[Callable[..., int], Hook, Hook]:
-    """Return what watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
-
-    ``watch_inputs`` returns the number of the newest node among them, -1 where there is none.
-    """
-
-    def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
-        newest = -1
-        for value in args:
-            if isinstance(value, Tensor):
-                node = value.grad_fn
-                if node is not None and (number := watch_input(node, ordinal, thread)) > newest:
-                    newest = number
-            elif value is not None:
-                for node in nodes_of(value):
-                    newest = max(newest, watch_input(node, ordinal, thread))
-        if kwargs:
-            for node in nodes_of(kwargs):
-                newest = max(newest, watch_input(node, ordinal, thread))
-        return newest
-
-    def watch_gaps(output: Any, code: int, ordinal: int) -> None:
-        inside = bisect_right(gaps, ordinal, key=itemgetter(0))
-        node = output.grad_fn if isinstance(output, Tensor) else next(nodes_of(output), None)
-        if node is not None:
-            for gap in gaps[inside:]:
-                watch_gap(node, code, gap)
-        del gaps[inside:]
-
-    def watch_outputs(output: Any, ordinal: int, thread: int) -> None:
-        if isinstance(output, Tensor):
-            node = output.grad_fn
-            if node is not None:
-                watch_output(node, ordinal, thread)
-            elif output.requires_grad:
-                look_closer(output, ordinal, thread)
-        elif output is not None:
-            node = None
-            for node in nodes_of(output):
-                watch_output(node, ordinal, thread)
-            if node is None:
-                look_closer(output, ordinal, thread)
-
-    def look_closer(output: Any, ordinal: int, thread: int) -> None:
-        if torch.is_grad_enabled():  # or nothing will ever ask for a backward
-            found = search(output)
-            for node in found.nodes:
-                watch_output(node, ordinal, thread)
-            if not found.nodes and (found.leaf or not found.whole):
-                recorder.leave_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
-
-    return watch_inputs, watch_outputs, watch_gaps

@@ -18,6 +18,7 @@ from torch import nn
 from ..memory import Memory
 from ..recorder import MEMORY, Recorder
 from ..span import Phase
+from .far import Pair, hooks_by_input
 from .hooks import Hooks
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ _hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.regis
 class ModuleProbe:
     """The hooks of one module, attached and detached as a whole; ``enter`` and ``leave`` are made by ``make_hooks``."""
 
-    __slots__ = ("_attached", "_enter", "_follows", "_leave", "_memory", "_open", "module", "recorder")
+    __slots__ = (
+        "_attached", "_calls", "_code", "_device", "_enter", "_follows", "_leave", "_memory", "_open", "module",
+        "recorder",
+    )  # fmt: skip
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
@@ -42,18 +46,48 @@ class ModuleProbe:
         self._open: list[int] = []
         self._memory = memory if target.memory else None
         self._follows = Phase.BACKWARD in target.phases
-        code = recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases)
-        if self._follows:
-            enter, leave = hooks.following(self, code, self._open)
-        else:
-            enter, leave = hooks.plain(self, code)
-        self._enter, self._leave = types.MethodType(enter, self), types.MethodType(leave, self)
+        self._calls: dict[int, list[Any]] = {}
+        self._code = recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases)
+        self._device: tuple[Any, ...] | None = None
+        self.place(hooks)
+
+    def place(
+        self,
+        hooks: Hooks,
+        device: int | None = None,
+        home: int | None = None,
+        *,
+        several: bool = False,
+        by_input: bool = False,
+    ) -> None:
+        """Make the hooks for a module on this device of a model whose home is another, or the same, one.
+
+        ``several`` says that the model spans several devices; ``by_input`` that each call is where its input is.
+        """
+        told = device, home, several, by_input
+        if told == self._device:
+            return
+        self._device = told
+        attached = self._attached
+        self.detach()
+
+        def make(index: int | None) -> Pair:
+            scope = hooks.on(None if index == home else index, several)
+            return scope.following(self, self._code, self._open) if self._follows else scope.plain(self, self._code)
+
+        pair = hooks_by_input(self.recorder, make, device, self._calls, self) if by_input else make(device)
+        self._enter, self._leave = (types.MethodType(hook, self) for hook in pair)
+        if self._memory is not None and device is not None:
+            self._memory = self._memory.on(device)
+        if attached:
+            self.attach()
 
     def attach(self) -> None:
         """Hook the module: ours outermost, so that what the hooks of others do belongs to the module."""
         if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
             return  # compiled in place, its hooks never fire, but decide what torch compiles
         self._open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
+        self._calls.clear()
         self._attached = True
         module = self.module
         _hook_before(module, self._enter, prepend=True, with_kwargs=self._follows)

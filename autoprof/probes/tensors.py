@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -32,14 +33,15 @@ _NOTHING: Final = Found([], False, True)
 
 def nodes_of(value: Any) -> Iterator[Any]:
     """Yield the ``grad_fn`` of every tensor in nested tuples, lists, mappings and dataclasses, at most ``TENSORS``."""
-    left = TENSORS
-    for tensor in _tensors(value, 0):
+    for tensor in tensors_of(value):
         node = tensor.grad_fn
         if node is not None:
             yield node
-        left -= 1
-        if not left:
-            return
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested tuples, lists, mappings and dataclasses, at most ``TENSORS``."""
+    return islice(_tensors(value, 0), TENSORS)
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Tensor]:

@@ -37,6 +37,8 @@ class RawStep:
     warmup: bool = False
     gap_steps: int = 0
     gap_ns: int = 0
+    alone: bool = False
+    resolved: bool = False
 
     def log(self, name: str, value: Any) -> None:
         """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.
@@ -52,10 +54,22 @@ class RawStep:
         else:
             self.scalars[name] = value.detach().to("cpu", non_blocking=True)
 
+    def leave_alone(self) -> None:
+        """Take word that no step begins at the end of this one, whose reading goes back when the others do."""
+        self.alone = True
+        if self.resolved:
+            self.clock.release((self.end,))
+
+    def release(self, readings: list[Reading]) -> None:
+        """Give the step's readings back, less the end where the next step begins with it."""
+        self.clock.release(readings if self.alone else readings[:-1])
+        self.resolved = True
+
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.
 
-        The training thread has lane 0, and with it the one thread that runs its backward; others have their own.
+        The training thread has lane 0, and with it the one thread that runs its backward; others have their own. Of
+        several devices each has a thread that runs a part of it: the one of the step's own device belongs to lane 0.
         """
         taken = self.taken
         if not taken.mixed:
@@ -71,15 +85,22 @@ class RawStep:
         kinds: dict[int, set[int]] = {}
         for thread, code in zip(threads, codes, strict=True):
             kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
-        lane_of, worker = {taken.thread: TRAINING_LANE}, False
+        workers = [thread for thread in kinds if thread != taken.thread and not _BESIDE & kinds[thread]]
+        worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads)
+        lane_of = dict.fromkeys((taken.thread,) if worker is None else (taken.thread, worker), TRAINING_LANE)
         for thread in kinds:
-            if thread == taken.thread:
-                continue
-            if not worker and not _BESIDE & kinds[thread]:
-                worker, lane_of[thread] = True, TRAINING_LANE
-            else:
+            if thread not in lane_of:
                 lane_of[thread] = len(lane_of)
         return tuple(lane_of[thread] for thread in threads)
+
+    def _at_home(self, workers: list[int], threads: list[int]) -> int | None:
+        """Return the first of these threads that made a mark on the step's device, or else the first."""
+        home = getattr(self.start, "place", None)
+        for thread, reading in zip(threads, self.taken.readings, strict=True):
+            place = getattr(reading, "place", None)
+            if thread in workers and home is not None and place is not None and place[0] == home[0]:
+                return thread
+        return next(iter(workers), None)
 
     def readings(self) -> list[Reading]:
         """Return all readings of the clock in the step, its start first and its end last."""

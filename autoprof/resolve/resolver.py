@@ -68,7 +68,7 @@ class Resolver:
         self._pending.append(raw)
         if len(self._pending) > PENDING:
             lost = self._pending.popleft()
-            lost.clock.release(lost.readings()[:-1])
+            lost.release(lost.readings())
             self.late_steps += 1
 
     def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
@@ -92,7 +92,7 @@ class Resolver:
             return False
         self._pending.popleft()
         self._resolve_on_device(raw)
-        clock.release(readings[:-1])  # the end is the next step's start
+        raw.release(readings)
         return True
 
     def _resolve_on_host(self) -> None:

@@ -7,7 +7,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any, Final
 
-from torch import nn
+from torch import Tensor, nn
 
 from autoprof.clocks import DeviceClock, EventSource, Place
 from autoprof.testing import open_session
@@ -26,9 +26,13 @@ class Counting:
         self.made = self.recorded = self.queried = self.resolved = self.waited = 0
         self._source = source
 
-    def here(self) -> Place | None:
+    def here(self, device: int | None = None) -> Place | None:
         """Return where the source is."""
-        return self._source.here()
+        return self._source.here(device)
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        """Return the device of a tensor."""
+        return self._source.index_of(tensor)
 
     def new(self) -> Any:
         """Make an event."""

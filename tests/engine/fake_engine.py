@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -18,27 +21,69 @@ from autoprof.testing import FakeDevice
 
 class _Launch(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, device: Any, forward_ns: int, backward_ns: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, device: Any, forward_ns: int, backward_ns: int, at: int | None) -> Tensor:
         ctx.device, ctx.backward_ns = device, backward_ns
-        device.work(forward_ns)
+        device.work(forward_ns) if at is None else device.work(forward_ns, device=at)
         return x * 2
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         ctx.device.work(ctx.backward_ns)
-        return grads[0] * 2, None, None, None
+        return grads[0] * 2, None, None, None, None
 
 
-def launch(device: Any, x: Tensor, forward_ns: int, backward_ns: int) -> Tensor:
-    """Queue an operator. Its backward runs on the forward's stream, which waits for the one before, as torch has it."""
-    made: Tensor = _Launch.apply(x, device, forward_ns, backward_ns)
+def launch(device: Any, x: Tensor, forward_ns: int, backward_ns: int, at: int | None = None) -> Tensor:
+    """Queue an operator, on tensors of the device ``at`` or of the current one.
+
+    Its backward runs on the forward's stream, which waits for the one before, as torch has it.
+    """
+    made: Tensor = _Launch.apply(x, device, forward_ns, backward_ns, at)
+    if at is not None:
+        device.move(made, at)
     if made.grad_fn is not None and isinstance(device, FakeDevice):  # elsewhere the engine does it
-        made.grad_fn.register_prehook(_follow(device, device.place))
+        made.grad_fn.register_prehook(_follow(device, device.place if at is None else device.place_on(at)))
     return made
+
+
+def transfer(device: FakeDevice, x: Tensor, to: int) -> Tensor:
+    """Copy a tensor to another device, whose stream waits for what its own has queued: ``x.to(...)``."""
+    index = device.index_of(x)
+    assert index is not None
+    device.wait_for(*device.place_on(index), on=to)
+    return launch(device, x, 0, 0, to)
+
+
+_engine: dict[str, Any] = {"apart": False, "thread": None}
+
+
+@contextmanager
+def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the nodes of each device name a thread of their own, as torch's engine has one for each."""
+
+    def ident() -> int:
+        return threading.get_ident() if _engine["thread"] is None else int(_engine["thread"])
+
+    with monkeypatch.context() as patch:
+        for module in ("clocks.device", "probes.backward", "probes.far"):
+            patch.setattr(f"autoprof.{module}.get_ident", ident)
+        patch.setattr("autoprof.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
+        patch.setitem(_engine, "apart", True)
+        yield
+
+
+def backward_by_devices(value: Tensor, device: FakeDevice) -> None:
+    """Run the backward pass; in this thread the device and its streams stay what they were."""
+    with device.on(*device.place):
+        try:
+            torch.autograd.backward(value)
+        finally:
+            _engine["thread"] = None
 
 
 def _follow(device: FakeDevice, place: Place) -> Callable[[Any], None]:
     def follow(_grads: Any) -> None:
+        if _engine["apart"]:
+            _engine["thread"] = 1_000 + place[0]
         before = device.place
         device.switch_to(*place)
         if place != before:
@@ -77,6 +122,34 @@ class Op(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.device.clock.advance(self.host_ns)
         return launch(self.device, x, self.forward_ns, self.backward_ns)
+
+
+class Weighted(nn.Module):
+    """One operator on the device that its weight lies on, whichever is current; its input is fetched from elsewhere."""
+
+    def __init__(self, device: FakeDevice, forward_ns: int, backward_ns: int = 0, at: int = 0) -> None:
+        super().__init__()
+        self.device, self.forward_ns, self.backward_ns = device, forward_ns, backward_ns
+        self.weight = nn.Parameter(torch.ones(1))
+        device.move(self, at)
+
+    def forward(self, x: Tensor) -> Tensor:
+        at = self.device.index_of(self.weight)
+        assert at is not None
+        if self.device.index_of(x) not in (None, at):
+            x = transfer(self.device, x, at)
+        return launch(self.device, x, self.forward_ns, self.backward_ns, at)
+
+
+class Activation(nn.Module):
+    """One operator on the device that its input lies on."""
+
+    def __init__(self, device: FakeDevice, forward_ns: int, backward_ns: int = 0) -> None:
+        super().__init__()
+        self.device, self.forward_ns, self.backward_ns = device, forward_ns, backward_ns
+
+    def forward(self, x: Tensor) -> Tensor:
+        return launch(self.device, x, self.forward_ns, self.backward_ns, self.device.index_of(x))
 
 
 class On(nn.Module):

@@ -177,6 +177,22 @@ def test_no_event_is_given_back_twice() -> None:
     assert len(pool) in (device.made, device.made - 1)  # the last boundary was the start of a step that never ended
 
 
+@pytest.mark.parametrize("lag_ns", [0, 10_000])
+def test_the_end_of_a_step_before_a_gap_is_kept_until_the_step_is_resolved(lag_ns: int) -> None:
+    """No step begins there, but the device may not have passed it: given back early it would be read again."""
+    device = FakeDevice(FakeClock(), lag_ns=lag_ns)
+    clock = device.device_clock()
+    model = nn.Sequential(Kernel(device, 100))
+    with Watched(model, clock=clock, config=everything(sample={"every": 2, "warmup": 0, "budget": None})) as watched:
+        for _ in range(9):
+            model(torch.ones(1))
+            watched.step()
+    assert [(frame.step, frame.device_duration_ns) for frame in watched.frames] == [(n, 100) for n in (1, 3, 5, 7, 9)]
+    pool = clock._pools[0]
+    assert len({id(stamp) for stamp in pool}) == len(pool)
+    assert device.made - len(pool) <= 1
+
+
 def test_an_event_that_several_marks_share_is_given_back_once() -> None:
     """A module that returns its input ends where the one before it begins: one node, one reading, several marks."""
     device = FakeDevice(FakeClock())

@@ -1,0 +1,327 @@
+"""A model on a device that is not current, or on several: each module is timed where its kernels go, to the ns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, everything
+from fake_engine import Activation, Weighted, backward_by_devices, launch, threads_of_devices, transfer
+from torch import Tensor, nn
+
+import autoprof
+from autoprof import Phase, StepFrame
+from autoprof.memory import HostMemory, Memory
+from autoprof.probes import ModuleProbe, make_hooks
+from autoprof.recorder import MEMORY, Recorder
+from autoprof.span import STREAM_LANES, TRAINING_LANE
+from autoprof.targets import Target
+from autoprof.testing import FakeClock, FakeDevice
+
+EVERY = everything(targets=[{"match": ".+"}])
+
+
+@pytest.fixture(params=["one thread", "a thread for each device"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run backward nodes as the CPU's engine does, or as that of several devices does."""
+    with nullcontext() if request.param == "one thread" else threads_of_devices(monkeypatch):
+        yield
+
+
+def device_ns(frame: StepFrame, phase: Phase = Phase.FORWARD) -> dict[str, int | None]:
+    """Return the device times of a phase's spans by name; what lies in no module is left out."""
+    found: dict[str, int | None] = {}
+    for span in frame.spans:
+        if span.phase is phase and span.name != "(backward)" and span.calls:
+            assert span.name not in found
+            found[span.name] = span.device_ns
+    return found
+
+
+def lanes(frame: StepFrame, phase: Phase = Phase.FORWARD) -> dict[str, int]:
+    """Return the lanes of a phase's spans by name."""
+    return {span.name: span.lane for span in frame.spans if span.phase is phase and span.calls}
+
+
+def train(watched: Watched, device: FakeDevice, model: nn.Module, at: int) -> None:
+    """Run a step whose input lies on a device."""
+    value = model(launch(device, torch.ones(1, requires_grad=True), 0, 0, at))
+    backward_by_devices(value, device)
+    watched.step()
+
+
+def run(device: FakeDevice, model: nn.Module, at: int, steps: int = 3) -> Watched:
+    """Train for some steps, and close the session: every span has a time, and every step closes."""
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        for _ in range(steps):
+            train(watched, device, model, at)
+    for frame in watched.frames:
+        check_laws(frame)
+    assert len(watched.frames) == steps
+    assert not watched.session.summary().skipped
+    return watched
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_model_on_a_device_that_is_not_current_is_the_steps_account() -> None:
+    """``model.to("cuda:1")`` without ``set_device``: spans, step and backward are those of device 1."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 40, 400, at=1), Weighted(device, 2, 20, at=1))
+    for frame in run(device, model, at=1).frames:
+        assert device_ns(frame) == {"0": 40, "1": 2}
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 400, "1": 20}
+        assert {span.lane for span in frame.spans} == {TRAINING_LANE}
+        assert frame.device_duration_ns == 462
+        assert frame.phase_ns() == {Phase.FORWARD: 42, Phase.BACKWARD: 420, Phase.OTHER: 0}
+    assert device.place == (0, 0)
+
+
+@pytest.mark.usefixtures("engine")
+def test_each_part_of_a_model_on_two_devices_has_its_own_time() -> None:
+    """Forward and backward of the far part are exact, beside the step; the account of the home device closes."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(
+        Weighted(device, 10, 100),
+        Weighted(device, 30, 300, at=1),
+        Weighted(device, 5, 50, at=1),
+        Weighted(device, 7, 70),
+    )
+    for frame in run(device, model, at=0).frames:
+        assert device_ns(frame)["0"] == 10
+        assert lanes(frame) == {"0": TRAINING_LANE, "1": STREAM_LANES, "2": STREAM_LANES, "3": TRAINING_LANE}
+        assert (device_ns(frame)["2"], device_ns(frame)["3"]) == (5, 7 + 35)  # the last one waits for the other device
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 100, "1": 300, "2": 50, "3": 70}
+        assert lanes(frame, Phase.BACKWARD)["0"] == TRAINING_LANE
+        assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_account_is_the_home_devices_wherever_the_model_ends(first: int) -> None:
+    """The thread that runs the home device's backward belongs to the step, also where another one begins the pass."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10, 100, at=first), Weighted(device, 30, 300, at=1 - first))
+    for frame in run(device, model, at=first).frames:
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 100, "1": 300}
+        assert lanes(frame, Phase.BACKWARD)["0"] == TRAINING_LANE
+        assert lanes(frame, Phase.BACKWARD)["1"] > TRAINING_LANE
+        assert lanes(frame) == {"0": TRAINING_LANE, "1": STREAM_LANES}
+        names = frame.layout.names
+        assert [names[i] for i, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE].count("(backward)") >= 1
+
+
+class Split(nn.Module):
+    """A user's model on two devices, who moves the activations himself."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        super().__init__()
+        self.device = device
+        self.near, self.far = Weighted(device, 10, 100), Weighted(device, 30, 300, at=1)
+        self.act = Activation(device, 4, 40)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.far(transfer(self.device, self.near(x), 1)))
+        return transfer(self.device, x, 0)
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_activation_is_read_where_its_input_lies() -> None:
+    """It has no parameter that would say so, and the module around it is on both devices."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    for frame in run(device, nn.Sequential(Split(device)), at=0).frames:
+        assert {name: device_ns(frame)[name] for name in ("0/near", "0/far", "0/act")} == {
+            "0/near": 10, "0/far": 30, "0/act": 4,
+        }  # fmt: skip
+        back = device_ns(frame, Phase.BACKWARD)
+        assert (back["0/near"], back["0/far"], back["0/act"]) == (100, 300, 40)
+        assert lanes(frame)["0/act"] == STREAM_LANES
+        assert lanes(frame)["0"] == TRAINING_LANE
+        assert device_ns(frame)["0"] == 10 + 34  # until the result is back
+
+
+@pytest.mark.usefixtures("engine")
+def test_branches_on_two_devices_are_both_timed() -> None:
+    """What runs beside the other part is not charged to it, and nothing is skipped."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.near, self.far = Weighted(device, 10, 100), Weighted(device, 3_000, 30_000, at=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            far = self.far(x)
+            return self.near(x) + transfer(device, far, 0)
+
+    for frame in run(device, nn.Sequential(Two()), at=0).frames:
+        assert device_ns(frame)["0/near"] == 10
+        assert device_ns(frame)["0/far"] == 3_000
+        assert device_ns(frame, Phase.BACKWARD)["0/far"] == 30_000
+
+
+def test_a_model_that_moves_is_read_on_its_new_device_from_the_next_step_on() -> None:
+    """The step before ends on the device that it ran on."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 40, 400), Weighted(device, 2, 20))
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        for at in (0, 0, 1, 1, 0):
+            device.clock.advance(10_000)  # a copy to another device waits for it
+            device.move(model, at)
+            watched.step()  # an empty one: the next begins where the model is now
+            train(watched, device, model, at)
+    for frame in watched.frames:
+        check_laws(frame)
+    frames = [frame for frame in watched.frames if frame.spans]
+    assert len(frames) == 5
+    for frame in frames:
+        assert device_ns(frame) == {"0": 40, "1": 2}
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 400, "1": 20}
+        assert {span.lane for span in frame.spans} == {TRAINING_LANE}
+        assert frame.device_duration_ns == 462
+    assert not watched.session.summary().skipped
+
+
+def test_a_part_that_moves_is_read_on_its_new_device() -> None:
+    """The home device stays; only that part is beside the step, where it waits for its input."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 40, 400), Weighted(device, 2, 20))
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        train(watched, device, model, 0)
+        for at in (1, 0):
+            device.clock.advance(10_000)
+            device.move(model[1], at)
+            watched.step()
+            train(watched, device, model, 0)
+    frames = [frame for frame in watched.frames if frame.spans]
+    assert [lanes(frame)["1"] for frame in frames] == [TRAINING_LANE, STREAM_LANES, TRAINING_LANE]
+    assert [device_ns(frame) for frame in frames] == [{"0": 40, "1": 2}, {"0": 40, "1": 40 + 2}, {"0": 40, "1": 2}]
+    for frame in frames:
+        check_laws(frame)
+        assert device_ns(frame, Phase.BACKWARD) == {"0": 400, "1": 20}
+
+
+def test_a_span_over_both_devices_has_the_home_devices_time() -> None:
+    """A span of your own, the optimizer and the step's ends are read at home, whichever device is current."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1), Weighted(device, 7))
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        with device.on(1, 0), autoprof.span("both"):
+            model(launch(device, torch.ones(1), 0, 0, 0))
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    both = frame.spans[0]
+    assert (both.name, both.device_ns, both.lane, both.parent) == ("both", 47, TRAINING_LANE, None)
+    assert frame.layout.parents == (-1, 0, -1, 0)
+    assert frame.phase_ns() == {Phase.USER: 0, Phase.FORWARD: 47, Phase.OTHER: 0}
+
+
+def test_a_side_stream_of_a_device_that_is_not_current_is_read() -> None:
+    """torch keeps a current stream for each device."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1))
+    device.switch_to(1, 7)
+    device.switch_to(0, 0)
+    places = []
+    record = device.record
+    device.record = lambda event, place: (places.append(place), record(event, place))[1]  # type: ignore[method-assign]
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        model(torch.ones(1))
+        watched.step()
+    assert device_ns(watched.frames[0]) == {"0": 10, "1": 10 + 30}
+    assert set(places) == {(0, 0), (1, 7)}
+
+
+def test_what_is_offloaded_to_the_host_is_read_where_its_input_lies() -> None:
+    """Its own parameters are on no device of the clock's kind until it is called."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10), Weighted(device, 30, at=1), Activation(device, 9))
+    model[2].weight = nn.Parameter(torch.ones(1))  # on the CPU
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        model(torch.ones(1))
+        watched.step()
+    assert device_ns(watched.frames[0]) == {"0": 10, "1": 10 + 30, "2": 9}
+    assert lanes(watched.frames[0])["2"] == STREAM_LANES
+
+
+def test_a_replica_in_another_thread_is_read_on_the_device_that_is_current_there() -> None:
+    """``nn.DataParallel`` calls shallow copies with the hooks of the original, each under its own device."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = nn.Sequential(Weighted(device, 10))
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        replica = model[0]._replicate_for_data_parallel()
+        replica.weight = torch.ones(1)
+        device.move(replica.weight, 1)
+
+        def work() -> None:
+            with device.on(1, 0):
+                replica(torch.ones(1))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        watched.step()
+    (span,) = watched.frames[0].spans
+    assert (span.device_ns, span.lane) == (10, 1 + STREAM_LANES)
+
+
+def test_a_capture_is_not_disturbed_on_any_device() -> None:
+    """Nothing is recorded or queried meanwhile."""
+    device = FakeDevice(FakeClock(tick_ns=1))
+    model = nn.Sequential(Weighted(device, 10, 5), Weighted(device, 30, 5, at=1))
+    recorded: list[Any] = []
+    record = device.record
+    device.record = lambda event, place: (recorded.append(place), record(event, place))[1]  # type: ignore[method-assign]
+    with Watched(model, clock=device.device_clock(), config=EVERY) as watched:
+        train(watched, device, model, 0)
+        device.capturing, queries = True, device.queries
+        recorded.clear()
+        train(watched, device, model, 0)
+        assert (device.queries, recorded) == (queries, [])
+        device.capturing = False
+    for frame in watched.frames:
+        check_laws(frame)
+
+
+class Level(Memory):
+    """A source of bytes that says which device it reads."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def on(self, device: int) -> Memory:
+        return Level(device)
+
+    def level_bytes(self) -> int:
+        return 1_000 + self.device
+
+    def readings(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_modules_memory_is_that_of_its_device() -> None:
+    """``memory: true`` reads the allocator of the device that the module lies on."""
+    recorder = Recorder(FakeClock())
+    module, hooks = nn.Identity(), make_hooks(recorder)
+    probe = ModuleProbe(recorder, hooks, Target(module, "m", "m", frozenset((Phase.FORWARD,)), True, 0), Level(0))
+    probe.place(hooks, 1, 0, several=True)
+    probe.attach()
+    module(torch.ones(1))
+    probe.detach()
+    taken = recorder.take()
+    read = [int(reading) for code, reading in zip(taken.codes, taken.readings, strict=True) if code == MEMORY]
+    assert read == [1_001, 1_001]
+
+
+def test_the_hosts_memory_is_the_same_for_every_device() -> None:
+    """There is one resident set."""
+    memory = HostMemory()
+    assert memory.on(1) is memory
+    memory.close()
