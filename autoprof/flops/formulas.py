@@ -49,11 +49,13 @@ def formulas() -> dict[Any, Formula]:
     for name, formula in _OWN.items():
         if (packet := getattr(aten, name, None)) is not None:
             own[packet] = formula
+    # torch 2.4 keeps a formula registered for an operator under its overloads, and looks for the operator.
+    registered = {getattr(key, "overloadpacket", key): formula for key, formula in flop_registry.items()}
     for name, same_as in _LIKE.items():
         packet, known = getattr(aten, name, None), getattr(aten, same_as, None)
-        if packet is not None and known in flop_registry:
-            own[packet] = flop_registry[known]
-    return {**own, **flop_registry, aten.convolution_backward: _convolution_backward}
+        if packet is not None and known in registered:
+            own[packet] = registered[known]
+    return {**own, **registered, aten.convolution_backward: _convolution_backward}
 
 
 def is_heavy(namespace: str, name: str) -> bool:

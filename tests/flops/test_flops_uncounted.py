@@ -81,7 +81,8 @@ def test_a_custom_operator_needs_a_formula():
     try:
         assert counted(model, torch.randn(4, 4)).flops("", Phase.FORWARD) == 128 + 128
     finally:
-        del flop_registry[torch.ops.autoprof_test.product]
+        for key in [key for key in flop_registry if "autoprof_test" in str(key)]:  # torch 2.4 has the overload's
+            del flop_registry[key]
 
 
 def test_a_custom_operator_that_cannot_run_fake_is_named():
