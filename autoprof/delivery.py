@@ -14,6 +14,7 @@ from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
 from .diagnose import Diagnosis
+from .memory import Footprint, tabulate
 from .names import shorten, visible
 from .price import Price
 from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
@@ -50,6 +51,7 @@ class Delivery:
         self.skipped: dict[str, int] = {}
         self.unsampled_steps = 0
         self.diagnosis = Diagnosis()
+        self.footprint: Footprint | None = None
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -168,8 +170,12 @@ class Delivery:
             unsampled_steps=self.unsampled_steps,
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(summary, clock_limit_ns=self.clock_limit_ns())
+        summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns())
         return self._diagnosed(summary if summary.steps < JUDGED_STEPS else self._judged(summary))
+
+    def _tabulated(self, summary: Summary) -> Summary:
+        footprint = self.footprint
+        return summary if footprint is None else tabulate(summary, footprint.holdings(), footprint.failure)
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
@@ -192,6 +198,8 @@ class Delivery:
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
         self._resolver.give_up()
+        if self.footprint is not None:
+            self.footprint.holdings(again=True)
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close

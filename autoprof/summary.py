@@ -20,6 +20,8 @@ class Row:
     ``total_ns`` over the time of all recorded steps, so that rows nested in one another overlap but a row and its
     siblings never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of
     device time that was as long as the host took, the device's queue being empty; None without a device.
+    ``memory_growth_bytes`` is the most that memory grew over the row's calls of one step; the largest level within a
+    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``.
     """
 
     name: str
@@ -42,6 +44,35 @@ class Row:
     memory_growth_bytes: int | None = None
     memory_peak_bytes: int | None = None
     host_bound: float | None = None
+    memory_bound_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """What a name holds in bytes (``name`` None: the whole run); None is not measured, ``Summary.unmeasured`` says why.
+
+    Parameters, buffers, gradients and optimizer state are counted by the storages of their tensors, what is shared
+    once; of a shard the local one. ``activation_bytes`` is the most that a device's allocator grew over the name's
+    forward calls of one step. The peak lies between ``peak_bytes`` and ``bound_bytes``. A name includes the modules
+    in it, so rows nested in one another overlap.
+    """
+
+    name: str | None
+    parameter_bytes: int | None = None
+    buffer_bytes: int | None = None
+    gradient_bytes: int | None = None
+    state_bytes: int | None = None
+    activation_bytes: int | None = None
+    peak_bytes: int | None = None
+    bound_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes that are known to be there whatever the batch: all but the activations."""
+        known = (self.parameter_bytes, self.buffer_bytes, self.gradient_bytes, self.state_bytes)
+        return sum(count for count in known if count is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +112,8 @@ class Summary:
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
     samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time as a fraction of step
     time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
-    reports show it, and ``calls`` times as much for a row, as less than that.
+    reports show it, and ``calls`` times as much for a row, as less than that. ``memory_table`` has the whole run first,
+    then the names; ``unmeasured`` says why columns of it are empty. ``memory`` has the last reading of each kind.
     """
 
     clock: Clock
@@ -108,6 +140,8 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    memory_table: tuple[MemoryRow, ...] = ()
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -156,6 +190,7 @@ class Summary:
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
+        values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
         values["notes"] = tuple(data["notes"])
         return cls(**values)
 

@@ -15,7 +15,7 @@ from .clocks import Clock, choose_clock
 from .delivery import Delivery
 from .diagnose import Diagnosis, Facts
 from .errors import SessionError
-from .memory import Memory, choose_memory
+from .memory import Footprint, Memory, SnapshotWindow, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
@@ -67,8 +67,10 @@ def open_session(
     optimizer: Any,
     sinks: Iterable[Sink],
     clock: Clock | None = None,
+    memory: Memory | None = None,
 ) -> Session:
-    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device."""
+    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device; read the bytes of ``memory``
+    where there is one."""
     from .config import load_config  # pydantic is slow to import, and only needed here
 
     if not isinstance(model, nn.Module):
@@ -87,7 +89,7 @@ def open_session(
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, None, ())
         return Session(model, settings, recorder, idle, clock=clock, memory=choose_memory(device))
-    wiring = _Wiring(model, settings, device, clock, recorder, follow)
+    wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
     try:
         with OwnWork():
             return wiring.begin(notes, optimizers, sinks)
@@ -108,10 +110,12 @@ class _Wiring:
         clock: Clock,
         recorder: Recorder,
         follow: bool,
+        memory: Memory | None,
     ) -> None:
         from .targets import select_targets
 
         self.undo = Handle()
+        self._memory = memory
         self._model = model
         self._settings = settings
         self._device = device
@@ -124,7 +128,7 @@ class _Wiring:
     def begin(self, notes: list[str], optimizers: tuple[Any, ...], sinks: Iterable[Sink]) -> Session:
         """Wire everything up, and attach it last."""
         undo, settings = self.undo, self._settings
-        memory = choose_memory(self._device)
+        memory = choose_memory(self._device) if self._memory is None else self._memory
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
@@ -148,20 +152,37 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        delivery.diagnosis = self._diagnosis(memory, optimizers)
+        footprint = self._footprint(optimizers, apart)
+        delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
+        self._snapshots(folder, delivery, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, steps, apart])
         return session
 
-    def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
+    def _footprint(self, optimizers: tuple[Any, ...], undo: Handle) -> Footprint:
+        footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets))
+        for remove in footprint.follow(optimizers):
+            undo.add(remove)
+        return footprint
+
+    def _snapshots(self, folder: RunFolder | None, delivery: Delivery, undo: Handle) -> None:
+        wanted = self._settings.memory_snapshot
+        if wanted is None or folder is None:
+            return
+        window = SnapshotWindow(wanted, folder.rank_path, folder.rank, delivery.say)
+        undo.add(window.close)
+        self._recorder.on_step(window.step_ended)
+        window.begin()
+
+    def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:
         facts = Facts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
         )
-        return Diagnosis(facts, optimizers)
+        return Diagnosis(facts, footprint.optimizers)
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
-from weakref import ref
 
 from ..span import StepFrame
 from ..summary import Summary
@@ -18,9 +17,9 @@ from .rules import diagnose
 class Diagnosis:
     """Keep what the rules need of a live run. Nothing is judged but when a summary is asked for."""
 
-    def __init__(self, facts: Facts | None = None, optimizers: Iterable[Any] = ()) -> None:
+    def __init__(self, facts: Facts | None = None, optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
         self._facts = facts or Facts()
-        self._optimizers = [ref(optimizer) for optimizer in optimizers]
+        self._optimizers = optimizers
         self._described: tuple[OptimizerFact, ...] | None = None
         self._observer = Observer()
         self._collections = Collections()
@@ -29,7 +28,7 @@ class Diagnosis:
 
     def facts(self) -> Facts:
         """Return what is known by now. The optimizers are described once, when they have their state."""
-        alive = [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
+        alive = list(self._optimizers())
         if alive and self._described is None and all(optimizer.state for optimizer in alive):
             self._described = describe_optimizers(alive)
         steps = set(self._collections.steps)

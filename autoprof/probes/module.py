@@ -77,7 +77,8 @@ class ModuleProbe:
         if torch.compiler.is_dynamo_compiling():
             return
         try:
-            self.recorder.value(MEMORY, self._memory.level_bytes())  # type: ignore[union-attr]
+            for value in self._memory.at_mark():  # type: ignore[union-attr]
+                self.recorder.value(MEMORY, value)
         except Exception:
             self.fail(module)
 

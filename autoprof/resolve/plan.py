@@ -281,7 +281,7 @@ class Planner:
 
     def _remember(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if lane.marked is not None:
-            self._spans.memory[lane.marked] = at
+            self._spans.memory.setdefault(lane.marked, []).append(at)
 
     def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if self._paused_at < 0:
