@@ -94,7 +94,9 @@ class Finding:
 class WhatIf:
     """What a run would come to with one thing changed; None where this run has no input for it.
 
-    ``assumed`` says what the arithmetic takes for granted, and where it goes beyond what was measured.
+    ``assumed`` says what the arithmetic takes for granted, and where it goes beyond what was measured. ``time_ratio``
+    is the time for the same samples over that of the run as it is; ``epoch_ns`` and ``left_ns`` are the times of an
+    epoch and to the end, where their lengths are known. ``memory_share`` is of all the memory there is.
     """
 
     change: str
@@ -103,6 +105,23 @@ class WhatIf:
     memory_bytes: int | None
     memory_change_bytes: int | None
     assumed: str
+    time_ratio: float | None = None
+    memory_share: float | None = None
+    fits: bool | None = None
+    epoch_ns: int | None = None
+    left_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far the run is and how fast: medians of recorded steps, pauses apart. None is not known."""
+
+    source: str
+    """Where the number of samples came from; empty where there is none."""
+    epoch_steps: float | None = None
+    epoch_ns: int | None = None
+    total_steps: int | None = None
+    left_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +159,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    pace: Pace | None = None
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
 
@@ -190,6 +210,7 @@ class Summary:
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
+        values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
         values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
         values["notes"] = tuple(data["notes"])
         return cls(**values)

@@ -18,6 +18,7 @@ import numpy as np
 from torch import nn
 
 from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
+from .memory import FakeAllocator
 from .session import Session
 from .span import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .memory import Memory
     from .sinks import Sink
 
-__all__ = ["FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
+__all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 
 
 class FakeClock(HostClock):

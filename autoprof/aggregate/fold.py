@@ -170,7 +170,9 @@ class Aggregate:
         growth = block.rows.totals(np.where(seen, end - start, 0))
         kept = block.row_of >= 0
         into = block.row_of[kept]
-        self._table.growth[into] = np.maximum(self._table.growth[into], growth[kept])
+        measured = block.rows.totals(seen.astype(np.int64))[kept] > 0
+        into = into[measured]
+        self._table.growth[into] = np.maximum(self._table.growth[into], growth[kept][measured])
 
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
@@ -235,7 +237,7 @@ class Aggregate:
         mean = table.total[:used] // np.maximum(table.occurred[:used], 1)
         least = np.minimum(table.min[:used], table.max[:used])
         peaks = _measured(table.peak[:used])
-        growths = [None if peak is None else growth for peak, growth in zip(peaks, table.growth.tolist(), strict=False)]
+        growths = [None if growth == -UNKNOWN else growth for growth in table.growth[:used].tolist()]
         total = table.total[:used].tolist()
         made = map(
             Row,

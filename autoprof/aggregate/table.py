@@ -18,8 +18,8 @@ BINS: Final = 1520
 
 _PER_LOG: Final = 1 / log(RATIO)
 _ONE: Final = np.uint32(1)
-_NEVER: Final = np.iinfo(np.int64).max
-UNKNOWN: Final = int(_NEVER)
+_NEVER: Final = int(np.iinfo(np.int64).max)
+UNKNOWN: Final = _NEVER
 """A ceiling above everything: once one step had none, the run has none."""
 _SUMS: Final = ("total", "own", "host", "bound", "calls", "occurred", "bins")
 _MAXIMA: Final = ("max", "growth", "peak", "ceiling", "reserved")
@@ -98,9 +98,9 @@ class Table:
         start, end = frame.memory_start_bytes, frame.memory_end_bytes
         assert start is not None
         assert end is not None
-        seen = (start != NOT_MEASURED) & (end != NOT_MEASURED) & (block_rows >= 0)
-        of_span = block_rows[seen]
         reached = np.maximum(start, end) if frame.memory_peak_bytes is None else frame.memory_peak_bytes
+        seen = (reached != NOT_MEASURED) & (block_rows >= 0)
+        of_span = block_rows[seen]
         np.maximum.at(self.peak, of_span, reached[seen])
         if frame.memory_bound_bytes is not None:
             bound = frame.memory_bound_bytes

@@ -10,7 +10,8 @@ from ..span import StepFrame
 from ..summary import Summary
 from .evidence import Facts, OptimizerFact
 from .garbage import Collections
-from .observer import Observer, describe_optimizers
+from .observer import Observer
+from .optimizers import describe_optimizers
 from .rules import diagnose
 
 

@@ -1,5 +1,6 @@
 """Bytes: what the process or a device's allocator has in use, and what the model and its optimizers hold of it."""
 
+from .fake import FakeAllocator
 from .footprint import Footprint, Held, Holdings
 from .held import bytes_of, extents
 from .snapshot import SnapshotWindow
@@ -8,6 +9,7 @@ from .table import tabulate
 
 __all__ = [
     "DeviceMemory",
+    "FakeAllocator",
     "Footprint",
     "Held",
     "Holdings",

@@ -128,7 +128,7 @@ class Footprint:
             for key, held in list(optimizer.state.items()):
                 found = extents(held)
                 (states.setdefault(id(key), []) if id(key) in parameters else beside).extend(found)
-        known = bool(optimizers) and any(optimizer.state for optimizer in optimizers)
+        known = bool(self._seen) or any(optimizer.state for optimizer in optimizers)  # else nothing has stepped yet
         named = {name: _members(modules) for name, modules in self._modules.items()}
         if gradients:
             self._keep_gradients(slopes, {name: members for name, (members, _) in named.items()})

@@ -164,7 +164,7 @@ class SnapshotWindow:
             self._record()
 
     def _leave(self) -> None:
-        if self._open and self._wanted.first is not None and self._ended == self._wanted.first - 1 + self._wanted.window:
+        if self._open and self._ended == (self._wanted.first or 1) - 1 + self._wanted.window:
             self._write_window()
             if not self._wanted.history:
                 self._stop()

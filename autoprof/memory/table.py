@@ -26,6 +26,8 @@ def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = 
     names = _names(summary, holdings, device)
     if not names and holdings is None:
         return summary
+    most = summary.memory.get("peak_bytes")  # which no name can have exceeded
+    names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]
     whole = replace(
         _row(None, holdings.whole if holdings is not None else None),
         activation_bytes=_most_grown(summary) if device else None,
@@ -39,9 +41,12 @@ def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = 
 def _names(summary: Summary, holdings: Holdings | None, device: bool) -> list[MemoryRow]:
     held: Mapping[str, Held] = {} if holdings is None else holdings.names
     found = {name: _row(name, held[name]) for name in held}
+    asked = {row.name for row in summary.rows if row.memory_growth_bytes is not None}
     for row in summary.rows if device else ():
         if row.lane != TRAINING_LANE or row.memory_peak_bytes is None:
             continue
+        if row.memory_growth_bytes is None and row.name not in asked:
+            continue  # nobody asked for it: it only lies around one that was
         one = found.get(row.name) or MemoryRow(row.name)
         found[row.name] = replace(
             one,

@@ -48,10 +48,10 @@ def memory_columns(positions: Nanoseconds, layout: Layout, values: Nanoseconds) 
 
 
 def _with_children(reached: Nanoseconds, layout: Layout) -> Nanoseconds:
-    """Let a span reach what those in it reached; one that was not measured stays so."""
+    """Let a span reach what those in it reached, also one that was not measured itself."""
     levels = reached.tolist()
     for span in range(len(levels) - 1, -1, -1):  # parents come first
         parent = layout.parents[span]
         if parent >= 0 and levels[span] > levels[parent]:
             levels[parent] = levels[span]
-    return np.where(reached == NOT_MEASURED, NOT_MEASURED, np.array(levels, dtype=np.int64))
+    return np.array(levels, dtype=np.int64)
