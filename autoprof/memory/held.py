@@ -63,7 +63,8 @@ def _parts(tensor: Tensor) -> list[Tensor] | None:
     """Return the tensors that this one is made of; None where it holds its bytes itself."""
     if type(tensor) not in (Tensor, nn.Parameter) and hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
-        return [getattr(tensor, name) for name in names]
+        parts = (getattr(tensor, name) for name in names)
+        return [part for part in parts if isinstance(part, Tensor)]  # a DTensor names its mesh as well
     layout = tensor.layout
     if layout is torch.strided:
         return None

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import torch
 
@@ -48,6 +48,9 @@ class History(Protocol):
 
 class TorchHistory:
     """The recording of torch's native CUDA allocator."""
+
+    _observed: ClassVar[bool] = False
+    """Whether this process has its observer: one for all sessions, for torch cannot take it off."""
 
     def __init__(self) -> None:
         self._wrapped: tuple[Any, Any] | None = None
@@ -86,6 +89,9 @@ class TorchHistory:
         return found
 
     def on_oom(self, call: Callable[[], None]) -> None:
+        if TorchHistory._observed:
+            return
+        TorchHistory._observed = True
         torch._C._cuda_attach_out_of_memory_observer(lambda *_facts: call())  # type: ignore[attr-defined]
 
 
@@ -238,15 +244,12 @@ def bounded(snapshot: dict[str, Any], limit: int) -> bytes | None:
 
 
 _windows: list[SnapshotWindow] = []
-_observed: list[type] = []
 
 
 def _watch(window: SnapshotWindow, history: History) -> None:
-    """Have the allocator tell when memory has run out: one observer a process, for torch cannot take it off."""
+    """Have the allocator tell when memory has run out."""
     _windows.append(window)
-    if type(history) not in _observed:
-        history.on_oom(_ran_out)
-        _observed.append(type(history))
+    history.on_oom(_ran_out)
 
 
 def _forget(window: SnapshotWindow) -> None:

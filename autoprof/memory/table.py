@@ -24,7 +24,7 @@ def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = 
     """Return the summary with its memory table: the whole run, then each name, the one that holds most first."""
     device = "allocated_bytes" in summary.memory
     names = _names(summary, holdings, device)
-    if not names and holdings is None:
+    if not names and holdings is None and failure is None:
         return summary
     most = summary.memory.get("peak_bytes")  # which no name can have exceeded
     names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]

@@ -10,6 +10,7 @@ from ..units import format_bytes, format_ms, format_rate, format_span
 from .text import crop, fit, safe, wrap
 
 CHANGE: Final = 17
+RULE: Final = 18
 BOTH_ENDS: Final = 90
 """Cells from which on the what-if table has an epoch and the time to the end; with fewer, only the latter."""
 HEALTHY: Final = "nothing stands out"
@@ -90,7 +91,7 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
         if finding.severity == "info":
             missing = str(finding.evidence.get("missing", finding.why))
             word = missing if missing.startswith("inconclusive") else f"missing {missing}"
-            yield from wrap(f"  {finding.rule}", word, width, room=CHANGE)
+            yield from wrap(f"  {finding.rule}", word, width, room=RULE)
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:

@@ -40,7 +40,8 @@ def render_memory(summary: Summary, *, width: int, ellipsis: str = "…") -> lis
     if not summary.memory_table:
         return []
     whole, *names = summary.memory_table
-    lines = [*_whole(whole), *_names(names, width, ellipsis)]
+    lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else [*_whole(whole)]
+    lines += _names(names, width, ellipsis)
     for what, reason in summary.unmeasured.items():
         lines += wrap("not known", f"{what}: {reason}", width, room=11)
     return lines
