@@ -14,7 +14,7 @@ from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
 from .diagnose import Diagnosis
-from .memory import Footprint, tabulate
+from .memory import Footprint, Memory, tabulate
 from .names import shorten, visible
 from .price import Price
 from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
@@ -52,6 +52,7 @@ class Delivery:
         self.unsampled_steps = 0
         self.diagnosis = Diagnosis()
         self.footprint: Footprint | None = None
+        self.memory: Memory | None = None
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -90,6 +91,10 @@ class Delivery:
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
         self.diagnosis.closed(raw.step)
+        for source in (self.memory, self.footprint):
+            if source is not None and source.spent_ns:
+                raw.overhead_ns += source.spent_ns
+                source.spent_ns = 0
         if self._compiled:
             self._name_unseen(raw)
         self._resolver.submit(raw)

@@ -154,6 +154,7 @@ class _Wiring:
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
         footprint = self._footprint(optimizers, apart)
         delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
+        delivery.memory = memory
         self._snapshots(folder, delivery, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any, Final
 
 from torch import nn
@@ -55,6 +56,8 @@ class Footprint:
         self._gradients: tuple[int, dict[str, int]] | None = None
         self.failure: str | None = None
         """Why nothing is counted any more; None while all is well."""
+        self.spent_ns = 0
+        """What counting in the user's steps took since somebody last asked."""
 
     def follow(self, optimizers: Iterable[Any]) -> list[Callable[[], None]]:
         """Count at the steps of these optimizers, or of every torch optimizer that trains the model where none are
@@ -94,7 +97,9 @@ class Footprint:
             return
         self._moments += 1
         self._seen[id(optimizer)] = times + 1, len(optimizer.param_groups), len(optimizer.state)
+        began = perf_counter_ns()
         self._attempt(gradients=True)
+        self.spent_ns += perf_counter_ns() - began
 
     def holdings(self, *, again: bool = False) -> Holdings | None:
         """Return what was counted, of parameters at least; ``again`` counts all but the gradients anew."""

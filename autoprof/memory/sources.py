@@ -25,6 +25,8 @@ class Memory(ABC):
     """A source of bytes: ``at_mark`` at a mark, ``readings`` at a step's end."""
 
     _due_ns = 0
+    spent_ns = 0
+    """What readings at marks took since somebody last asked; they are dearer than the marks themselves."""
 
     @abstractmethod
     def level_bytes(self) -> int:

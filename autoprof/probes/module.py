@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,9 +77,12 @@ class ModuleProbe:
         """Record the memory at the mark just made."""
         if torch.compiler.is_dynamo_compiling():
             return
+        memory, began = self._memory, perf_counter_ns()
+        assert memory is not None
         try:
-            for value in self._memory.at_mark():  # type: ignore[union-attr]
+            for value in memory.at_mark():
                 self.recorder.value(MEMORY, value)
+            memory.spent_ns += perf_counter_ns() - began
         except Exception:
             self.fail(module)
 

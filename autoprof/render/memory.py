@@ -36,8 +36,8 @@ _UNDRAWN: Final = frozenset({"inactive_split_bytes"})
 _PARTS: Final[Mapping[str, str]] = {
     "parameters": "#0072b2",
     "gradients": "#e69f00",
-    "optimizer state": "#009e73",
-    "growth over a step's calls": "#cc79a7",
+    "state": "#009e73",
+    "growth": "#cc79a7",
 }
 _GRID: Final = "#d9d9d9"
 _INK: Final = "#333333"
@@ -212,9 +212,9 @@ def _footnote(history: MemoryHistory, script: Script) -> str:
     if history.stride > 1:
         notes.append(f"A point is the largest of {history.stride} steps.")
     if history.names:
-        notes.append("A name includes the modules in it; what they share is in each.")
+        notes.append("Names include the modules in them; state: the optimizer's.")
         if any(entry.peak_bytes for entry in history.names):
-            notes.append("Level: the largest that was read in a call.")
+            notes.append("Growth: the most over a step's calls. Level: the largest in one.")
         if len(history.names) > MODULES:
             notes.append(f"{len(history.names) - MODULES} names with less are not shown.")
     else:

@@ -173,6 +173,16 @@ def test_a_row_of_warm_up_only_is_no_row() -> None:
     assert aggregate.summary().rows == ()
 
 
+def test_what_readings_cost_is_part_of_the_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading takes much longer than a mark: it is charged by its own clock."""
+    allocator = FakeAllocator(1 << 20, base_bytes=100)
+    now = iter(range(0, 10**9, 50_000))
+    monkeypatch.setattr("autoprof.probes.module.perf_counter_ns", lambda: next(now))
+    frames, _ = train(nn.Sequential(Work(allocator, 10)), allocator, steps=1)
+    assert frames[0].overhead_ns >= 2 * 50_000
+    assert allocator.spent_ns == 0
+
+
 Tree = st.recursive(
     st.tuples(st.integers(0, 50), st.integers(0, 500), st.just(())),
     lambda inner: st.tuples(st.integers(0, 50), st.integers(0, 500), st.lists(inner, max_size=3).map(tuple)),
