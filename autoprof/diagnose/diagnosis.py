@@ -13,6 +13,7 @@ from .garbage import Collections
 from .observer import Observer
 from .optimizers import describe_optimizers
 from .rules import diagnose
+from .thresholds import MIN_STEPS
 
 
 class Diagnosis:
@@ -22,15 +23,17 @@ class Diagnosis:
         self._facts = facts or Facts()
         self._optimizers = optimizers
         self._described: tuple[OptimizerFact, ...] | None = None
+        self._settled = False
+        """Whether an optimizer that has no state by now keeps none."""
         self._observer = Observer()
         self._collections = Collections()
         self.add: Callable[[StepFrame], None] = self._observer.add
         self.closed: Callable[[int], None] = self._collections.closed
 
     def facts(self) -> Facts:
-        """Return what is known by now. The optimizers are described once, when they have their state."""
+        """Return what is known by now. The optimizers are described once, when they have their state, if any."""
         alive = list(self._optimizers())
-        if alive and self._described is None and all(optimizer.state for optimizer in alive):
+        if alive and self._described is None and (self._settled or all(optimizer.state for optimizer in alive)):
             self._described = describe_optimizers(alive)
         steps = set(self._collections.steps)
         collected = tuple(sorted(long.step for long in self._observer.longest() if long.step in steps))
@@ -40,4 +43,5 @@ class Diagnosis:
 
     def of(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
+        self._settled = summary.steps >= MIN_STEPS
         return diagnose(self._observer.evidence(summary, self.facts())) if summary.steps else summary

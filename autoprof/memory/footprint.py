@@ -15,7 +15,7 @@ from ..signals import raised_by_handler
 from .held import Extent, bytes_of, extents
 
 MOMENTS: Final = 16
-"""Optimizer steps at which bytes are counted, at most: each costs microseconds a parameter."""
+"""Optimizer steps at which bytes are counted, at most: each goes through all parameters."""
 FIRST: Final = 2
 """Steps of each optimizer at which they are: after the first one its state is there."""
 
@@ -165,4 +165,4 @@ def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[i
 
 
 def _sum(found: Mapping[int, list[Extent]], among: set[int] | None = None) -> int:
-    return bytes_of(extent for key, parts in found.items() if among is None or key in among for extent in parts)
+    return bytes_of(extent for key in (found if among is None else among) for extent in found.get(key, ()))

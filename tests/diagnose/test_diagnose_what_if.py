@@ -180,3 +180,20 @@ def test_an_optimizer_without_a_fused_form_is_known() -> None:
     model = nn.Linear(64, 2)
     assert described(torch.optim.RMSprop(model.parameters()), model).can_fuse is False
     assert described(Mine(model.parameters(), lr=0.1), model).origin != "torch"
+
+
+def test_an_optimizer_without_state_is_known_after_some_steps() -> None:
+    """SGD without momentum keeps nothing; that it loops over its parameters is known all the same."""
+    import autoprof
+
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    config = {"sinks": {}, "targets": [{"match": ".*"}], "sample": {"warmup": 0, "budget": None}}
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        for _ in range(12):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            session.step()
+    session.summary()
+    (fact,) = session._delivery.diagnosis.facts().optimizers or ()
+    assert (fact.kind, fact.foreach, fact.state_bytes) == ("SGD", False, 0)
