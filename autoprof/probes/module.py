@@ -77,12 +77,11 @@ class ModuleProbe:
         """Record the memory at the mark just made."""
         if torch.compiler.is_dynamo_compiling():
             return
-        memory, began = self._memory, perf_counter_ns()
-        assert memory is not None
         try:
-            for value in memory.at_mark():
+            memory, began = self._memory, perf_counter_ns()
+            for value in memory.at_mark():  # type: ignore[union-attr]
                 self.recorder.value(MEMORY, value)
-            memory.spent_ns += perf_counter_ns() - began
+            memory.spent_ns += perf_counter_ns() - began  # type: ignore[union-attr]
         except Exception:
             self.fail(module)
 
