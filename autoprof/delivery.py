@@ -14,6 +14,7 @@ from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
 from .diagnose import Diagnosis
+from .memory import Footprint, Memory, tabulate
 from .names import shorten, visible
 from .price import Price
 from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
@@ -47,6 +48,8 @@ class Delivery:
         self.paired: Callable[[], PairedCost | None] = _unknown
         self.expected: Callable[[], frozenset[str]] = frozenset
         """Asks which modules are recorded when they are called."""
+        self.footprint: Footprint | None = None
+        self.memory: Memory | None = None
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -84,6 +87,10 @@ class Delivery:
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
         self.diagnosis.closed(raw.step)
+        for source in (self.memory, self.footprint):
+            if source is not None and source.spent_ns:
+                raw.overhead_ns += source.spent_ns
+                source.spent_ns = 0
         if self._compiled:
             self._name_unseen(raw)
         self._resolver.submit(raw)
@@ -168,8 +175,12 @@ class Delivery:
             notes=tuple(self._notes),
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(summary, clock_limit_ns=self.clock_limit_ns(), paired=self.paired())
+        summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), paired=self.paired())
         return self._diagnosed(summary)
+
+    def _tabulated(self, summary: Summary) -> Summary:
+        footprint = self.footprint
+        return summary if footprint is None else tabulate(summary, footprint.holdings(), footprint.failure)
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
@@ -183,6 +194,8 @@ class Delivery:
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
         self._resolver.give_up()
+        if self.footprint is not None:
+            self.footprint.holdings(again=True)
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close

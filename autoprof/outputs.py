@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFolder | None:
     """Make the folder that this run's sinks write to; None where none of them writes files."""
     wanted = settings.sinks
-    if wanted.log is None and wanted.jsonl is None and wanted.memory_plot is None:
+    files = (wanted.log, wanted.jsonl, wanted.memory_plot, settings.memory_snapshot)
+    if all(options is None for options in files):
         return None
     from .runs import RunFolder
 

@@ -53,7 +53,8 @@ GRAPH_END: Final = 8
 LOGGED: Final = 9
 """A duration measured elsewhere; the reading is the duration."""
 MEMORY: Final = 10
-"""Bytes at the last mark of this thread; the reading is the bytes."""
+"""Bytes at the last mark of this thread; the reading is the bytes. Of an allocator three follow one another: what is
+allocated, the running peak of that, what is reserved."""
 PAUSE: Final = 11
 UNPAUSE: Final = 12
 THREAD: Final = 13

@@ -60,6 +60,7 @@ class Sampling:
         self._steps = 0
         self._rest = 0
         self._per_step = 1
+        self._reserved: list[tuple[int, int]] = []
         self._first = 0
         self._lead = False
         self._compared_ns = 0
@@ -101,8 +102,12 @@ class Sampling:
         if failed:
             raise failed[0]
 
-    def close(self, marks: int, paid_ns: int) -> int:
-        """Return how many steps to leave alone after the one that ends now.
+    def reserve(self, first: int, count: int) -> None:
+        """Have these steps recorded, whatever it costs."""
+        self._reserved.append((first, first + count))
+
+    def close(self, step: int, marks: int, paid_ns: int) -> int:
+        """Return how many steps to leave alone after this one, which ends now.
 
         ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
         """
@@ -111,7 +116,11 @@ class Sampling:
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
         self._paid_ns = paid_ns
         gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns)
-        return -(-(gap + 1) // self._every) * self._every - 1
+        gap = -(-(gap + 1) // self._every) * self._every - 1
+        for first, end in self._reserved:
+            if step < end - 1:
+                gap = min(gap, max(first - step - 1, 0))
+        return gap
 
     def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
         """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.

@@ -51,7 +51,11 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One named interval of one step. Times are nanoseconds from the step's start; None means not measured."""
+    """One named interval of one step. Times are nanoseconds from the step's start; None means not measured.
+
+    The span's peak of allocated memory lies between ``memory_peak_bytes`` and ``memory_bound_bytes``; where the running
+    peak of the allocator grew within the span they are equal. ``memory_reserved_bytes`` is the larger of its two ends.
+    """
 
     name: str
     fqn: str | None
@@ -66,6 +70,9 @@ class Span:
     calls: int = 1
     lane: int = TRAINING_LANE
     host_bound_ns: int | None = None
+    memory_peak_bytes: int | None = None
+    memory_bound_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
 
     @property
     def host_bound(self) -> bool | None:
@@ -150,6 +157,9 @@ class StepFrame:
     host_bound_ns: Nanoseconds | None = None
     memory_start_bytes: Nanoseconds | None = None
     memory_end_bytes: Nanoseconds | None = None
+    memory_peak_bytes: Nanoseconds | None = None
+    memory_bound_bytes: Nanoseconds | None = None
+    memory_reserved_bytes: Nanoseconds | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
@@ -185,6 +195,9 @@ class StepFrame:
                 layout.calls,
                 layout.lanes,
                 _optional(self.host_bound_ns, count),
+                _optional(self.memory_peak_bytes, count),
+                _optional(self.memory_bound_bytes, count),
+                _optional(self.memory_reserved_bytes, count),
             )
         )
 

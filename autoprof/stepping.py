@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,11 @@ class Steps:
         self._number = 0
         self._work_ns = 0
         self._charged_ns = 0
+        self._begins: list[Callable[[int], None]] = []
+
+    def on_begin(self, begins: Callable[[int], None]) -> None:
+        """Have this called with the number of each recorded step, before it begins."""
+        self._begins.append(begins)
 
     def start(self) -> None:
         """Attach everything and open the first step."""
@@ -124,7 +130,7 @@ class Steps:
     def _go_over(self, now_ns: int) -> None:
         """Go from a recorded step to the next one, or into a gap."""
         raw, (end, marks) = self.raw, self._close()
-        gap = self.sampling.close(marks, self._work_ns + perf_counter_ns() - now_ns)
+        gap = self.sampling.close(self._number, marks, self._work_ns + perf_counter_ns() - now_ns)
         if not gap:
             self._open(end)
             return
@@ -161,6 +167,8 @@ class Steps:
             start = self._follow_device(self._placement, start)
         self._number += 1
         self._optimizer_steps = 0
+        for begins in self._begins:
+            begins(self._number)
         self.raw = RawStep(
             step=self._number,
             start_unix_ns=time_ns(),

@@ -20,6 +20,8 @@ class Row:
     ``total_ns`` over the time of all recorded steps, so that rows nested in one another overlap but a row and its
     siblings never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of
     device time that was as long as the host took, the device's queue being empty; None without a device.
+    ``memory_growth_bytes`` is the most that memory grew over the row's calls of one step; the largest level within a
+    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``.
     """
 
     name: str
@@ -42,6 +44,35 @@ class Row:
     memory_growth_bytes: int | None = None
     memory_peak_bytes: int | None = None
     host_bound: float | None = None
+    memory_bound_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """What a name holds in bytes (``name`` None: the whole run); None is not measured, ``Summary.unmeasured`` says why.
+
+    Parameters, buffers, gradients and optimizer state are counted by the storages of their tensors, what is shared
+    once; of a shard the local one. ``activation_bytes`` is the most that a device's allocator grew over the name's
+    forward calls of one step. The peak lies between ``peak_bytes`` and ``bound_bytes``. A name includes the modules
+    in it, so rows nested in one another overlap.
+    """
+
+    name: str | None
+    parameter_bytes: int | None = None
+    buffer_bytes: int | None = None
+    gradient_bytes: int | None = None
+    state_bytes: int | None = None
+    activation_bytes: int | None = None
+    peak_bytes: int | None = None
+    bound_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Return the bytes that are known to be there whatever the batch: all but the activations."""
+        known = (self.parameter_bytes, self.buffer_bytes, self.gradient_bytes, self.state_bytes)
+        return sum(count for count in known if count is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +94,9 @@ class Finding:
 class WhatIf:
     """What a run would come to with one thing changed; None where this run has no input for it.
 
-    ``assumed`` says what the arithmetic takes for granted, and where it goes beyond what was measured.
+    ``assumed`` says what the arithmetic takes for granted, and where it goes beyond what was measured. ``time_ratio``
+    is the time for the same samples over that of the run as it is; ``epoch_ns`` and ``left_ns`` are the times of an
+    epoch and to the end, where their lengths are known. ``memory_share`` is of all the memory there is.
     """
 
     change: str
@@ -72,6 +105,23 @@ class WhatIf:
     memory_bytes: int | None
     memory_change_bytes: int | None
     assumed: str
+    time_ratio: float | None = None
+    memory_share: float | None = None
+    fits: bool | None = None
+    epoch_ns: int | None = None
+    left_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far the run is and how fast: medians of recorded steps, pauses apart. None is not known."""
+
+    source: str
+    """Where the number of samples came from; empty where there is none."""
+    epoch_steps: float | None = None
+    epoch_ns: int | None = None
+    total_steps: int | None = None
+    left_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +155,8 @@ class Summary:
     fraction of the time of all steps, recorded or not; ``paired`` is the same question asked otherwise (None while
     there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. A span shorter than
     ``clock_limit_ns`` is perhaps none: reports show it, and ``calls`` times as much for a row, as less than that.
+    ``memory_table`` has the whole run first, then the names; ``unmeasured`` says why columns of it are empty.
+    ``memory`` has the last reading of each kind.
     """
 
     clock: Clock
@@ -132,6 +184,9 @@ class Summary:
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
     paired: PairedCost | None = None
+    pace: Pace | None = None
+    memory_table: tuple[MemoryRow, ...] = ()
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -180,6 +235,8 @@ class Summary:
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
+        values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
+        values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
         values["notes"] = tuple(data["notes"])
         values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         return cls(**values)

@@ -12,13 +12,14 @@ import os
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
+from .memory import FakeAllocator
 from .session import Session
 from .span import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
@@ -26,9 +27,10 @@ from .wiring import open_session as _open_session
 
 if TYPE_CHECKING:
     from .config import Config
+    from .memory import Memory
     from .sinks import Sink
 
-__all__ = ["FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
+__all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]
 
 
 class FakeClock(HostClock):
@@ -203,9 +205,16 @@ def open_session(
     clock: Clock,
     optimizer: Any = None,
     sinks: Iterable[Sink] = (),
+    memory: Memory | None = None,
 ) -> Session:
-    """Do what ``autoprof.instrument`` does, but read this clock."""
-    return _open_session(model, config, optimizer=optimizer, sinks=sinks, clock=clock)
+    """Do what ``autoprof.instrument`` does, but read this clock, and the bytes of this ``memory`` if one is given."""
+    return _open_session(model, config, optimizer=optimizer, sinks=sinks, clock=clock, memory=memory)
+
+
+COLUMNS: Final = (
+    "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
+    "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
+)  # fmt: skip
 
 
 def make_frame(spans: Sequence[Span], *, step: int = 1, duration_ns: int | None = None, **fields: Any) -> StepFrame:
@@ -219,10 +228,7 @@ def make_frame(spans: Sequence[Span], *, step: int = 1, duration_ns: int | None 
         lanes=tuple(span.lane for span in spans),
     )
     end = max((span.start_ns + span.host_ns for span in spans), default=0)
-    columns = {
-        name: _column([getattr(span, name) for span in spans])
-        for name in ("device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes")
-    }
+    columns = {name: _column([getattr(span, name) for span in spans]) for name in COLUMNS}
     return StepFrame(
         step=step,
         start_unix_ns=fields.pop("start_unix_ns", 0),

@@ -79,6 +79,20 @@ def format_rate(per_second: float) -> str:
     return f"{per_second:.{digits}f} samples/s"
 
 
+def format_span(ns: float) -> str:
+    """Phrase a long time as people say it: ``12 s``, ``4 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    seconds = round(ns / NS_PER_S)
+    if seconds < 60:
+        return f"{ns / NS_PER_S:.1f} s" if ns < 9.95 * NS_PER_S else f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(minutes / 60)
+    return f"{hours // 24} d {hours % 24} h"
+
+
 def format_count(count: float) -> str:
     """Phrase a count or a mean count without needless decimals: ``4``, ``1.5``."""
     return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"

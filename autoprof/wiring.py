@@ -15,13 +15,14 @@ from .clocks import Clock, choose_clock
 from .delivery import Delivery
 from .diagnose import Diagnosis, Facts
 from .errors import SessionError
-from .memory import Memory, choose_memory
+from .memory import Footprint, Memory, SnapshotWindow, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    OptimizerHooks,
     OptimizerProbe,
     Placement,
     find_anchor,
@@ -70,8 +71,10 @@ def open_session(
     optimizer: Any,
     sinks: Iterable[Sink],
     clock: Clock | None = None,
+    memory: Memory | None = None,
 ) -> Session:
-    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device."""
+    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device; read the bytes of ``memory``
+    where there is one."""
     from .config import load_config  # pydantic is slow to import, and only needed here
 
     if not isinstance(model, nn.Module):
@@ -89,10 +92,10 @@ def open_session(
     recorder = Recorder(clock)
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, ())
-        memory = choose_memory(device)
+        memory = memory or choose_memory(device)
         steps = Steps(model, settings, recorder, idle, clock=clock, memory=memory)
         return Session(steps, recorder, idle, memory, enabled=False)
-    wiring = _Wiring(model, settings, device, clock, recorder, follow)
+    wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
     try:
         with OwnWork():
             return wiring.begin(notes, optimizers, sinks)
@@ -113,10 +116,12 @@ class _Wiring:
         clock: Clock,
         recorder: Recorder,
         follow: bool,
+        memory: Memory | None,
     ) -> None:
         from .targets import select_targets
 
         self.undo = Handle()
+        self._memory = memory
         self._model = model
         self._settings = settings
         self._device = device
@@ -132,11 +137,12 @@ class _Wiring:
     def begin(self, notes: list[str], optimizers: tuple[Any, ...], sinks: Iterable[Sink]) -> Session:
         """Wire everything up, and attach it last."""
         undo, settings = self.undo, self._settings
-        memory = choose_memory(self._device)
+        memory = choose_memory(self._device) if self._memory is None else self._memory
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
-        sampling, placement = self._sampling(memory, optimizers)
+        footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
+        sampling, placement = self._sampling(memory, optimizers, footprint)
         delivery = self._delivery(folder, notes)
         steps = Steps(
             self._model,
@@ -157,14 +163,18 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        delivery.diagnosis = self._diagnosis(memory, optimizers)
+        delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
+        delivery.memory = memory
+        self._snapshots(folder, delivery, steps, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, apart])
         return session
 
-    def _sampling(self, memory: Memory, optimizers: tuple[Any, ...]) -> tuple[Sampling, Placement]:
+    def _sampling(
+        self, memory: Memory, optimizers: tuple[Any, ...], footprint: Footprint
+    ) -> tuple[Sampling, Placement]:
         from .targets import levels_of_detail
 
         sample, recorder, hooks = self._settings.sample, self._recorder, make_hooks(self._recorder)
@@ -173,7 +183,10 @@ class _Wiring:
         probes = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
         placement = Placement(self._model, recorder, hooks, [*probes.values()], follow_kind=self._follow)
         code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-        around: list[Probe] = [OptimizerProbe(recorder, code, optimizers)]
+        around: list[Probe] = [
+            OptimizerProbe(recorder, code, optimizers),
+            OptimizerHooks(optimizers, after=footprint.stepped),
+        ]
         if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
             around.append(BackwardProbe(hooks.passes))
         levels = [
@@ -186,13 +199,24 @@ class _Wiring:
         ]
         return Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price), placement
 
-    def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
+    def _snapshots(self, folder: RunFolder | None, delivery: Delivery, steps: Steps, undo: Handle) -> None:
+        wanted = self._settings.memory_snapshot
+        if wanted is None or folder is None:
+            return
+        window = SnapshotWindow(wanted, folder.rank_path, folder.rank, delivery.say)
+        undo.add(window.close)
+        steps.on_begin(window.step_begins)
+        if wanted.first is not None:
+            steps.sampling.reserve(wanted.first, wanted.window + 1)
+        window.begin()
+
+    def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:
         facts = Facts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
         )
-        return Diagnosis(facts, optimizers)
+        return Diagnosis(facts, footprint.optimizers)
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee

@@ -12,7 +12,7 @@ import numpy as np
 from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
 from .rows import RowKey, step_rows
-from .table import Table
+from .table import UNKNOWN, Table
 
 BLOCK: Final = 64
 """Steps of one layout folded in together: the arithmetic's fixed cost is spread over them."""
@@ -100,6 +100,7 @@ class Aggregate:
             self.left_alone(frame.gap_steps, frame.gap_ns)
         if frame.warmup:
             self.warmup_steps += 1
+            self._remember(frame)  # an allocator's running peak grows most in the first steps, and only then tells
             return
         if frame.device_ns is not None and frame.device_duration_ns is None:
             self.skipped[UNTIMED_STEPS] += 1
@@ -114,7 +115,8 @@ class Aggregate:
         block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
         block.add(frame)
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
-            self._fold_memory(block, frame.memory_start_bytes, frame.memory_end_bytes)
+            self._remember(frame)
+            self._fold_growth(block, frame.memory_start_bytes, frame.memory_end_bytes)
         if block.count == BLOCK:
             self._fold(block)
 
@@ -166,15 +168,19 @@ class Aggregate:
             table.bound[into] += rows.totals(block.bound[:count]).sum(axis=0)[kept]
             block.bound[:count] = 0
 
-    def _fold_memory(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
+    def _remember(self, frame: StepFrame) -> None:
+        if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
+            block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
+            self._table.remember(block.row_of[block.rows.of_span], frame)
+
+    def _fold_growth(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
         growth = block.rows.totals(np.where(seen, end - start, 0))
         kept = block.row_of >= 0
         into = block.row_of[kept]
-        self._table.growth[into] = np.maximum(self._table.growth[into], growth[kept])
-        of_span = block.row_of[block.rows.of_span]
-        seen &= of_span >= 0
-        np.maximum.at(self._table.peak, of_span[seen], np.maximum(start, end)[seen])
+        measured = block.rows.totals(seen.astype(np.int64))[kept] > 0
+        into = into[measured]
+        self._table.growth[into] = np.maximum(self._table.growth[into], growth[kept][measured])
 
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
@@ -237,8 +243,8 @@ class Aggregate:
         table, used = self._table, len(self._table.index)
         mean = table.total[:used] // np.maximum(table.occurred[:used], 1)
         least = np.minimum(table.min[:used], table.max[:used])
-        peaks: list[int | None] = [None if peak == NOT_MEASURED else peak for peak in table.peak[:used].tolist()]
-        growths = [None if peak is None else growth for peak, growth in zip(peaks, table.growth.tolist(), strict=False)]
+        peaks = _measured(table.peak[:used])
+        growths = [None if growth == -UNKNOWN else growth for growth in table.growth[:used].tolist()]
         total = table.total[:used].tolist()
         made = map(
             Row,
@@ -262,8 +268,10 @@ class Aggregate:
             growths,
             peaks,
             self._host_bound(used),
+            _measured(table.ceiling[:used]),
+            _measured(table.reserved[:used]),
         )
-        return list(made)[1:]  # the first row is the step itself
+        return [row for row in list(made)[1:] if row.steps]  # the first is the step itself; some had warm-up only
 
     def _host_bound(self, used: int) -> list[float | None]:
         """Return by row how much of its device time was host-bound; None where there is no device time."""
@@ -272,3 +280,7 @@ class Aggregate:
             return [None] * used
         shares = (table.bound[:used] / np.maximum(table.total[:used], 1)).tolist()
         return [None if key.lane == LOGGED_LANE else share for key, share in zip(keys, shares, strict=True)]
+
+
+def _measured(column: Nanoseconds) -> list[int | None]:
+    return [None if value in (NOT_MEASURED, UNKNOWN) else value for value in column.tolist()]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..span import NOT_MEASURED, Nanoseconds
+from ..span import NOT_MEASURED, Nanoseconds, StepFrame
 from .rows import RowKey
 
 RATIO: Final = 1.02
@@ -18,13 +18,18 @@ BINS: Final = 1520
 
 _PER_LOG: Final = 1 / log(RATIO)
 _ONE: Final = np.uint32(1)
-_NEVER: Final = np.iinfo(np.int64).max
+_NEVER: Final = int(np.iinfo(np.int64).max)
+UNKNOWN: Final = _NEVER
+"""A ceiling above everything: once one step had none, the run has none."""
 _SUMS: Final = ("total", "own", "host", "bound", "calls", "occurred", "bins")
-_MAXIMA: Final = ("max", "growth", "peak")
+_MAXIMA: Final = ("max", "growth", "peak", "ceiling", "reserved")
 
 
 class Table:
-    """Statistics by row. ``total``, ``own`` (self), ``host`` and ``bound`` are sums in ns; ``bins`` count values."""
+    """Statistics by row. ``total``, ``own`` (self), ``host`` and ``bound`` are sums in ns; ``bins`` count values.
+
+    A row's peak of memory lies between ``peak`` and ``ceiling``; a ceiling that nobody knows is ``UNKNOWN``.
+    """
 
     def __init__(self, capacity: int = 64) -> None:
         self.index: dict[RowKey, int] = {}
@@ -36,7 +41,7 @@ class Table:
         self.bound: Nanoseconds = np.zeros(capacity, dtype=np.int64)
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
         self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
-        self.peak: Nanoseconds = np.full(capacity, NOT_MEASURED, dtype=np.int64)
+        self.peak, self.ceiling, self.reserved = (np.full(capacity, NOT_MEASURED, dtype=np.int64) for _ in range(3))
         self.bins: npt.NDArray[np.uint32] = np.zeros((capacity, BINS), dtype=np.uint32)
 
     def row(self, key: RowKey, fqn: str | None, parent: RowKey | None) -> int:
@@ -87,6 +92,21 @@ class Table:
         low, high = np.minimum(self.min[:used], self.max[:used]), self.max[:used]
         bounded: Nanoseconds = np.minimum(np.maximum(middle.astype(np.int64), low), high)
         return bounded
+
+    def remember(self, block_rows: Nanoseconds, frame: StepFrame) -> None:
+        """Note the bytes of a step's spans; ``block_rows`` has the row of each span, -1 for none."""
+        start, end = frame.memory_start_bytes, frame.memory_end_bytes
+        assert start is not None
+        assert end is not None
+        reached = np.maximum(start, end) if frame.memory_peak_bytes is None else frame.memory_peak_bytes
+        seen = (reached != NOT_MEASURED) & (block_rows >= 0)
+        of_span = block_rows[seen]
+        np.maximum.at(self.peak, of_span, reached[seen])
+        if frame.memory_bound_bytes is not None:
+            bound = frame.memory_bound_bytes
+            np.maximum.at(self.ceiling, of_span, np.where(bound == NOT_MEASURED, UNKNOWN, bound)[seen])
+        if frame.memory_reserved_bytes is not None:
+            np.maximum.at(self.reserved, of_span, frame.memory_reserved_bytes[seen])
 
     def merge(self, other: Table, limit: int) -> int:
         """Add another table's rows to this one, new ones up to ``limit`` rows; return how many are beyond it."""

@@ -20,6 +20,7 @@ __all__ = [
     "JsonlOptions",
     "LogOptions",
     "MemoryPlotOptions",
+    "MemorySnapshot",
     "Rule",
     "Sample",
     "Sinks",
@@ -36,6 +37,29 @@ class Sample(Part):
     budget: float | None = Field(default=0.01, gt=0, lt=1, strict=True, allow_inf_nan=False)
     """The fraction of training time that autoprof may cost: steps are left alone, without hooks, as often as it takes.
     Where too few are recorded then, the finest modules are dropped. `null` records every step whatever it costs."""
+
+
+class MemorySnapshot(Part):
+    """The allocator's snapshot `memory_snapshot_rank<N>.pickle`, to be looked at on pytorch.org/memory_viz.
+
+    Only on CUDA; elsewhere a note says that none is written.
+    """
+
+    first: int | None = Field(default=10, ge=1, strict=True)
+    """Record allocations from the start of this step; `null` records no window."""
+    window: int = Field(default=2, ge=1, strict=True)
+    """For so many steps. Their times include what recording costs."""
+    oom: bool = Field(default=False, strict=True)
+    """Write a snapshot, `memory_snapshot_rank<N>_oom.pickle`, when memory runs out: what is held at that moment."""
+    history: bool = Field(default=False, strict=True)
+    """Record through the whole run, so that a snapshot at that moment also says who allocated. It slows each
+    allocation, in every step."""
+    entries: int = Field(default=100_000, ge=1, strict=True)
+    """At most so many allocations and frees, the last ones."""
+    stacks: Literal["python", "all"] = "python"
+    """What is recorded of each: the Python stack, or C++ as well."""
+    max_mib: int = Field(default=256, ge=1, strict=True)
+    """The size of a file, in MiB: beyond it the older half of the history is left out, again and again."""
 
 
 class Config(Part):
@@ -57,6 +81,9 @@ class Config(Part):
     """The folder in which each run gets its own; relative to the working directory."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
     """Where the steps go: `{}` is nowhere; without this key, to all four sinks."""
+
+    memory_snapshot: MemorySnapshot | None = None
+    """What the CUDA allocator holds, and who asked for it: written for a window of steps, or when memory runs out."""
 
     _source: Source = PrivateAttr(default=Source())
 

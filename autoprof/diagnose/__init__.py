@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .diagnosis import Diagnosis
 from .evidence import Evidence, Facts, LongStep, OptimizerFact
-from .observer import Observer, describe_optimizers, evidence_of_run, facts_of
+from .observer import Observer, evidence_of_run, facts_of
+from .optimizers import describe_optimizers
 from .rules import RULES, diagnose, judge
 
 __all__ = [

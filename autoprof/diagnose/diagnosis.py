@@ -5,32 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
-from weakref import ref
 
 from ..span import StepFrame
 from ..summary import Summary
 from .evidence import Facts, OptimizerFact
 from .garbage import Collections
-from .observer import Observer, describe_optimizers
+from .observer import Observer
+from .optimizers import describe_optimizers
 from .rules import diagnose
+from .thresholds import MIN_STEPS
 
 
 class Diagnosis:
     """Keep what the rules need of a live run. Nothing is judged but when a summary is asked for."""
 
-    def __init__(self, facts: Facts | None = None, optimizers: Iterable[Any] = ()) -> None:
+    def __init__(self, facts: Facts | None = None, optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
         self._facts = facts or Facts()
-        self._optimizers = [ref(optimizer) for optimizer in optimizers]
+        self._optimizers = optimizers
         self._described: tuple[OptimizerFact, ...] | None = None
+        self._settled = False
+        """Whether an optimizer that has no state by now keeps none."""
         self._observer = Observer()
         self._collections = Collections()
         self.add: Callable[[StepFrame], None] = self._observer.add
         self.closed: Callable[[int], None] = self._collections.closed
 
     def facts(self) -> Facts:
-        """Return what is known by now. The optimizers are described once, when they have their state."""
-        alive = [optimizer for optimizer in (one() for one in self._optimizers) if optimizer is not None]
-        if alive and self._described is None and all(optimizer.state for optimizer in alive):
+        """Return what is known by now. The optimizers are described once, when they have their state, if any."""
+        alive = list(self._optimizers())
+        if alive and self._described is None and (self._settled or all(optimizer.state for optimizer in alive)):
             self._described = describe_optimizers(alive)
         steps = set(self._collections.steps)
         collected = tuple(sorted(long.step for long in self._observer.longest() if long.step in steps))
@@ -40,4 +43,5 @@ class Diagnosis:
 
     def of(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
+        self._settled = summary.steps >= MIN_STEPS
         return diagnose(self._observer.evidence(summary, self.facts())) if summary.steps else summary

@@ -49,7 +49,11 @@ class LongStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OptimizerFact:
-    """What is known of one optimizer: ``fused`` and ``foreach`` are None where torch chooses by itself."""
+    """What is known of one optimizer: ``fused`` and ``foreach`` are None where torch chooses by itself.
+
+    ``state_word_bytes`` is the size of most of the state's values, ``origin`` the package of its class,
+    ``eight_bit_bytes`` what the state would hold at one byte a value; None is not known.
+    """
 
     kind: str
     fused: bool | None
@@ -57,6 +61,10 @@ class OptimizerFact:
     parameter_bytes: int
     state_bytes: int
     state_word_bytes: int = 4
+    origin: str = "torch"
+    can_fuse: bool | None = None
+    device: str = ""
+    eight_bit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..summary import Finding, Severity
 from ..units import format_bytes, format_percent
 from .evidence import Evidence, Interval
+from .optimizers import smaller
 from .thresholds import (
     FRAGMENTED_BYTES,
     FRAGMENTED_SHARE,
@@ -14,6 +17,7 @@ from .thresholds import (
     GROWTH_STEADY,
     MARGIN,
     PRESSURE_SHARE,
+    RETRIES,
 )
 from .weigh import abstain, stand
 
@@ -56,25 +60,45 @@ def _slope(one: tuple[int, int], other: tuple[int, int]) -> float:
 
 
 def memory_pressure(seen: Evidence) -> Finding | None:
-    """A peak that nearly fills the memory."""
+    """A peak that nearly fills the memory; or an allocator that had to give its cache back to get any."""
     memory, capacity = seen.summary.memory, seen.facts.memory_capacity_bytes
     peak = memory.get("peak_bytes", memory.get("rss_peak_bytes"))
-    if peak is None or capacity is None:
+    retries, ooms = memory.get("alloc_retries", 0), memory.get("ooms", 0)
+    pressed = ooms > 0 or (retries >= RETRIES and not _in_pieces(memory))
+    if peak is None or (capacity is None and not pressed):
         missing = "memory readings" if peak is None else "the memory's capacity"
         return abstain("memory-pressure", missing, "a device or a system that tells its memory")
-    share = peak / capacity
-    facts = {"peak_bytes": peak, "capacity_bytes": capacity, "share": round(share, 4), "bound": PRESSURE_SHARE}
-    if share <= PRESSURE_SHARE:
+    share = None if capacity is None else peak / capacity
+    facts = {"peak_bytes": peak, "capacity_bytes": capacity, "bound": PRESSURE_SHARE}
+    facts |= {} if share is None else {"share": round(share, 4)}
+    facts |= {"alloc_retries": retries, "ooms": ooms} if pressed else {}
+    full = share is not None and share > PRESSURE_SHARE
+    if not full and not pressed:
         return None
-    severity: Severity = "critical" if share > (1 + PRESSURE_SHARE) / 2 else "warning"
+    severity: Severity = "critical" if ooms or (share or 0.0) > (1 + PRESSURE_SHARE) / 2 else "warning"
+    why = f"the peak was {format_bytes(peak)}"
+    why += "" if capacity is None else f" of {format_bytes(capacity)} ({format_percent(peak / capacity)})"
+    if full:
+        why += ": a longer sample may end the run"
+    if retries:
+        why += f"; {retries} times the allocator gave its cache back and tried again, each time waiting for the device"
+    if ooms:
+        why += f"; {ooms} times memory ran out"
+    less = smaller(seen.facts.optimizers or ())
     return Finding(
         "memory-pressure",
         severity,
-        f"the peak was {format_bytes(peak)} of {format_bytes(capacity)} ({format_percent(share)}): a longer sample may "
-        "end the run",
-        "a smaller batch with accumulated gradients, checkpointing of the largest activations, an 8-bit optimizer",
+        why,
+        "a smaller batch with accumulated gradients, checkpointing of the largest activations"
+        + (f"; {less}" if less else ", an 8-bit optimizer"),
         evidence=facts,
     )
+
+
+def _in_pieces(memory: Mapping[str, int]) -> bool:
+    """Whether what is reserved would do if it were in one piece: then retries are the pieces' doing."""
+    idle = memory.get("reserved_bytes", 0) - memory.get("peak_bytes", 0)
+    return idle >= FRAGMENTED_BYTES and idle >= FRAGMENTED_SHARE * memory["reserved_bytes"]
 
 
 def fragmentation(seen: Evidence) -> Finding | None:
@@ -88,17 +112,22 @@ def fragmentation(seen: Evidence) -> Finding | None:
     idle = max(reserved - peak, 0)
     share = idle / max(reserved, 1)
     facts = {"reserved_bytes": reserved, "peak_bytes": peak, "share": round(share, 4), "bound": FRAGMENTED_SHARE}
+    facts |= {key: memory[key] for key in ("inactive_split_bytes", "alloc_retries") if key in memory}
     standing = stand(Interval(share, share, share), FRAGMENTED_SHARE)
     if standing == "below" or idle < FRAGMENTED_BYTES:
         return None
     if standing == "near":
         missing = f"inconclusive: {format_percent(share)} of what is reserved was never used at once, near the bound"
         return abstain("fragmentation", missing, "a longer run", facts)
+    pieces = memory.get("inactive_split_bytes")
+    lying = "" if pieces is None else f"; {format_bytes(pieces)} lie in pieces between blocks in use at a step's end"
+    retries = memory.get("alloc_retries", 0)
+    failed = f"; {retries} times no piece was large enough, and the cache was given back" if retries else ""
     return Finding(
         "fragmentation",
-        "warning",
+        "critical" if retries >= RETRIES else "warning",
         f"of {format_bytes(reserved)} reserved, {format_bytes(idle)} were never used at once since "
-        "the peak was last reset",
+        f"the peak was last reset{lying}{failed}",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; fewer different input shapes",
         evidence=facts,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from heapq import heappush, heappushpop
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aggregate import Aggregate
 from ..span import StepFrame
 from ..summary import Summary
-from .evidence import Evidence, Facts, LongStep, OptimizerFact
+from .evidence import Evidence, Facts, LongStep
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -86,33 +86,3 @@ def facts_of(info: Mapping[str, Any]) -> Facts:
         return Facts.from_dict(info["facts"])
     sample = (info.get("config") or {}).get("sample") or {}
     return Facts(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
-
-
-def describe_optimizers(optimizers: Iterable[Any]) -> tuple[OptimizerFact, ...]:
-    """Say what these optimizers are and how much state they hold. Sizes only: no value is read, nothing waits."""
-    return tuple(map(_describe, optimizers))
-
-
-def _describe(optimizer: Any) -> OptimizerFact:
-    groups = list(optimizer.param_groups)
-    state = [
-        value
-        for held in optimizer.state.values()
-        if isinstance(held, dict)
-        for value in held.values()
-        if hasattr(value, "element_size") and value.dim()
-    ]
-    sizes = [(tensor.nelement() * tensor.element_size(), tensor.element_size()) for tensor in state]
-    return OptimizerFact(
-        kind=type(optimizer).__name__,
-        fused=_setting(groups, "fused"),
-        foreach=_setting(groups, "foreach"),
-        parameter_bytes=sum(one.nelement() * one.element_size() for group in groups for one in group["params"]),
-        state_bytes=sum(size for size, _ in sizes),
-        state_word_bytes=max((word for _, word in sizes), default=4),
-    )
-
-
-def _setting(groups: list[dict[str, Any]], name: str) -> bool | None:
-    values = {group.get(name) for group in groups}
-    return bool(values.pop()) if len(values) == 1 and None not in values else None

@@ -28,6 +28,11 @@ arXiv:1604.06174, speak of 30 %); below a twentieth only small parts are checkpo
 OPTIMIZER_SHARE: Final = 0.15
 """A step of Adam reads and writes a handful of tensors of the parameters' size once; forward and backward use each
 parameter for every sample. Where that is not far longer, the optimizer is slow or the batch is small."""
+STATE_SHARE: Final = 0.3
+"""State over the peak: Adam's is twice the parameters, half of what a model without activations takes; from about a
+third on its 8-bit form frees a fifth of the peak."""
+STATE_FILLED: Final = 0.6
+"""And the peak over the memory there is: where less is taken, what is free is there already."""
 COMM_SHARE: Final = 0.10
 """Gradients are reduced while backward goes on (Li et al. 2020, arXiv:2006.15704); what is exposed is the rest."""
 LOGGING_SHARE: Final = 0.05
@@ -68,6 +73,9 @@ GROWTH_READINGS: Final = 12
 """Readings needed, four for each third."""
 PRESSURE_SHARE: Final = 0.9
 """Peak over capacity: above it one longer sample may end the run."""
+RETRIES: Final = 3
+"""Times that the allocator gave its cache back to get memory: each waits for the device. One or two may be the first
+steps', which try kernels out."""
 FRAGMENTED_SHARE: Final = 0.25
 """Reserved but never used at once, over reserved."""
 FRAGMENTED_BYTES: Final = 512 * 2**20

@@ -1,27 +1,26 @@
-"""Rules on where the step's time goes: loader, copies, recompute, optimizer, communication, logging."""
+"""Rules on where the step's time goes: loader, copies, optimizer, communication, logging."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from ..span import Phase
-from ..summary import Finding, Row
-from ..units import format_bytes, format_ms, format_percent
-from .evidence import Evidence, OptimizerFact
+from ..summary import Finding
+from ..units import format_bytes, format_percent
+from .evidence import Evidence, Interval
+from .optimizers import faster, smaller
 from .thresholds import (
     COMM_SHARE,
     DATA_SHARE,
     H2D_SHARE,
     LOGGING_SHARE,
     OPTIMIZER_SHARE,
-    RECOMPUTE_SHARE,
+    STATE_FILLED,
+    STATE_SHARE,
 )
-from .weigh import Weighed, abstain, weigh_rows
+from .weigh import Weighed, abstain, most, place, spent, stand, weigh_rows
 
-NEARLY_ALL: Final = 0.8
-"""From this part on a time is said to be in one place."""
 LOGGING: Final = re.compile(
     r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)"
     r"(?![a-z]|_prob|_softmax|_likelihood|_sum)",
@@ -39,10 +38,10 @@ def data_wait(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"each step waits {_spent(weighed)} for its batch{_most(seen, rows)}",
+        f"each step waits {spent(weighed)} for its batch{most(seen, rows)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make what it "
         "does for a sample cheaper (decode and crop once, keep the result)",
-        name=_place(rows),
+        name=place(rows),
     )
 
 
@@ -55,92 +54,84 @@ def h2d_copy(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"copies to the device take {_spent(weighed)}{_most(seen, rows)}",
+        f"copies to the device take {spent(weighed)}{most(seen, rows)}",
         "pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next batch while this one "
         "trains; send fewer bytes (uint8 images, normalised on the device)",
-        name=_place(rows),
+        name=place(rows),
     )
-
-
-def recompute(seen: Evidence) -> Finding | None:
-    """Activation checkpointing: forwards that run a second time in backward, to save memory."""
-    rows = seen.rows.get(Phase.RECOMPUTE)
-    if rows is None:
-        if Phase.FORWARD in seen.rows:
-            return None
-        return abstain("recompute", "forward spans", "name the model's modules as targets, with the phase recompute")
-    weighed = weigh_rows("recompute", seen, rows, RECOMPUTE_SHARE)
-    if not isinstance(weighed, Weighed):
-        return weighed
-    saved = saved_bytes(seen)
-    memory = "; what it saves was not measured (memory: true on a target)"
-    if saved is not None:
-        memory = f"; it saves about {format_bytes(saved)}" + _free(seen, saved)
-    return weighed.finding(
-        f"checkpointing computes {_spent(weighed)} a second time{_most(seen, rows)}{memory}",
-        "switch checkpointing off where memory allows, first on the module that recomputes longest; or checkpoint only "
-        "what is cheap to compute and large to keep",
-        name=_place(rows),
-        evidence={} if saved is None else {"saved_bytes": saved},
-    )
-
-
-def saved_bytes(seen: Evidence) -> int | None:
-    """Return what the outermost recomputed modules keep while their backward runs; a device's allocator knows it."""
-    rows = seen.rows.get(Phase.RECOMPUTE, [])
-    names = {row.name for row in rows}
-    outer = [row for row in rows if row.parent not in names or row.parent == row.name]
-    if seen.summary.clock != "device" or not outer:
-        return None
-    grown = [row.memory_growth_bytes for row in outer]
-    known = [growth for growth in grown if growth is not None and growth > 0]
-    return sum(known) if len(known) == len(grown) else None
-
-
-def free_bytes(seen: Evidence) -> int | None:
-    """Return what the run left free of its device's memory at its peak."""
-    peak, capacity = seen.summary.memory.get("peak_bytes"), seen.facts.memory_capacity_bytes
-    return None if peak is None or capacity is None else max(capacity - peak, 0)
-
-
-def _free(seen: Evidence, saved: int) -> str:
-    free = free_bytes(seen)
-    if free is None:
-        return ""
-    word = "enough to do without it" if free > saved else "too little to do without all of it"
-    return f" and {format_bytes(free)} were free at the peak: {word}"
 
 
 def optimizer(seen: Evidence) -> Finding | None:
-    """An optimizer that takes more of the step than reading and writing the parameters once explains."""
+    """An optimizer that takes more time than reading and writing the parameters once explains, or whose state crowds
+    a full memory."""
     rows = seen.rows.get(Phase.OPTIMIZER)
     if rows is None:
-        return abstain(
-            "optimizer", "optimizer spans", "pass optimizer= to autoprof.instrument, or use a torch optimizer"
-        )
+        remedy = "pass optimizer= to autoprof.instrument, or use a torch optimizer"
+        return _large_state(seen) or abstain("optimizer", "optimizer spans", remedy)
     weighed = weigh_rows("optimizer", seen, rows, OPTIMIZER_SHARE)
     if not isinstance(weighed, Weighed):
-        return weighed
+        return _large_state(seen) or weighed
     facts = seen.facts.optimizers or ()
     state = sum(fact.state_bytes for fact in facts)
-    held = f"; its state holds {format_bytes(state)}" if state else ""
+    held = f"; its state holds {format_bytes(state)}{_of_peak(seen, state)}" if state else ""
+    less = smaller(facts)
     return weighed.finding(
-        f"the optimizer takes {_spent(weighed)}{held}",
-        _faster(facts),
-        name=_place(rows),
+        f"the optimizer takes {spent(weighed)}{held}",
+        faster(facts) + (f". For less memory: {less}" if less and _state_share(seen) else ""),
+        name=place(rows),
         # Not all of it can be won, and nobody measured how much: what is above the bound is.
         gain_ns=weighed.mean_ns - OPTIMIZER_SHARE * seen.summary.step_mean_ns,
         evidence={"state_bytes": state, "kinds": [fact.kind for fact in facts]} if facts else {},
     )
 
 
-def _faster(facts: Sequence[OptimizerFact]) -> str:
-    more = "a larger batch or accumulated gradients mean fewer optimizer steps a sample"
-    if facts and all(fact.fused for fact in facts):
-        return f"it is fused already; {more}"
-    if facts and any(fact.foreach is False for fact in facts):
-        return f"foreach=False updates parameter by parameter: take fused=True, or drop foreach=False; {more}"
-    return f"fused=True (AdamW, Adam, SGD) updates all parameters in one go; {more}"
+def _state_share(seen: Evidence) -> float:
+    """Return what the state is of a device's peak; 0 where nobody knows."""
+    peak = seen.summary.memory.get("peak_bytes")
+    return sum(fact.state_bytes for fact in seen.facts.optimizers or ()) / peak if peak else 0.0
+
+
+def _of_peak(seen: Evidence, state: int) -> str:
+    share = _state_share(seen)
+    return f", {format_percent(share)} of the peak" if share else ""
+
+
+def _large_state(seen: Evidence) -> Finding | None:
+    """Judge the state's memory: only on a device that is well filled does it keep anybody from a larger batch."""
+    facts, peak = seen.facts.optimizers or (), seen.summary.memory.get("peak_bytes")
+    capacity, share = seen.facts.memory_capacity_bytes, _state_share(seen)
+    if not share or peak is None or not capacity:
+        return None
+    filled = peak / capacity
+    standings = {stand(Interval(one, one, one), bound) for one, bound in ((share, STATE_SHARE), (filled, STATE_FILLED))}
+    state = sum(fact.state_bytes for fact in facts)
+    evidence = {
+        "state_bytes": state,
+        "peak_bytes": peak,
+        "share": round(share, 4),
+        "bound": STATE_SHARE,
+        "filled": round(filled, 4),
+        "filled_bound": STATE_FILLED,
+        "kinds": [fact.kind for fact in facts],
+    }
+    if "below" in standings:
+        return None
+    if "near" in standings:
+        missing = (
+            f"inconclusive: the state is {format_percent(share)} of a peak of {format_percent(filled)}, near a bound"
+        )
+        return abstain("optimizer", missing, "a longer run, or a run with the batch that is wanted", evidence)
+    less = smaller(facts)
+    return Finding(
+        "optimizer",
+        "warning",
+        f"its state holds {format_bytes(state)}, {format_percent(share)} of a peak that fills {format_percent(filled)} "
+        "of the memory",
+        f"{less}: room for a larger batch, or for activations without checkpointing"
+        if less
+        else "no 8-bit form of this optimizer is known here; sharded (ZeRO, FSDP), each rank holds a part of its state",
+        evidence=evidence,
+    )
 
 
 def comm_exposed(seen: Evidence) -> Finding | None:
@@ -152,10 +143,10 @@ def comm_exposed(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"communication takes {_spent(weighed)} that no computation hides",
+        f"communication takes {spent(weighed)} that no computation hides",
         "let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
         "less (bfloat16 gradients)",
-        name=_place(rows),
+        name=place(rows),
     )
 
 
@@ -171,27 +162,7 @@ def logging(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
-        f"logging and metrics take {_spent(weighed)}{_most(seen, rows)}",
+        f"logging and metrics take {spent(weighed)}{most(seen, rows)}",
         "log each tenth step; keep sums on the device and read them (.item()) only then",
-        name=_place(rows),
+        name=place(rows),
     )
-
-
-def _spent(weighed: Weighed) -> str:
-    return f"{format_ms(weighed.mean_ns)} ({format_percent(weighed.mean_share)} of the step)"
-
-
-def _place(rows: Sequence[Row]) -> str | None:
-    """Name the row that has nearly all of the time; None where it is spread over several."""
-    longest = _longest(rows)
-    return longest.name if longest.self_ns >= NEARLY_ALL * sum(row.self_ns for row in rows) else None
-
-
-def _most(seen: Evidence, rows: Sequence[Row]) -> str:
-    """Say which row has the most of a time that is spread over several."""
-    longest = _longest(rows)
-    return "" if _place(rows) else f", {format_ms(longest.self_ns / seen.summary.steps)} of it in {longest.name}"
-
-
-def _longest(rows: Sequence[Row]) -> Row:
-    return max(rows, key=lambda row: (row.self_ns, row.name))

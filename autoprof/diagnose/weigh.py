@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..span import Phase
 from ..summary import Finding, Row, Severity
-from ..units import format_percent
+from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval
 from .thresholds import CRITICAL, CRITICAL_SHARE, MARGIN
 
+NEARLY_ALL: Final = 0.8
+"""From this part on a time is said to be in one place."""
 Standing = Literal["above", "near", "below"]
 
 
@@ -91,3 +93,24 @@ def near(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) 
     spread = f"{format_percent(share.low)} to {format_percent(share.high)}"
     missing = f"inconclusive: {spread} of the step, near the bound of {format_percent(bound)}"
     return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
+
+
+def spent(weighed: Weighed) -> str:
+    """Phrase a time: milliseconds a step, and the part of the step."""
+    return f"{format_ms(weighed.mean_ns)} ({format_percent(weighed.mean_share)} of the step)"
+
+
+def place(rows: Sequence[Row]) -> str | None:
+    """Name the row that has nearly all of the time; None where it is spread over several."""
+    longest = _longest(rows)
+    return longest.name if longest.self_ns >= NEARLY_ALL * sum(row.self_ns for row in rows) else None
+
+
+def most(seen: Evidence, rows: Sequence[Row]) -> str:
+    """Say which row has the most of a time that is spread over several."""
+    longest = _longest(rows)
+    return "" if place(rows) else f", {format_ms(longest.self_ns / seen.summary.steps)} of it in {longest.name}"
+
+
+def _longest(rows: Sequence[Row]) -> Row:
+    return max(rows, key=lambda row: (row.self_ns, row.name))

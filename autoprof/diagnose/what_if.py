@@ -4,91 +4,149 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..span import Phase
+from ..span import TRAINING_LANE, Phase
 from ..summary import WhatIf
+from ..units import format_ms
 from .evidence import Evidence
+from .optimizers import has_eight_bits
+from .recompute import saved_bytes
 from .thresholds import MIN_STEPS
-from .time_rules import saved_bytes
 
 BEYOND: Final = "beyond what was measured"
 EIGHT_BIT: Final = "8-bit optimizer"
-STATE_KINDS: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
-"""Optimizers of torch that bitsandbytes has in 8 bits."""
+NO_CHECKPOINTING: Final = "no checkpointing"
+TOGETHER: Final = "all together"
+MOST: Final = 3
+"""The largest batch of the table, in batches of this run."""
+FIXED: Final = (Phase.OPTIMIZER, Phase.COMM)
+"""Phases whose work is that of the parameters, whatever the batch."""
 
 
 def what_if(seen: Evidence) -> tuple[WhatIf, ...]:
     """Return the changes whose inputs this run has, each with what it assumes.
 
-    The arithmetic is the seed's: time of the phases that follow the batch times the factor, the others as they were.
+    The arithmetic is the seed's: the time of the phases that follow the batch times the factor, the others as they
+    were. A larger batch and the last line, all changes at once, are beyond what was measured, and say so.
     """
     if seen.summary.steps < MIN_STEPS:
         return ()
-    found = (_eight_bit(seen), _batch(seen, 2), _batch(seen, 3), _no_checkpointing(seen))
-    return tuple(one for one in found if one is not None)
+    again = seen.summary.phases.get(Phase.RECOMPUTE, 0)
+    freed, saved = _freed(seen), saved_bytes(seen) if again else 0
+    found = []
+    if freed:
+        word = "its state in 8 bits, counted tensor by tensor; the step's time as it was, which nobody measured"
+        if "peak_bytes" not in seen.summary.memory:
+            word += "; such optimizers run on a GPU"
+        found.append(_change(seen, EIGHT_BIT, word, freed=freed))
+    most = 1 if seen.summary.throughput is None else MOST
+    for times in range(2, most + 1):
+        word = _batch_word(seen) if times == 2 else f"{BEYOND}, as for batch x 2"
+        found.append(_change(seen, f"batch x {times}", word, times=times))
+    if again:
+        kept = "what they keep was not measured (memory: true on a target)"
+        if saved is not None:
+            kept = "at most all that was measured to be computed again is kept"
+        word = f"the measured recompute falls away, the rest of the step stays; {kept}"
+        found.append(_change(seen, NO_CHECKPOINTING, word, again=again, saved=saved))
+    if (freed > 0) + (again > 0) + (most > 1) > 1:
+        batch = f" with batch x {most}" if most > 1 else ""
+        word = f"{BEYOND}: the changes at once{batch}, each with what it assumes"
+        found.append(_change(seen, TOGETHER, word, times=most, freed=freed, again=again, saved=saved))
+    return tuple(found)
 
 
-def _eight_bit(seen: Evidence) -> WhatIf | None:
-    """Block-wise 8-bit state takes one byte a value (Dettmers et al. 2021, arXiv:2110.02861)."""
-    facts = [fact for fact in seen.facts.optimizers or () if fact.kind in STATE_KINDS and fact.state_bytes]
-    if not facts:
-        return None
-    freed = sum(fact.state_bytes * (fact.state_word_bytes - 1) // fact.state_word_bytes for fact in facts)
+def _change(
+    seen: Evidence,
+    change: str,
+    assumed: str,
+    *,
+    times: int = 1,
+    freed: int = 0,
+    again: int = 0,
+    saved: int | None = 0,
+) -> WhatIf:
+    """Compute a line: the batch ``times`` as large, ``freed`` bytes of state gone, recompute gone for ``saved`` bytes.
+
+    Without ``again`` there is no recompute to lose; ``saved`` None is not known.
+    """
+    run = seen.summary
+    still = _fixed_ns(seen)
+    step_ns = round((still + times * (run.total_step_ns - again - still)) / run.steps)
+    ratio = step_ns / times / max(run.step_mean_ns, 1)
+    before, memory = _peak(seen), _memory(seen, times, freed, saved)
+    capacity = seen.facts.memory_capacity_bytes
+    fits = None if memory is None or capacity is None else memory <= capacity
+    if fits is False:
+        assumed += "; it does not fit into the memory"
+    changed = None if memory is None or before is None else memory - before
+    if changed is None and times == 1 and saved is not None:
+        changed = saved - freed
+    pace = run.pace
+    return WhatIf(
+        change,
+        step_ns=step_ns,
+        throughput=None if run.throughput is None else run.throughput / max(ratio, 1e-12),
+        memory_bytes=memory,
+        memory_change_bytes=changed,
+        assumed=assumed,
+        time_ratio=ratio,
+        memory_share=None if memory is None or not capacity else memory / capacity,
+        fits=fits,
+        epoch_ns=None if pace is None or pace.epoch_ns is None else round(pace.epoch_ns * ratio),
+        left_ns=None if pace is None or pace.left_ns is None else round(pace.left_ns * ratio),
+    )
+
+
+def _freed(seen: Evidence) -> int:
+    """Return what the 8-bit forms of these optimizers would free."""
+    facts = [fact for fact in seen.facts.optimizers or () if has_eight_bits(fact)]
+    return sum(fact.state_bytes - fact.eight_bit_bytes for fact in facts if fact.eight_bit_bytes is not None)
+
+
+def _fixed_ns(seen: Evidence) -> int:
+    """Return the time of all steps that no larger batch makes longer: of the parameters, and of the host's launches."""
+    run = seen.summary
+    return min(sum(run.phases.get(phase, 0) for phase in FIXED) + _launch_ns(seen), run.total_step_ns)
+
+
+def _launch_ns(seen: Evidence) -> int:
+    """Return the device time that was as long as the host took to launch; one launch serves any batch."""
+    follow = (Phase.FORWARD, Phase.BACKWARD)
+    rows = [row for row in seen.summary.rows if row.lane == TRAINING_LANE and row.phase in follow]
+    return round(sum(row.self_ns * (row.host_bound or 0.0) for row in rows))
+
+
+def _batch_word(seen: Evidence) -> str:
+    launches = _launch_ns(seen)
+    if seen.summary.clock == "host":
+        rest = "all but optimizer and communication grows with the batch; a device with room to spare does better"
+    else:
+        spent = format_ms(launches / seen.summary.steps)
+        rest = f"all but optimizer, communication and {spent} of the host's launches grows with the batch"
+    return f"{BEYOND}: {rest}"
+
+
+def _memory(seen: Evidence, times: int, freed: int, saved: int | None) -> int | None:
     peak = _peak(seen)
-    return WhatIf(
-        EIGHT_BIT,
-        step_ns=seen.summary.step_mean_ns,
-        throughput=seen.summary.throughput,
-        memory_bytes=None if peak is None else peak - freed,
-        memory_change_bytes=-freed,
-        assumed="the state was counted, its 8-bit form is one byte a value; step time as it was, which nobody measured",
-    )
-
-
-def _batch(seen: Evidence, times: int) -> WhatIf | None:
-    run = seen.summary
-    rate = run.throughput
-    if rate is None:
+    if peak is None or saved is None:
         return None
-    fixed = run.phases.get(Phase.OPTIMIZER, 0) + run.phases.get(Phase.OTHER, 0)
-    step_ns = (fixed + times * (run.total_step_ns - fixed)) // run.steps
-    static, peak = run.memory.get("allocated_bytes"), run.memory.get("peak_bytes")
-    memory = None if static is None or peak is None else static + times * (peak - static)
-    return WhatIf(
-        f"batch x {times}",
-        step_ns=step_ns,
-        throughput=rate * run.step_mean_ns * times / max(step_ns, 1),
-        memory_bytes=memory,
-        memory_change_bytes=None if memory is None or peak is None else memory - peak,
-        assumed=f"{BEYOND}: all but optimizer and other grows with the batch; a device with room to spare does better"
-        + _fits(seen, memory),
-    )
+    if times == 1:
+        return max(peak - freed, 0) + saved
+    held = _held(seen)
+    return None if held is None else max(held - freed, 0) + times * (max(peak - held, 0) + saved)
 
 
-def _no_checkpointing(seen: Evidence) -> WhatIf | None:
-    run = seen.summary
-    again = run.phases.get(Phase.RECOMPUTE, 0)
-    if not again:
+def _held(seen: Evidence) -> int | None:
+    """Return what is on the device whatever the batch: what was counted, else what a step ends with."""
+    memory = seen.summary.memory
+    if "allocated_bytes" not in memory:
         return None
-    step_ns, saved, peak = (run.total_step_ns - again) // run.steps, saved_bytes(seen), _peak(seen)
-    memory = None if saved is None or peak is None else peak + saved
-    kept = "memory was not measured by module" if saved is None else "activations at their measured size"
-    return WhatIf(
-        "no checkpointing",
-        step_ns=step_ns,
-        throughput=None if run.throughput is None else run.throughput * run.step_mean_ns / max(step_ns, 1),
-        memory_bytes=memory,
-        memory_change_bytes=saved,
-        assumed=f"the measured recompute time falls away, the rest stays; {kept}" + _fits(seen, memory),
-    )
+    whole = seen.summary.memory_table[0] if seen.summary.memory_table else None
+    if whole is None or None in (whole.parameter_bytes, whole.gradient_bytes, whole.state_bytes):
+        return memory["allocated_bytes"]
+    return whole.held_bytes
 
 
 def _peak(seen: Evidence) -> int | None:
     memory = seen.summary.memory
     return memory.get("peak_bytes", memory.get("rss_peak_bytes"))
-
-
-def _fits(seen: Evidence, memory: int | None) -> str:
-    capacity = seen.facts.memory_capacity_bytes
-    if memory is None or capacity is None:
-        return ""
-    return "" if memory <= capacity else "; it does not fit into the memory"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -111,7 +112,10 @@ class ModuleProbe:
         if torch.compiler.is_dynamo_compiling():
             return
         try:
-            self.recorder.value(MEMORY, self._memory.level_bytes())  # type: ignore[union-attr]
+            memory, began = self._memory, perf_counter_ns()
+            for value in memory.at_mark():  # type: ignore[union-attr]
+                self.recorder.value(MEMORY, value)
+            memory.spent_ns += perf_counter_ns() - began  # type: ignore[union-attr]
         except Exception:
             self.fail(module)
 

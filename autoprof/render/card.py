@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..summary import Finding, Summary, WhatIf
-from ..units import format_bytes, format_ms, format_rate
-from .text import cells, crop, fit, safe
+from ..units import format_bytes, format_ms, format_rate, format_span
+from .text import crop, fit, safe, wrap
 
-LABEL: Final = 10
-"""Cells of the words at the left edge."""
-CHANGE: Final = 18
+CHANGE: Final = 17
+RULE: Final = 18
+BOTH_ENDS: Final = 90
+"""Cells from which on the what-if table has an epoch and the time to the end; with fewer, only the latter."""
 HEALTHY: Final = "nothing stands out"
 
 
@@ -90,32 +91,61 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
         if finding.severity == "info":
             missing = str(finding.evidence.get("missing", finding.why))
             word = missing if missing.startswith("inconclusive") else f"missing {missing}"
-            yield from wrap(f"  {finding.rule}", word, width, room=CHANGE)
+            yield from wrap(f"  {finding.rule}", word, width, room=RULE)
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:
-    yield fit("what if", CHANGE) + f"{'step':>14}{'throughput':>18}{'memory':>14}{'change':>14}"
-    now = WhatIf("as it is", summary.step_mean_ns, summary.throughput, _peak(summary), None, "")
+    # What the second seed's table has: memory, step, throughput, an epoch, and the time to the end.
+    now = _as_it_is(summary)
+    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to the end", now.left_ns)) if ns is not None]
+    if width < BOTH_ENDS:
+        ends = ends[-1:]
+    last = "".join(f"{word:>13}" for word in ends or ["time"])
+    yield fit("what if", CHANGE) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
     for one in (now, *summary.what_if):
         rate = "-" if one.throughput is None else format_rate(one.throughput)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
-        change = "-" if one.memory_change_bytes is None else f"{one.memory_change_bytes / 2**20:+.1f} MiB"
-        yield fit(one.change, CHANGE) + f"{format_ms(one.step_ns):>14}{rate:>18}{memory:>14}{change:>14}"
-        if one.assumed:
-            yield from wrap("  assumed", one.assumed, width, room=LABEL + 2)
+        share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
+        times = {"epoch": one.epoch_ns, "to the end": one.left_ns}
+        last = (
+            "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
+        )
+        yield fit(one.change, CHANGE) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
+    yield from wrap("", _legend(bool(ends), summary), width, room=2)
+    for one in summary.what_if:
+        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=CHANGE + 2)
+
+
+def _as_it_is(summary: Summary) -> WhatIf:
+    peak, pace = _peak(summary), summary.pace
+    known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
+    capacity = next(known, None)
+    return WhatIf(
+        change="as it is",
+        step_ns=summary.step_mean_ns,
+        throughput=summary.throughput,
+        memory_bytes=peak,
+        memory_change_bytes=None,
+        assumed="",
+        memory_share=None if peak is None or capacity is None else peak / capacity,
+        epoch_ns=None if pace is None else pace.epoch_ns,
+        left_ns=None if pace is None else pace.left_ns,
+    )
+
+
+def _legend(timed: bool, summary: Summary) -> str:
+    counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
+    memory = f"memory: the {counted}" + (", and its part of all there is" if summary.memory else "")
+    time = "" if timed else "; time: for the same samples; to the end: unknown, for nobody said how long the run is"
+    return f"{memory}{time}"
+
+
+def _saves(one: WhatIf) -> str:
+    change = one.memory_change_bytes
+    if not change:
+        return ""
+    return f"; {format_bytes(abs(change))} {'more' if change > 0 else 'less'}"
 
 
 def _peak(summary: Summary) -> int | None:
     return summary.memory.get("peak_bytes", summary.memory.get("rss_peak_bytes"))
-
-
-def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
-    """Return a text behind its label, broken between words; a word wider than its room is cropped by the caller."""
-    lines: list[str] = []
-    line = ""
-    for word in safe(text).split():
-        if line and cells(line) + 1 + cells(word) > width - room:
-            lines.append(line)
-            line = ""
-        line += f" {word}" if line else word
-    return [fit(label if at == 0 else "", room) + part for at, part in enumerate([*lines, line])]

@@ -24,6 +24,7 @@ LAYOUTS: Final = 128
 
 COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
+    "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
@@ -59,13 +60,13 @@ class FrameEncoder:
     """Turn frames into lines of JSON, the layouts of one file remembered."""
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[Layout, bool, bool, bool], _Form] = {}
+        self._forms: dict[tuple[Layout, bool, bool, bool, bool], _Form] = {}
         self._count = 0
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline."""
-        bare = (frame.device_ns is None, frame.host_bound_ns is None, frame.memory_start_bytes is None)
-        key = (frame.layout, *bare)
+        memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
+        key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory)
         form = self._forms.get(key)
         layout = ""
         if form is None:
@@ -86,7 +87,7 @@ class FrameEncoder:
             f'{gap}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
         )
 
-    def _remember(self, key: tuple[Layout, bool, bool, bool], frame: StepFrame) -> _Form:
+    def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _Form:
         if len(self._forms) >= LAYOUTS:
             self._forms.clear()
         form = self._forms[key] = _Form(frame, self._count)

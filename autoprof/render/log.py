@@ -9,9 +9,9 @@ import numpy as np
 
 from ..span import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
-from ..units import NS_PER_MS, above, format_bytes, format_percent
+from ..units import NS_PER_MS, above, format_percent
 from .lines import name_lines, walk
-from .panel import label
+from .memory_text import readings
 from .price import price_lines
 from .text import elide, pad, safe
 from .tree import Tree, name_tree
@@ -184,7 +184,7 @@ def _facts(frame: StepFrame, limit_ns: int) -> str:
     if frame.scalars:
         facts.append(" ".join(f"{name}={value:.6g}" for name, value in frame.scalars.items()))
     if frame.memory:
-        facts.append(" ".join(f"{label(key)} {format_bytes(count)}" for key, count in frame.memory.items()))
+        facts.append(" ".join(readings(frame.memory)))
     facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
     if frame.dropped:
         facts.append(f"dropped {frame.dropped}")

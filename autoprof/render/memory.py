@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..span import NOT_MEASURED, Nanoseconds
-from ..summary import Row
+from ..summary import MemoryRow, Row
 from ..units import format_bytes
 from .fonts import Script, script_for
-from .panel import label
+from .memory_text import label
 from .text import elide
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rss_bytes": {"color": "#009e73", "zorder": 3},
     "rss_peak_bytes": {"color": "#56b4e9", "linestyle": (0, (4, 2)), "zorder": 2},
 }
+_UNDRAWN: Final = frozenset({"inactive_split_bytes"})
+"""Bytes that are part of what is reserved, and move with every step."""
+_PARTS: Final[Mapping[str, str]] = {
+    "parameters": "#0072b2",
+    "gradients": "#e69f00",
+    "state": "#009e73",
+    "growth": "#cc79a7",
+}
 _GRID: Final = "#d9d9d9"
 _INK: Final = "#333333"
 _FAINT: Final = "#6b6b6b"
@@ -39,11 +47,22 @@ _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10,
 
 @dataclass(frozen=True, slots=True)
 class NameMemory:
-    """The largest growth of memory across one call of a name, and the largest level seen at its ends."""
+    """What one name holds, how much memory grew over its calls of one step at most, and the largest level seen in them.
+
+    A level of 0 was not measured, and neither was the growth then.
+    """
 
     name: str
     growth_bytes: int
     peak_bytes: int
+    parameter_bytes: int = 0
+    gradient_bytes: int = 0
+    state_bytes: int = 0
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The lengths of the bar's parts, in the order of ``_PARTS``."""
+        return self.parameter_bytes, self.gradient_bytes, self.state_bytes, max(self.growth_bytes, 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,15 +75,24 @@ class MemoryHistory:
     stride: int = 1
 
 
-def name_memory(rows: Iterable[Row]) -> tuple[NameMemory, ...]:
-    """Gather the names that were measured by memory, the phases of each merged, the largest growth first."""
-    found: dict[str, tuple[int, int]] = {}
+def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[NameMemory, ...]:
+    """Gather what is known of each name's memory, the phases of each merged, the name with most first."""
+    found: dict[str, NameMemory] = {}
     for row in rows:
         if row.memory_peak_bytes is not None:
-            growth, peak = found.get(row.name, (0, 0))
-            found[row.name] = max(growth, row.memory_growth_bytes or 0), max(peak, row.memory_peak_bytes)
-    names = (NameMemory(name, growth, peak) for name, (growth, peak) in found.items())
-    return tuple(sorted(names, key=lambda entry: (-entry.growth_bytes, entry.name)))
+            one = found.get(row.name) or NameMemory(row.name, 0, 0)
+            growth = max(one.growth_bytes, row.memory_growth_bytes or 0)
+            found[row.name] = replace(one, growth_bytes=growth, peak_bytes=max(one.peak_bytes, row.memory_peak_bytes))
+    for held in table:
+        if held.name is not None:
+            found[held.name] = replace(
+                found.get(held.name) or NameMemory(held.name, 0, 0),
+                parameter_bytes=(held.parameter_bytes or 0) + (held.buffer_bytes or 0),
+                gradient_bytes=held.gradient_bytes or 0,
+                state_bytes=held.state_bytes or 0,
+            )
+    names = (one for one in found.values() if one.peak_bytes or any(one.parts))
+    return tuple(sorted(names, key=lambda one: (-sum(one.parts), one.name)))
 
 
 def memory_figure(history: MemoryHistory) -> Figure:
@@ -94,11 +122,12 @@ def memory_figure(history: MemoryHistory) -> Figure:
 
 
 def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
-    measured = [column[column != NOT_MEASURED] for column in history.series.values()]
+    series = {key: column for key, column in history.series.items() if key.endswith("_bytes") and key not in _UNDRAWN}
+    measured = [column[column != NOT_MEASURED] for column in series.values()]
     values = np.concatenate([column for column in measured if len(column)] or [np.zeros(1, dtype=np.int64)])
     scale, unit = _unit(int(values.max()))
     marker = "o" if len(history.steps) <= 40 else None
-    for key, column in history.series.items():
+    for key, column in series.items():
         if not (column != NOT_MEASURED).any():
             continue
         style = {"color": "#7f7f7f", **_STYLES.get(key, {})}
@@ -117,11 +146,7 @@ def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
     _bare(axes)
     axes.grid(axis="y", color=_GRID, linewidth=0.7)
     axes.set_axisbelow(True)
-    legend = axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.4, borderpad=0,
-        handlelength=1.6, columnspacing=1.4, labelcolor=_INK,
-    )  # fmt: skip
-    legend.set_in_layout(False)  # it stands under the title; its width must not squeeze the axes
+    _legend(axes)
 
 
 def _limit(axes: Axes, values: np.ndarray[Any, Any], from_zero: bool) -> None:
@@ -134,23 +159,39 @@ def _limit(axes: Axes, values: np.ndarray[Any, Any], from_zero: bool) -> None:
 
 
 def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> None:
-    growth = [max(entry.growth_bytes, 0) for entry in names]
-    rows = range(len(names))
-    axes.barh(rows, growth, height=0.62, color="#0072b2")
-    most = max(growth) or 1
-    for row, (entry, value) in enumerate(zip(names, growth, strict=True)):
-        text = f"{format_bytes(entry.growth_bytes)}  (level {format_bytes(entry.peak_bytes)})"
-        axes.text(value + 0.015 * most, row, text, va="center", fontsize=8, color=_INK, in_layout=False)
-    axes.set_xlim(0, 1.75 * most)  # room for the text behind the longest bar
+    rows = np.arange(len(names))
+    reached = np.zeros(len(names))
+    for at, (word, color) in enumerate(_PARTS.items()):
+        part = np.array([entry.parts[at] for entry in names], dtype=float)
+        if part.any():
+            axes.barh(rows, part, left=reached, height=0.62, color=color, label=word)
+            reached += part
+    most = float(reached.max()) or 1.0
+    for row, entry in enumerate(names):
+        level = f"  (level {format_bytes(entry.peak_bytes)})" if entry.peak_bytes else ""
+        text = f"{format_bytes(sum(entry.parts) or entry.growth_bytes)}{level}"
+        axes.text(reached[row] + 0.015 * most, row, text, va="center", fontsize=8, color=_INK, in_layout=False)
+    levels = any(entry.peak_bytes for entry in names)
+    axes.set_xlim(0, (1.75 if levels else 1.25) * most)  # room for the text behind the longest bar
     axes.set_ylim(max(len(names), FEWEST) - 0.4, -0.6)
     axes.set_yticks(list(rows), [elide(script.show(entry.name), NAME_CELLS) for entry in names], fontsize=8.5)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)  # a name may hold dollar signs
-    axes.set_title("Largest growth in one call, by name", loc="left", fontsize=12, color=_INK, pad=34)
+    axes.set_title("Memory by name", loc="left", fontsize=12, color=_INK, pad=34)
     _bare(axes)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])  # the numbers stand at the bars
+    if axes.get_legend_handles_labels()[0]:
+        _legend(axes)
+
+
+def _legend(axes: Axes) -> None:
+    legend = axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.4, borderpad=0,
+        handlelength=1.6, columnspacing=1.4, labelcolor=_INK,
+    )  # fmt: skip
+    legend.set_in_layout(False)  # it stands under the title; its width must not squeeze the axes
 
 
 def _bare(axes: Axes) -> None:
@@ -171,9 +212,11 @@ def _footnote(history: MemoryHistory, script: Script) -> str:
     if history.stride > 1:
         notes.append(f"A point is the largest of {history.stride} steps.")
     if history.names:
-        notes.append("Level: the largest reading where a call began or ended.")
+        notes.append("Names include the modules in them; state: the optimizer's.")
+        if any(entry.peak_bytes for entry in history.names):
+            notes.append("Growth: the most over a step's calls. Level: the largest in one.")
         if len(history.names) > MODULES:
-            notes.append(f"{len(history.names) - MODULES} names with less growth are not shown.")
+            notes.append(f"{len(history.names) - MODULES} names with less are not shown.")
     else:
         notes.append("No name was measured; a rule with memory: true asks for it.")
     return " ".join(notes) + (f"\n{script.note}" if script.note else "")

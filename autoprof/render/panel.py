@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from ..span import Phase
 from ..summary import Summary, counts
-from ..units import NS_PER_MS, above, format_bytes, format_ms, format_percent, format_rate, format_round_percent
+from ..units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent
 from .card import verdict_line
 from .lines import Line, Lines, name_lines
+from .memory_text import readings
 from .price import price_by_pairs
 from .text import (
     BLUE,
@@ -165,18 +166,12 @@ def _total(summary: Summary) -> list[str]:
 def _notes(summary: Summary, dot: str) -> list[str]:
     notes = []
     if summary.memory:
-        memory = (f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
-        notes.append("memory: " + dot.join(memory))
+        notes.append("memory: " + dot.join(readings(summary.memory)))
     both = (("dropped", summary.dropped), ("skipped", summary.skipped))
     lost = [f"{word} {counts(reasons)}" for word, reasons in both if reasons]
     if lost:
         notes.append(dot.join(lost))
     return [*notes, *summary.notes]
-
-
-def label(key: str) -> str:
-    """Phrase the key of a reading: ``rss_peak_bytes`` is ``rss peak``."""
-    return key.removesuffix("_bytes").replace("_", " ")
 
 
 class _Painter:

@@ -7,12 +7,12 @@ from typing import Final
 
 from ..span import TRAINING_LANE, Phase
 from ..summary import Summary, counts
-from ..units import format_bytes, format_count, format_ms, format_ns, format_percent, format_rate
+from ..units import format_count, format_ms, format_ns, format_percent, format_rate
 from .card import render_card
 from .lines import Line, name_lines, walk
-from .panel import label
+from .memory_text import readings, render_memory
 from .price import price_lines
-from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe
+from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe, wrap
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -35,18 +35,20 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     """Return the report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
-    lines = [glyphs.rule * width, *_head(summary), ""]
+    lines = [glyphs.rule * width, *_head(summary, width), ""]
     if summary.steps:
         lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
         lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
         lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
+    memory = render_memory(summary, width=width, ellipsis=glyphs.ellipsis)
+    lines += ["", *memory] if memory else []
     card = render_card(summary, width=width)
     lines += ["", *card] if card else []
     lines.append(glyphs.rule * width)
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
 
 
-def _head(summary: Summary) -> Iterator[str]:
+def _head(summary: Summary, width: int) -> Iterator[str]:
     apart = [
         f"{count} {what}"
         for count, what in ((summary.warmup_steps, "warm-up, kept apart"), (summary.unsampled_steps, "not sampled"))
@@ -70,7 +72,7 @@ def _head(summary: Summary) -> Iterator[str]:
     if summary.throughput is not None:
         yield f"throughput {format_rate(summary.throughput)}"
     if summary.memory:
-        yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
+        yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
     own, paired = price_lines(summary)
     yield f"overhead   {own}"
     yield f"           {paired}"

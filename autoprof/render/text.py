@@ -19,6 +19,8 @@ BLUE: Final = "\x1b[34m"
 CYAN: Final = "\x1b[36m"
 
 
+LABEL: Final = 10
+"""Cells of the words at the left edge of a card."""
 HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
 """What the mark of ``fit_marked`` means."""
 
@@ -101,3 +103,15 @@ def elide(text: str, width: int, ellipsis: str = "…") -> str:
 def crop(text: str, width: int) -> str:
     """Return the text in at most ``width`` cells, its end left out."""
     return text if cells(text) <= width else set_cell_size(text, max(width, 0))
+
+
+def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
+    """Return a text behind its label, broken between words; a word wider than its room is cropped by the caller."""
+    lines: list[str] = []
+    line = ""
+    for word in safe(text).split():
+        if line and cells(line) + 1 + cells(word) > width - room:
+            lines.append(line)
+            line = ""
+        line += f" {word}" if line else word
+    return [fit(label if at == 0 else "", room) + part for at, part in enumerate([*lines, line])]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..span import NOT_MEASURED, Nanoseconds, StepFrame
 from .device import DeviceColumns
+from .levels import NO_MEMORY, memory_columns
 from .raw import RawStep
 from .spans import Plan
 
@@ -32,7 +31,7 @@ def make_frames(
         if device is not None:
             device.ns[spans] = host[0, spans]
             device.host_bound_ns[spans] = NOT_MEASURED
-    memory_start, memory_end = _bytes(plan.memory_starts, values), _bytes(plan.memory_ends, values)
+    memory = [NO_MEMORY] * len(raws) if plan.memory is None else memory_columns(plan.memory, plan.layout, values)
     ends = times[:, -1].tolist()
     return [
         StepFrame.of(
@@ -46,8 +45,11 @@ def make_frames(
             device_start_ns=None if device is None else device.start_ns,
             device_ns=None if device is None else device.ns,
             host_bound_ns=None if device is None else device.host_bound_ns,
-            memory_start_bytes=None if memory_start is None else memory_start[i],
-            memory_end_bytes=None if memory_end is None else memory_end[i],
+            memory_start_bytes=level.memory_start_bytes,
+            memory_end_bytes=level.memory_end_bytes,
+            memory_peak_bytes=level.memory_peak_bytes,
+            memory_bound_bytes=level.memory_bound_bytes,
+            memory_reserved_bytes=level.memory_reserved_bytes,
             scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
             memory=raw.memory,
             overhead_ns=raw.overhead_ns + plan.overhead_ns,
@@ -56,7 +58,7 @@ def make_frames(
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
         )
-        for i, raw in enumerate(raws)
+        for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
     ]
 
 
@@ -65,9 +67,3 @@ def _take_out(times: Nanoseconds, paused: int, resumed: int) -> None:
     start, end = 0 if paused < 0 else times[paused], times[resumed]
     times[max(paused, 0) : resumed] = start
     times[resumed:] -= end - start
-
-
-def _bytes(at: Nanoseconds | None, values: Nanoseconds) -> Nanoseconds | None:
-    if at is None:
-        return None
-    return np.where(at == NOT_MEASURED, NOT_MEASURED, values[:, at])

@@ -82,7 +82,8 @@ class Planner:
         for lane in self._lanes.values():
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
         followed = sum(code >= marks.ORDINAL for code in codes)
-        overhead_ns = round(followed * self._price.followed_ns + (end - followed) * self._price.plain_ns)
+        read = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # which the readings themselves charge
+        overhead_ns = round(followed * self._price.followed_ns + (end - followed - read) * self._price.plain_ns)
         repeatable = not cut and min(codes, default=0) >= 0
         return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
 
@@ -281,7 +282,7 @@ class Planner:
 
     def _remember(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if lane.marked is not None:
-            self._spans.memory[lane.marked] = at
+            self._spans.memory.setdefault(lane.marked, []).append(at)
 
     def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         if self._paused_at < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ..span import NOT_MEASURED, Layout, Nanoseconds, Phase
 
 BACKWARD_NAME = "(backward)"
 """What a backward pass spends in no instrumented module: the loss, and whatever lies between the targets."""
+
+VALUES: Final = 3
+"""Values that a mark of memory has at most: the level, its running peak, what is reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,9 @@ class Plan:
     """The spans of one sequence of marks, in columns.
 
     Times are positions of marks; the step's end is one past the last. ``logged`` has the position of a value that is
-    the span's length, or -1. ``values`` are the positions that hold values in place of readings. ``calls`` finds a
+    the span's length, or -1. ``values`` are the positions that hold values in place of readings. ``memory`` (6 × spans)
+    has the positions of what a span began with and ended with: the level, its running peak, what is reserved, or
+    ``NOT_MEASURED``; it is None where no span has any. ``calls`` finds a
     call by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers
     to a call of an earlier step: the same codes mean another call each time.
     """
@@ -35,8 +41,7 @@ class Plan:
     layout: Layout
     starts: Nanoseconds
     ends: Nanoseconds
-    memory_starts: Nanoseconds | None
-    memory_ends: Nanoseconds | None
+    memory: Nanoseconds | None
     logged: Nanoseconds
     values: Nanoseconds
     pauses: tuple[tuple[int, int], ...]
@@ -60,7 +65,7 @@ class SpanColumns:
         self.ends: list[int] = []
         self.lanes: list[int] = []
         self.logged: dict[int, int] = {}
-        self.memory: dict[tuple[int, bool], int] = {}
+        self.memory: dict[tuple[int, bool], list[int]] = {}
         self._names: list[str] = []
         self._fqns: list[str | None] = []
         self._phases: list[Phase] = []
@@ -93,10 +98,6 @@ class SpanColumns:
     ) -> Plan:
         """Return the finished plan."""
         spans = range(len(self.parents))
-        memory_starts = memory_ends = None
-        if self.memory:
-            memory_starts = _column([self.memory.get((span, False), NOT_MEASURED) for span in spans])
-            memory_ends = _column([self.memory.get((span, True), NOT_MEASURED) for span in spans])
         return Plan(
             layout=Layout(
                 names=tuple(self._names),
@@ -108,8 +109,7 @@ class SpanColumns:
             ),
             starts=_column(self.starts),
             ends=_column(self.ends),
-            memory_starts=memory_starts,
-            memory_ends=memory_ends,
+            memory=self._memory(),
             logged=_column([self.logged.get(span, -1) for span in spans]),
             values=_column(values),
             pauses=tuple(pauses),
@@ -118,6 +118,16 @@ class SpanColumns:
             overhead_ns=overhead_ns,
             repeatable=repeatable,
         )
+
+    def _memory(self) -> Nanoseconds | None:
+        if not self.memory:
+            return None
+        positions = np.full((2 * VALUES, len(self.parents)), NOT_MEASURED, dtype=np.int64)
+        for (span, ended), at in self.memory.items():
+            if span >= 0:
+                first = VALUES if ended else 0
+                positions[first : first + min(len(at), VALUES), span] = at[:VALUES]
+        return positions
 
 
 def _column(values: list[int]) -> Nanoseconds:

@@ -29,7 +29,6 @@ class MemoryPlotSink:
         self._run = run
         self._picture = folder_of(run).path / PICTURE
         self._history = History()
-        self._names_measured = False
         self._redraw_s = options.redraw_s
         self._redrawer: Redrawer | None = None
         self._due = float("inf")
@@ -44,19 +43,17 @@ class MemoryPlotSink:
         """Take the frame's readings; ask for a drawing when it is due."""
         if frame.memory:
             self._history.add(frame.step, frame.memory)
-        if frame.memory_end_bytes is not None:
-            self._names_measured = True
         now = self._run.clock()
         if now >= self._due and self._redrawer is not None and self._redraw_s is not None:
             self._due = now + self._redraw_s
-            names = name_memory(self._run.summary().rows) if self._names_measured else ()
-            self._redrawer.ask(self._history.snapshot(names))
+            summary = self._run.summary()
+            self._redrawer.ask(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
 
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
         if self._redrawer is not None:
             self._redrawer.close()
             self._redrawer = None
-        names = name_memory(summary.rows)
+        names = name_memory(summary.rows, summary.memory_table)
         if len(self._history) or names:
             write_picture(self._history.snapshot(names), self._picture)

@@ -17,7 +17,7 @@ from autoprof.summary import Summary
 
 EXACT = [program for program in PROGRAMS if not program.on_machine]
 REAL = [program for program in PROGRAMS if program.on_machine]
-UNSEEN = {"h2d-copy", "comm-exposed", "sync-call", "fragmentation", "recompile", "straggler"}
+UNSEEN = {"h2d-copy", "comm-exposed", "sync-call", "recompile", "straggler"}
 """Rules whose signal needs a GPU, other ranks, or a probe that is not there: no program here brings them to judge."""
 
 

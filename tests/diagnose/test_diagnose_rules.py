@@ -158,8 +158,102 @@ def test_checkpointing_with_memory_to_spare_is_told_so() -> None:
         summary = replace(seen.summary, rows=rows, memory={"peak_bytes": peak})
         finding = judge(replace(seen, summary=summary))[0]
         assert finding.rule == "recompute"
-        assert "it saves about 3.00 GiB" in finding.why
+        assert "it saves at most 3.00 GiB" in finding.why
         assert word in finding.why
+
+
+def test_checkpointing_that_does_not_all_fit_names_what_does() -> None:
+    """The modules with most time for a byte, as long as they fit."""
+    spans, at = [], 0
+    for name, ms in (("A", 20), ("B", 30), ("C", 10)):
+        spans.append(Span(name, name, Phase.RECOMPUTE, None, at, ms * MS))
+        at += ms * MS
+    aggregate = Aggregate()
+    for step in range(20):
+        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
+    grown = {"A": 1 * GIB, "B": 8 * GIB, "C": 1 * GIB}
+    summary = aggregate.summary()
+    rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
+    seen = Evidence(
+        replace(summary, rows=rows, memory={"peak_bytes": 37 * GIB}),
+        Facts(memory_capacity_bytes=40 * GIB),
+        longest=(),
+    )
+    finding = judge(seen)[0]
+    assert "it saves at most 10.00 GiB and 3.00 GiB were free at the peak: too little" in finding.why
+    assert finding.next.startswith("switch it off for A, C: 30.0 ms a step for 2.00 GiB, which fits")
+    assert finding.evidence["enough"] is False
+
+
+def test_what_checkpointing_saves_is_not_made_up() -> None:
+    """On the CPU nobody knows; on a device it takes memory: true."""
+    slow = {**STEP, "recompute": 30, "step": 200}
+    on_cpu = diagnose(evidence_of(slow, repeat=20)).findings[0]
+    facts = Facts(memory_capacity_bytes=40 * GIB)
+    on_device = diagnose(evidence_of(slow, repeat=20, facts=facts, memory={"peak_bytes": 10 * GIB})).findings[0]
+    assert "the CPU has none" in on_cpu.why
+    assert "not measured (memory: true on a target); 30.00 GiB were free at the peak" in on_device.why
+    assert "saved_bytes" not in on_device.evidence
+
+
+def state_of(kind: str = "AdamW", **changes: object) -> OptimizerFact:
+    fact = OptimizerFact(kind, None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+    return replace(fact, **changes)  # type: ignore[arg-type]
+
+
+def judged_state(peak: int, capacity: int, fact: OptimizerFact) -> list[str]:
+    facts = Facts(memory_capacity_bytes=capacity * GIB, optimizers=(fact,))
+    summary = diagnose(evidence_of(STEP, repeat=20, facts=facts, memory={"peak_bytes": peak * GIB}))
+    return [finding.next for finding in summary.findings if finding.rule == "optimizer" and finding.severity != "info"]
+
+
+def test_the_state_of_the_optimizer_counts_where_memory_is_short() -> None:
+    """The seed's own case: 12 of 32 GiB on a card of 48. On one of 80, or with half the state, nobody is told."""
+    (advice,) = judged_state(32, 48, state_of())
+    assert advice.startswith("bitsandbytes.optim.AdamW8bit holds 3.00 GiB for 12.00 GiB")
+    assert judged_state(32, 80, state_of()) == []
+    assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
+
+
+def test_no_8_bit_form_is_promised_of_an_optimizer_that_has_none() -> None:
+    """Another package's, or one whose state is in 8 bits already."""
+    assert "bitsandbytes" not in judged_state(32, 48, state_of("Lion", origin="lion_pytorch"))[0]
+    assert "bitsandbytes" not in judged_state(32, 48, state_of(eight_bit_bytes=12 * GIB))[0]
+
+
+def test_the_faster_form_is_named_from_what_the_optimizer_is() -> None:
+    """No fused form is promised where torch has none."""
+    slow = {**STEP, "optimizer": 60, "step": 200}
+
+    def told(fact: OptimizerFact) -> str:
+        return diagnose(evidence_of(slow, repeat=20, facts=Facts(optimizers=(fact,)))).findings[0].next
+
+    assert told(state_of("SGD")).startswith("fused=True updates all parameters of SGD in one go")
+    assert told(state_of("RMSprop", can_fuse=False)).startswith("RMSprop has no fused form")
+    assert told(state_of("RMSprop", can_fuse=False, foreach=False)).startswith("foreach=False updates parameter")
+    assert told(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not torch's own")
+    assert "on the CPU torch takes neither by itself" in told(state_of(device="cpu"))
+
+
+def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> None:
+    """Each one waits for the device; of memory in pieces they are the pieces' doing."""
+    memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "alloc_retries": 5}
+    facts = Facts(memory_capacity_bytes=10 * GIB)
+    pressed = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=facts))
+    pieces = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "peak_bytes": 3 * GIB}, facts=facts))
+    few = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "alloc_retries": 2}, facts=facts))
+    assert found(pressed) == ["memory-pressure"]
+    assert "5 times the allocator gave its cache back" in pressed.findings[0].why
+    assert found(pieces) == ["fragmentation"]
+    assert pieces.findings[0].severity == "critical"
+    assert found(few) == []
+
+
+def test_memory_that_ran_out_is_critical() -> None:
+    """Caught or not."""
+    memory = {"reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "ooms": 1}
+    summary = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=Facts(memory_capacity_bytes=10 * GIB)))
+    assert [(finding.rule, finding.severity) for finding in summary.findings[:1]] == [("memory-pressure", "critical")]
 
 
 def test_memory_in_pieces_is_fragmentation() -> None:

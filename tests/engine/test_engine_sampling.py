@@ -378,3 +378,14 @@ def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     assert sink.summary is not None
     assert sink.summary.unsampled_steps > 1000
     assert sink.summary.steps + sink.summary.warmup_steps + sink.summary.unsampled_steps == 3000
+
+
+def test_reserved_steps_are_recorded_whatever_it_costs(govern: Any) -> None:
+    """A gap ends before them, and none begins inside."""
+    govern(100, 100, 100, 100, 1)
+    sink = ListSink()
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
+        session._sampling.reserve(5, 3)
+        for _ in range(10):
+            session.step()
+    assert [f.step for f in sink.frames] == [1, 5, 6, 7]

@@ -100,7 +100,7 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
     figure = memory_figure(history(points, *entries))
     assert len(figure.axes) == (2 if names else 1)
     note = figure.get_supxlabel()
-    assert ("40 names with less growth are not shown" in note) is (names == 60)
+    assert ("40 names with less are not shown" in note) is (names == 60)
     assert ("memory: true asks for it" in note) is (names == 0)
     if names:
         assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)

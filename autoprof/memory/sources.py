@@ -17,20 +17,28 @@ READ_EVERY_NS: Final = 20_000_000
 """The least time between two readings at a step's end: at 10 µs each they stay below a thousandth of the run."""
 CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 """What a container may use, in version 2 of control groups: bytes, or ``max``."""
+COUNTS: Final = frozenset({"alloc_retries", "ooms"})
+"""Readings that count events: how often the allocator gave its cache back to get memory, and how often in vain."""
 
 
 class Memory(ABC):
-    """A source of bytes: ``level_bytes`` at a mark, ``readings`` at a step's end."""
+    """A source of bytes: ``at_mark`` at a mark, ``readings`` at a step's end."""
 
     _due_ns = 0
+    spent_ns = 0
+    """What readings at marks took since somebody last asked; they are dearer than the marks themselves."""
 
     @abstractmethod
     def level_bytes(self) -> int:
         """Return the bytes in use now."""
 
+    def at_mark(self) -> tuple[int, ...]:
+        """Return the level; of a caching allocator also its running peak and what it has reserved."""
+        return (self.level_bytes(),)
+
     @abstractmethod
     def readings(self) -> dict[str, int]:
-        """Return what a step's end reports, by name."""
+        """Return what a step's end reports, by name: bytes, but for the counts in ``COUNTS``."""
 
     def on(self, device: int) -> Memory:
         """Return the source of bytes of another device of the kind; ``close`` of this one closes it."""
@@ -126,16 +134,30 @@ class DeviceMemory(Memory):
         """Return the bytes allocated to tensors."""
         return int(self._stats()["allocated_bytes"]["all"]["current"])
 
-    def readings(self) -> dict[str, int]:
-        """Return what a step's end reports: allocated, reserved, their peaks, and the host's resident set."""
+    def at_mark(self) -> tuple[int, ...]:
+        """Return what is allocated, the most that was since somebody last reset it, and what is reserved."""
         stats = self._stats()
-        allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
-        return {
+        allocated = stats["allocated_bytes"]["all"]
+        return int(allocated["current"]), int(allocated["peak"]), int(stats["reserved_bytes"]["all"]["current"])
+
+    def readings(self) -> dict[str, int]:
+        """Return what a step's end reports: allocated, its peak, reserved, pieces of it, and the resident set."""
+        stats = self._stats()
+        allocated = stats["allocated_bytes"]["all"]
+        found = {
             "allocated_bytes": int(allocated["current"]),
-            "reserved_bytes": int(reserved["current"]),
+            "reserved_bytes": int(stats["reserved_bytes"]["all"]["current"]),
             "peak_bytes": int(allocated["peak"]),
             "rss_bytes": self._host.level_bytes(),
         }
+        # Other allocators than the native one (cudaMallocAsync) keep fewer statistics.
+        pieces = stats.get("inactive_split_bytes", {}).get("all", {}).get("current")
+        if pieces is not None:
+            found["inactive_split_bytes"] = int(pieces)
+        for name, key in (("alloc_retries", "num_alloc_retries"), ("ooms", "num_ooms")):
+            if stats.get(key):
+                found[name] = int(stats[key])
+        return found
 
     def capacity_bytes(self) -> int | None:
         """Return the device's memory."""

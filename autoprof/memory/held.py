@@ -1,0 +1,89 @@
+"""Which bytes a tensor holds, exactly: extents of storages, so that what is shared is counted once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+CONTAINERS: Final = (list, tuple, set, frozenset, deque)
+
+
+class Extent(NamedTuple):
+    """Bytes ``start`` to ``end`` of one storage; the number names the storage as long as a tensor holds it."""
+
+    storage: int
+    start: int
+    end: int
+
+
+def extents(value: Any) -> Iterator[Extent]:
+    """Find the extents of all tensors in a value: a tensor, or containers of them, as an optimizer's state is.
+
+    A ``DTensor`` or another wrapper counts as the tensors it wraps (of a shard the local one), a sparse tensor as its
+    indices and values; a tensor on ``meta``, a fake one and a lazy parameter hold nothing. Reads sizes only.
+    """
+    if isinstance(value, Tensor):
+        yield from _of_tensor(value)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from extents(part)
+    elif isinstance(value, CONTAINERS):
+        for part in value:
+            yield from extents(part)
+
+
+def _of_tensor(tensor: Tensor) -> Iterator[Extent]:
+    if nn.parameter.is_lazy(tensor):
+        return
+    parts = _parts(tensor)
+    if parts is not None:
+        for part in parts:
+            yield from _of_tensor(part)
+        return
+    word = tensor.element_size()
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # an opaque layout, such as mkldnn's, shows none
+        yield Extent(-id(tensor), 0, tensor.nelement() * word)
+        return
+    if storage.device.type == "meta" or not tensor.nelement():
+        return
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    start = int(tensor.storage_offset()) * word
+    end = min(start + (int(last) + 1) * word, storage.nbytes())  # a storage given back (FSDP) has a tensor but no bytes
+    if end > start:
+        yield Extent(storage._cdata, start, end)
+
+
+def _parts(tensor: Tensor) -> list[Tensor] | None:
+    """Return the tensors that this one is made of; None where it holds its bytes itself."""
+    if type(tensor) not in (Tensor, nn.Parameter) and hasattr(tensor, "__tensor_flatten__"):
+        names, _ = tensor.__tensor_flatten__()
+        parts = (getattr(tensor, name) for name in names)
+        return [part for part in parts if isinstance(part, Tensor)]  # a DTensor names its mesh as well
+    layout = tensor.layout
+    if layout is torch.strided:
+        return None
+    if layout is torch.sparse_coo:
+        return [tensor._indices(), tensor._values()]
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    if layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return None
+
+
+def bytes_of(found: Iterable[Extent]) -> int:
+    """Count the bytes of these extents, those that several share once."""
+    total, storage, reached = 0, None, 0
+    for extent in sorted(found):
+        if extent.storage != storage:
+            storage, reached = extent.storage, 0
+        if extent.end > reached:
+            total += extent.end - max(extent.start, reached)
+            reached = extent.end
+    return total

@@ -1,0 +1,199 @@
+"""The second seed's table, column by column, from a run that has the seed's numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from evidence_builders import MS, evidence_of
+from torch import nn
+
+from autoprof.diagnose import Evidence, Facts, OptimizerFact, describe_optimizers, diagnose
+from autoprof.memory import Held, Holdings, tabulate
+from autoprof.render.card import render_card
+from autoprof.summary import Pace, Summary, WhatIf
+
+GIB = 2**30
+HOUR = 3600 * 10**9
+STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "optimizer": 100, "comm": 120, "step": 6000}
+"""The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
+ADAM = OptimizerFact("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
+
+
+def seed(*, saved: int | None = 5 * GIB, pace: bool = True, **changes: Any) -> Evidence:
+    """Return the seed's run: 32 GiB of 48, 12 of them Adam's state; 88.5 h to go."""
+    facts = Facts(memory_capacity_bytes=48 * GIB, optimizers=(ADAM,))
+    seen = evidence_of(STEP, repeat=20, facts=facts, memory=MEMORY, **{"throughput": 0.5, **changes})
+    rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
+    summary = replace(seen.summary, rows=rows)
+    summary = tabulate(summary, Holdings(Held(6 * GIB, 0, 6 * GIB, 12 * GIB)))
+    length = Pace("logged", 2960.0, round(17.7 * HOUR), 53100, round(88.5 * HOUR)) if pace else None
+    return replace(seen, summary=replace(summary, pace=length))
+
+
+def table(seen: Evidence) -> dict[str, WhatIf]:
+    return {one.change: one for one in diagnose(seen).what_if}
+
+
+def test_the_lines_are_the_seeds() -> None:
+    """8-bit optimizer, batch 2, batch 3, no checkpointing; and what it recommended, all of them."""
+    assert list(table(seed())) == ["8-bit optimizer", "batch x 2", "batch x 3", "no checkpointing", "all together"]
+
+
+def test_the_memory_column() -> None:
+    """State in 8 bits, activations by the batch, and what checkpointing saves: of what is not held anyway."""
+    found = {change: one.memory_bytes for change, one in table(seed()).items()}
+    assert found == {
+        "8-bit optimizer": 23 * GIB,  # as the seed's: 32 to 23
+        "batch x 2": 40 * GIB,
+        "batch x 3": 48 * GIB,
+        "no checkpointing": 37 * GIB,
+        "all together": (24 - 9 + 3 * (8 + 5)) * GIB,
+    }
+
+
+def test_the_step_column() -> None:
+    """The optimizer and communication stay, all else follows the batch; recompute falls away."""
+    found = {change: one.step_ns for change, one in table(seed()).items()}
+    assert found == {
+        "8-bit optimizer": 6000 * MS,
+        "batch x 2": (220 + 2 * 5780) * MS,
+        "batch x 3": (220 + 3 * 5780) * MS,
+        "no checkpointing": 4200 * MS,
+        "all together": (220 + 3 * 3980) * MS,
+    }
+
+
+def test_throughput_epoch_and_time_to_the_end_follow_from_it() -> None:
+    """All three by the time that the same samples take."""
+    for change, one in table(seed()).items():
+        times = {"batch x 2": 2, "batch x 3": 3, "all together": 3}.get(change, 1)
+        ratio = one.step_ns / times / (6000 * MS)
+        assert one.time_ratio == pytest.approx(ratio)
+        assert one.throughput == pytest.approx(0.5 / ratio)
+        assert one.epoch_ns == pytest.approx(17.7 * HOUR * ratio)
+        assert one.left_ns == pytest.approx(88.5 * HOUR * ratio)
+
+
+def test_a_run_of_unknown_length_says_so() -> None:
+    """The time for the same samples stands in its place."""
+    summary = diagnose(seed(pace=False))
+    assert all(one.left_ns is None and one.epoch_ns is None for one in summary.what_if)
+    text = " ".join(" ".join(render_card(summary, width=80)).split())
+    assert "to the end: unknown, for nobody said how long the run is" in text
+    assert "x 0.70" in text
+
+
+def test_what_does_not_fit_is_said_to() -> None:
+    """54 GiB on a card of 48; 48 of 48 just does."""
+    found = table(seed())
+    assert {change: one.fits for change, one in found.items()} == {
+        "8-bit optimizer": True,
+        "batch x 2": True,
+        "batch x 3": True,
+        "no checkpointing": True,
+        "all together": False,
+    }
+    assert "it does not fit into the memory" in found["all together"].assumed
+
+
+def test_whatever_goes_beyond_what_was_measured_says_so() -> None:
+    """Larger batches and all changes at once were never run."""
+    for change, one in table(seed()).items():
+        assert ("beyond what was measured" in one.assumed) is (change not in {"8-bit optimizer", "no checkpointing"})
+        assert one.assumed
+
+
+def test_unmeasured_savings_leave_the_memory_unknown() -> None:
+    """The time falls away all the same."""
+    found = table(seed(saved=None))
+    assert (found["no checkpointing"].memory_bytes, found["no checkpointing"].step_ns) == (None, 4200 * MS)
+    assert found["all together"].memory_bytes is None
+    assert "was not measured" in found["no checkpointing"].assumed
+
+
+def test_the_hosts_launches_do_not_grow_with_the_batch() -> None:
+    """What the device waited for is launched once for any batch."""
+    seen = seed()
+    rows = tuple(replace(row, host_bound=0.5) for row in seen.summary.rows)
+    slow = replace(seen, summary=replace(seen.summary, rows=rows, clock="device"))
+    launches = (1855 + 2100) // 2 * MS
+    assert table(slow)["batch x 2"].step_ns == pytest.approx((220 + 2 * 5780) * MS - launches, abs=MS)
+    assert "of the host's launches" in table(slow)["batch x 2"].assumed
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("pace", [True, False])
+def test_the_table_stands_in_its_columns(width: int, pace: bool) -> None:
+    """No line is wider than asked for, and every number ends where its heading does."""
+    lines = render_card(diagnose(seed(pace=pace)), width=width)
+    assert max(map(len, lines)) <= width
+    start = next(at for at, line in enumerate(lines) if line.startswith("what if"))
+    rows = lines[start : start + 7]
+    assert len({len(row) for row in rows}) == 1
+    assert [row[:16].strip() for row in rows[1:]] == ["as it is", *table(seed())]
+    assert ("epoch" in rows[0]) is (pace and width == 200)
+    assert ("to the end" in rows[0]) is pace
+
+
+def test_the_table_goes_to_json_and_back() -> None:
+    """With the pace that it was computed from."""
+    summary = diagnose(seed())
+    assert Summary.from_dict(summary.to_dict()) == summary
+
+
+# What an optimizer is.
+
+
+def described(optimizer: torch.optim.Optimizer, model: nn.Module) -> OptimizerFact:
+    model(torch.ones(2, 64)).sum().backward()
+    optimizer.step()
+    (fact,) = describe_optimizers([optimizer])
+    return fact
+
+
+def test_an_8_bit_form_is_counted_tensor_by_tensor() -> None:
+    """A byte a value and a float32 for 256 values; what has fewer than 4096 values stays as it is."""
+    model = nn.Linear(64, 128)
+    fact = described(torch.optim.AdamW(model.parameters()), model)
+    small = 2 * (128 * 4) + 2 * 4  # the bias's state, and two counts of steps
+    assert fact.state_bytes == 2 * 8192 * 4 + small
+    assert fact.eight_bit_bytes == 2 * (8192 + 32 * 4) + small
+    assert (fact.kind, fact.origin, fact.can_fuse, fact.state_word_bytes, fact.device) == (
+        "AdamW",
+        "torch",
+        True,
+        4,
+        "cpu",
+    )
+
+
+def test_an_optimizer_without_a_fused_form_is_known() -> None:
+    """torch has none of RMSprop; a class of one's own is not torch's."""
+
+    class Mine(torch.optim.SGD):
+        pass
+
+    model = nn.Linear(64, 2)
+    assert described(torch.optim.RMSprop(model.parameters()), model).can_fuse is False
+    assert described(Mine(model.parameters(), lr=0.1), model).origin != "torch"
+
+
+def test_an_optimizer_without_state_is_known_after_some_steps() -> None:
+    """SGD without momentum keeps nothing; that it loops over its parameters is known all the same."""
+    import autoprof
+
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+    config = {"sinks": {}, "targets": [{"match": ".*"}], "sample": {"warmup": 0, "budget": None}}
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        for _ in range(12):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            session.step()
+    session.summary()
+    (fact,) = session._delivery.diagnosis.facts().optimizers or ()
+    assert (fact.kind, fact.foreach, fact.state_bytes) == ("SGD", False, 0)

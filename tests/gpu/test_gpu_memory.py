@@ -1,0 +1,158 @@
+"""Memory on a device: the user's counters, bounds of peaks, snapshots, and a failure that stays the user's."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import autoprof
+from autoprof.span import Span
+from autoprof.testing import ListSink
+from benchmarks.gpu.checks import no_synchronisation
+
+pytestmark = pytest.mark.gpu
+MIB = 2**20
+CONFIG: dict[str, Any] = {"targets": [{"match": r"\d", "memory": True}], "sinks": {}, "sample": {"warmup": 0}}
+
+
+class Scratch(nn.Module):
+    """Take ``scratch`` MiB for the length of its call, and keep ``keeps`` MiB for backward."""
+
+    def __init__(self, scratch: int, keeps: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(keeps * MIB // 4, device="cuda"))
+        self.scratch = scratch
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.empty(self.scratch * MIB, dtype=torch.uint8, device="cuda")
+        return x + (self.weight * x).mean()
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(Scratch(64, 4), Scratch(16, 4))
+
+
+def train(net: nn.Module, optimizer: torch.optim.Optimizer, session: Any = None, steps: int = 4) -> None:
+    for _ in range(steps):
+        net(torch.ones(1, device="cuda", requires_grad=True)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if session is not None:
+            session.step()
+
+
+def counters() -> tuple[int, int, int]:
+    return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), torch.cuda.memory_allocated()
+
+
+def test_the_users_counters_read_the_same_with_and_without() -> None:
+    """Peaks since the user's own reset, and what is allocated now."""
+    read = []
+    for on in (True, False):
+        net = model()
+        optimizer = torch.optim.Adam(net.parameters())
+        train(net, optimizer, steps=1)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        if on:
+            with autoprof.instrument(net, CONFIG, optimizer=optimizer) as session:
+                train(net, optimizer, session)
+        else:
+            train(net, optimizer)
+        read.append(counters()[::2])
+        del net, optimizer
+    assert read[0] == read[1]
+
+
+def test_the_first_to_reach_a_height_has_an_exact_peak_and_the_next_is_bounded() -> None:
+    """64 MiB of scratch above the level it began at; 16 in the shadow of that."""
+    net, sink = model(), ListSink()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.cuda.reset_peak_memory_stats()
+    with autoprof.instrument(net, CONFIG, optimizer=optimizer, sinks=[sink]) as session:
+        train(net, optimizer, session)
+    first, second = (_span(sink, name) for name in ("0", "1"))
+    assert first.memory_peak_bytes == first.memory_bound_bytes
+    assert first.memory_peak_bytes is not None
+    assert first.memory_start_bytes is not None
+    assert first.memory_peak_bytes >= first.memory_start_bytes + 64 * MIB
+    assert second.memory_peak_bytes is not None
+    assert second.memory_bound_bytes is not None
+    assert second.memory_peak_bytes <= second.memory_bound_bytes
+
+
+def _span(sink: ListSink, name: str) -> Span:
+    return next(span for span in sink.frames[0].spans if span.name == name and span.memory_start_bytes is not None)
+
+
+def test_reading_memory_never_waits_for_the_device() -> None:
+    """Torch sees no synchronisation in a step whose modules are measured."""
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters(), capturable=True)
+    train(net, optimizer, steps=2)
+    with autoprof.instrument(net, CONFIG, optimizer=optimizer) as session, no_synchronisation():
+        train(net, optimizer, session)
+
+
+def test_the_table_adds_up_to_the_allocators_peak() -> None:
+    """Parameters, gradients and state are part of it, each exactly; the rest is what is left."""
+    net = model()
+    optimizer = torch.optim.Adam(net.parameters())
+    with autoprof.instrument(net, CONFIG, optimizer=optimizer) as session:
+        train(net, optimizer, session)
+    whole = session.summary().memory_table[0]
+    assert (whole.parameter_bytes, whole.gradient_bytes) == (8 * MIB, 8 * MIB)
+    assert whole.state_bytes is not None
+    assert 16 * MIB <= whole.state_bytes <= 16 * MIB + 1024
+    assert whole.peak_bytes is not None
+    assert whole.held_bytes < whole.peak_bytes
+
+
+def test_a_snapshot_of_a_window_can_be_read_and_leaves_no_recording_on(tmp_path: Path) -> None:
+    """It has the allocations of its steps."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    config = {**CONFIG, "output": str(tmp_path), "memory_snapshot": {"first": 2, "window": 1}}
+    with autoprof.instrument(net, config, optimizer=optimizer) as session:
+        train(net, optimizer, session)
+        assert not torch._C._cuda_isHistoryEnabled()
+    (path,) = tmp_path.rglob("memory_snapshot_rank0.pickle")
+    snapshot = pickle.loads(path.read_bytes())
+    sizes = [event["size"] for event in snapshot["device_traces"][0] if event["action"] == "alloc"]
+    assert 64 * MIB in sizes
+
+
+def test_a_recording_of_the_users_goes_on(tmp_path: Path) -> None:
+    """Before, within and after the window."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    config = {**CONFIG, "output": str(tmp_path), "memory_snapshot": {"first": 1, "window": 1}}
+    torch.cuda.memory._record_memory_history(max_entries=1000)
+    try:
+        with autoprof.instrument(net, config, optimizer=optimizer) as session:
+            train(net, optimizer, session)
+        assert torch._C._cuda_isHistoryEnabled()
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert list(tmp_path.rglob("memory_snapshot_rank0.pickle"))
+
+
+def test_when_memory_runs_out_the_exception_is_the_users(tmp_path: Path) -> None:
+    """It comes out as torch raised it, and what was held is written; training goes on after it."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    config = {**CONFIG, "output": str(tmp_path), "memory_snapshot": {"first": None, "oom": True}}
+    with autoprof.instrument(net, config, optimizer=optimizer) as session:
+        train(net, optimizer, session, steps=1)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+        train(net, optimizer, session, steps=2)
+    (path,) = tmp_path.rglob("memory_snapshot_rank0_oom.pickle")
+    assert pickle.loads(path.read_bytes())["segments"]
+    assert session.summary().steps == 3

@@ -1,0 +1,252 @@
+"""What a model and its optimizers hold, by name, counted at the optimizer's steps."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import autoprof
+from autoprof.memory import Footprint, Held, Holdings
+from autoprof.probes import OptimizerHooks
+from autoprof.summary import MemoryRow, Summary
+
+
+def follow(footprint: Footprint, optimizers: list[Any]) -> list[Callable[[], None]]:
+    """Let it hear of these optimizers' steps, as a session does; return what undoes it."""
+    hooks = OptimizerHooks(tuple(optimizers), after=footprint.stepped)
+    hooks.attach()
+    return [hooks.detach]
+
+
+def counted(model: nn.Module, optimizers: list[Any], names: dict[str, nn.Module], steps: int = 1) -> Holdings:
+    footprint = Footprint(model, names.items(), optimizers)
+    undo = follow(footprint, optimizers)
+    for _ in range(steps):
+        model(torch.randn(2, 4)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    for remove in undo:
+        remove()
+    found = footprint.holdings()
+    assert footprint.failure is None
+    assert found is not None
+    return found
+
+
+def test_parameters_gradients_and_state_are_exact() -> None:
+    """Adam's state is two tensors of the parameters' size and a count for each."""
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.Linear(8, 2, bias=False))
+    found = counted(model, [torch.optim.Adam(model.parameters())], {"first": model[0], "second": model[1]})
+    assert found.names["first"] == Held(128, 0, 128, 2 * 128 + 4)
+    assert found.names["second"] == Held(64, 0, 64, 2 * 64 + 4)
+    assert found.whole == Held(192, 0, 192, 2 * 192 + 8)
+
+
+def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
+    """Both names hold the weight; the model holds it once."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[1].weight = model[0].weight
+    found = counted(model, [torch.optim.SGD(model.parameters(), momentum=0.9, lr=0.1)], {"a": model[0], "b": model[1]})
+    assert found.names["a"] == found.names["b"] == found.whole == Held(64, 0, 64, 64)
+
+
+def test_several_modules_under_one_name_add_up() -> None:
+    """And what they share counts once."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    footprint = Footprint(model, [("both", model[0]), ("both", model[1]), ("both", model)])
+    found = footprint.holdings()
+    assert found is not None
+    assert found.names["both"].parameter_bytes == 128
+
+
+def test_buffers_stand_apart() -> None:
+    """Running statistics are no parameters."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4))
+    found = counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {})
+    assert (found.whole.parameter_bytes, found.whole.buffer_bytes) == (64 + 32, 32 + 8)
+
+
+def test_an_optimizer_without_state_holds_none() -> None:
+    """Zero was counted; it is not the same as not known."""
+    model = nn.Linear(4, 4)
+    assert counted(model, [torch.optim.SGD(model.parameters(), lr=0.1)], {}).whole.state_bytes == 0
+
+
+def test_before_an_optimizer_steps_gradients_and_state_are_not_known() -> None:
+    """Parameters are."""
+    model = nn.Linear(4, 4, bias=False)
+    assert Footprint(model, []).holdings() == Holdings(Held(64, 0, None, None))
+
+
+def test_frozen_parameters_have_neither() -> None:
+    """A name of frozen parameters holds only these."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.Adam([model[1].weight])
+    found = counted(model, [optimizer], {"frozen": model[0], "trained": model[1]})
+    assert found.names["frozen"] == Held(64, 0, 0, 0)
+    assert found.names["trained"].gradient_bytes == 64
+
+
+def test_sparse_gradients_count_their_values() -> None:
+    """Of an embedding with a thousand rows, the rows that were used."""
+    model = nn.Sequential(nn.Embedding(1000, 4, sparse=True))
+    footprint = Footprint(model, [])
+    optimizer = torch.optim.SparseAdam(model.parameters())
+    undo = follow(footprint, [optimizer])
+    model(torch.tensor([1, 2, 3])).sum().backward()
+    optimizer.step()
+    undo[0]()
+    found = footprint.holdings()
+    assert found is not None
+    assert found.whole.gradient_bytes == 3 * 4 * 4 + 3 * 8
+
+
+def test_models_that_train_in_turn_keep_the_fullest_moment() -> None:
+    """Of a generator and a critic each steps when only its gradients are there."""
+    model = nn.ModuleDict({"g": nn.Linear(4, 8, bias=False), "c": nn.Linear(4, 2, bias=False)})
+    footprint = Footprint(model, model.items())
+    pair = [torch.optim.SGD(part.parameters(), lr=0.1) for part in model.values()]
+    undo = follow(footprint, pair)
+    for part, optimizer in zip(model.values(), pair, strict=True):
+        part(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for remove in undo:
+        remove()
+    found = footprint.holdings()
+    assert found is not None
+    assert found.whole.gradient_bytes == 128
+
+
+def test_state_that_grows_is_counted_again_at_the_end() -> None:
+    """A group added later has its state in the last count."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1, momentum=0.9)
+    footprint = Footprint(model, [])
+    undo = follow(footprint, [optimizer])
+    for _ in range(3):
+        model(torch.randn(2, 4)).sum().backward()
+        optimizer.step()
+    optimizer.add_param_group({"params": model[1].parameters()})
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+    undo[0]()
+    found = footprint.holdings()
+    assert found is not None
+    assert found.whole.state_bytes == 128
+
+
+def test_counting_stops_after_the_first_steps() -> None:
+    """A long run pays for a handful of counts, however many steps and optimizers it has."""
+    model = nn.Linear(4, 4)
+    footprint = Footprint(model, [])
+    counts = 0
+    count = footprint._count
+
+    def counting(**given: Any) -> None:
+        nonlocal counts
+        counts += 1
+        count(**given)
+
+    footprint._count = counting  # type: ignore[method-assign]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for _ in range(20)]
+    undo = follow(footprint, optimizers)
+    for _ in range(10):
+        model(torch.randn(2, 4)).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    for remove in undo:
+        remove()
+    assert counts == 16
+
+
+def test_a_tensor_that_tells_no_size_ends_the_count_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training goes on, and the table says why it has no figure."""
+
+    def refuse(_value: Any) -> Any:
+        raise RuntimeError("no size")
+
+    monkeypatch.setattr("autoprof.memory.footprint.extents", refuse)
+    model = nn.Linear(4, 4)
+    summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert summary.steps == 6
+    assert summary.memory_table == (MemoryRow(None),)
+    assert summary.unmeasured["parameters"] == "RuntimeError: no size"
+
+
+def test_no_gradient_is_kept_alive() -> None:
+    """A gradient that the loop drops is gone, also after it was counted."""
+    model = nn.Linear(4, 4, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer) as session:
+        model(torch.randn(2, 4)).sum().backward()
+        assert model.weight.grad is not None
+        gradient = weakref.ref(model.weight.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        session.step()
+        gc.collect()
+        assert gradient() is None
+
+
+# In a session.
+
+
+def run(model: nn.Module, optimizer: Any, *, given: bool = True, **config: Any) -> Summary:
+    settings = {"sinks": {}, "sample": {"warmup": 0, "budget": None}, **config}
+    with autoprof.instrument(model, settings, optimizer=optimizer if given else None) as session:
+        for _ in range(6):
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            session.step()
+    return session.summary()
+
+
+def test_the_summary_has_the_whole_run_and_then_the_names() -> None:
+    """The name with most first; on the CPU what nobody can know is not there, with its reason."""
+    model = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 16, bias=False))
+    summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    assert summary.memory_table == (
+        MemoryRow(None, 160, 0, 160, 160),
+        MemoryRow("1", 128, 0, 128, 128),
+        MemoryRow("0", 32, 0, 32, 32),
+    )
+    assert set(summary.unmeasured) == {"activations", "allocated, reserved and their peaks"}
+    assert Summary.from_dict(summary.to_dict()) == summary
+
+
+def test_an_optimizer_that_was_not_given_is_found() -> None:
+    """The first that trains a parameter of the model; another model's is none of ours."""
+    model, other = nn.Linear(4, 4, bias=False), nn.Linear(4, 4)
+    beside = torch.optim.Adam(other.parameters())
+    other(torch.randn(2, 4)).sum().backward()
+    settings = {"sinks": {}, "targets": [{"match": ".*"}]}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with autoprof.instrument(model, settings) as session:
+        for _ in range(6):
+            model(torch.randn(2, 4)).sum().backward()
+            beside.step()
+            optimizer.step()
+            session.step()
+    assert session.summary().memory_table[0] == MemoryRow(None, 64, 0, 64, 64)
+
+
+def test_nothing_is_left_on_the_optimizer() -> None:
+    """No hook after the end; copies and pickles work meanwhile."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.Adam(model.parameters())
+    with autoprof.instrument(model, {"sinks": {}, "targets": [{"match": ".*"}]}, optimizer=optimizer):
+        copy.deepcopy(optimizer)
+        pickle.loads(pickle.dumps(optimizer))
+    assert not optimizer._optimizer_step_post_hooks

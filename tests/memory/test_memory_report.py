@@ -1,0 +1,141 @@
+"""The memory tables as people see them: the whole run, the names, and what is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import autoprof
+from autoprof.cli import main
+from autoprof.memory import FakeAllocator, Held, Holdings, tabulate
+from autoprof.render.memory import MemoryHistory, NameMemory, memory_figure, name_memory
+from autoprof.render.memory_text import readings, render_memory
+from autoprof.summary import MemoryRow, Summary
+
+GIB = 2**30
+
+
+def summary_of(*names: MemoryRow, whole: MemoryRow | None = None, **unmeasured: str) -> Summary:
+    rows = (whole or MemoryRow(None, 6 * GIB, 0, 6 * GIB, 12 * GIB, 5 * GIB, 32 * GIB, 32 * GIB, 36 * GIB), *names)
+    return replace(Summary.empty(), memory_table=rows, unmeasured=unmeasured)
+
+
+def test_the_parts_and_the_rest_are_the_peak() -> None:
+    """With the share of each; what is not there has no line."""
+    lines = render_memory(summary_of(), width=80)
+    assert [line.split()[-4:] for line in lines[1:]] == [
+        ["6.00", "GiB", "18.8", "%"],
+        ["6.00", "GiB", "18.8", "%"],
+        ["12.00", "GiB", "37.5", "%"],
+        ["8.00", "GiB", "25.0", "%"],
+        ["32.00", "GiB", "100.0", "%"],
+    ]
+    assert not any(line.startswith("buffers") for line in lines)
+
+
+def test_without_a_peak_the_shares_are_of_what_was_counted() -> None:
+    """There is no rest to speak of then."""
+    lines = render_memory(summary_of(whole=MemoryRow(None, 10, 0, 10, 20), activations="nobody knows"), width=80)
+    assert lines[-2].split() == ["together", "40", "B", "100.0", "%"]
+    assert lines[-1] == "not known  activations: nobody knows"
+
+
+def test_a_peak_that_is_only_bounded_is_shown_as_such() -> None:
+    """At least what was reached."""
+    exact = MemoryRow("A", 1, 0, 1, 1, 1, GIB, GIB)
+    lines = render_memory(summary_of(exact, replace(exact, name="B", bound_bytes=2 * GIB)), width=80)
+    assert next(line for line in lines if line.startswith("A ")).endswith(" 1.00 GiB")
+    assert next(line for line in lines if line.startswith("B ")).endswith(">=1.00 GiB")
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_no_line_is_wider_than_asked_for(width: int) -> None:
+    """Long names lose their middle, the rest of many names is counted."""
+    names = [MemoryRow(f"模型/{'x' * 90}{at}", GIB, 0, GIB, GIB, GIB, 2 * GIB, 3 * GIB) for at in range(30)]
+    lines = render_memory(summary_of(*names, activations="word " * 60), width=width)
+    assert max(map(len, lines)) <= width
+    assert "… and 18 more names that hold less" in lines
+
+
+def test_counts_are_no_bytes() -> None:
+    """Retries are a number."""
+    assert list(readings({"peak_bytes": 2048, "alloc_retries": 3})) == ["peak 2.0 KiB", "alloc retries 3"]
+
+
+def test_names_that_hold_nothing_have_no_line() -> None:
+    """An activation function takes no room."""
+    assert not any("ReLU" in line for line in render_memory(summary_of(MemoryRow("ReLU", 0, 0, 0, 0)), width=80))
+
+
+def test_a_peak_that_is_the_runs_own_is_exact() -> None:
+    """No name can have exceeded it."""
+    summary = replace(Summary.empty(), memory={"allocated_bytes": 1, "peak_bytes": 50})
+    assert tabulate(summary, Holdings(Held(10, 0))).memory_table[0].bound_bytes == 50
+
+
+def test_the_picture_has_a_bar_of_parts_for_each_name() -> None:
+    """Parameters with buffers, gradients, state and growth, one behind the other; counts are not drawn."""
+    names = name_memory((), [MemoryRow(None, 9), MemoryRow("A", 10, 2, 12, 24), MemoryRow("B", 1)])
+    assert names == (NameMemory("A", 0, 0, 12, 12, 24), NameMemory("B", 0, 0, 1))
+    steps = torch.arange(3).numpy()
+    series = {"allocated_bytes": steps + 5, "alloc_retries": steps, "inactive_split_bytes": steps}
+    figure = memory_figure(MemoryHistory(steps=steps, series=series, names=names))
+    readings_axes, names_axes = figure.axes
+    assert len(readings_axes.lines) == 1
+    widths = [[bar.get_width() for bar in group] for group in names_axes.containers]
+    assert widths == [[12, 1], [12, 0], [24, 0]]
+    legend = names_axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["parameters", "gradients", "state"]
+
+
+def test_the_legend_of_the_names_is_not_cut_off() -> None:
+    """All four parts stand within the picture."""
+    entry = NameMemory("A", GIB, 4 * GIB, GIB, GIB, GIB)
+    steps = torch.arange(3).numpy()
+    figure = memory_figure(MemoryHistory(steps=steps, series={"rss_bytes": steps + 1}, names=(entry,)))
+    legend = figure.axes[1].get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same lines as in summary.txt."""
+    model = nn.Sequential(nn.Linear(8, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}}
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        for _ in range(5):
+            model(torch.randn(2, 8)).sum().backward()
+            optimizer.step()
+            session.step()
+    (folder,) = tmp_path.iterdir()
+    assert main(["show", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    table = render_memory(session.summary(), width=80)
+    assert "\n".join(line.rstrip() for line in table) in shown
+    assert "\n".join(line.rstrip() for line in table) in (folder / "summary.txt").read_text(encoding="utf-8")
+
+
+def test_a_run_that_was_killed_still_has_what_its_records_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Peaks by name from the records; what only the live model knew is not known."""
+    from autoprof.demo.programs import MEMORY_CONFIG, four, train
+    from autoprof.testing import FakeClock
+
+    clock, allocator = FakeClock(), FakeAllocator(40 * GIB, base_bytes=GIB)
+    model = four(clock)
+    for layer in model:
+        layer.allocator, layer.activation_bytes = allocator, GIB
+    train(model, clock, config={**MEMORY_CONFIG, "output": str(tmp_path), "sinks": {"jsonl": {}}}, memory=allocator)
+    (folder,) = tmp_path.iterdir()
+    (folder / "summary.json").unlink()
+    assert main(["show", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "peak allocated" in shown
+    assert "not known  parameters: the model was not at hand" in shown

@@ -1,0 +1,320 @@
+"""The allocator's snapshot: for a window of steps, or when memory runs out; recording is never left on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import autoprof
+from autoprof.config import load_config
+from autoprof.errors import ConfigError
+from autoprof.memory import SnapshotWindow
+from autoprof.memory.snapshot import TorchHistory, bounded
+
+
+class FakeHistory:
+    """An allocator's recording that keeps what was asked of it."""
+
+    def __init__(self, *, there: bool = True, on: bool = False, events: int = 4) -> None:
+        self.there, self.on, self.events = there, on, events
+        self.asked: list[str] = []
+        self.observers: list[Callable[[], None]] = []
+        self.fails = False
+
+    def available(self) -> bool:
+        return self.there
+
+    def recording(self) -> bool:
+        return self.on
+
+    def start(self, *, entries: int, stacks: str) -> None:
+        self.asked.append(f"start {entries} {stacks}")
+        self.on = True
+
+    def stop(self) -> None:
+        self.asked.append("stop")
+        self.on = False
+
+    def snapshot(self) -> dict[str, Any]:
+        if self.fails:
+            raise RuntimeError("no snapshot")
+        self.asked.append("snapshot")
+        return {"segments": [{"address": 1}], "device_traces": [list(range(self.events)), []]}
+
+    def on_oom(self, call: Callable[[], None]) -> None:
+        self.observers.append(call)
+
+
+def wanted(**options: Any) -> Any:
+    return load_config({"memory_snapshot": options}).memory_snapshot
+
+
+def window(folder: Path, fake: FakeHistory, rank: int = 0, **options: Any) -> tuple[SnapshotWindow, list[str]]:
+    said: list[str] = []
+    return SnapshotWindow(wanted(**options), folder, rank, said.append, fake), said
+
+
+def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
+    """From the start of the first step to the end of the last; the rank is in the file's name."""
+    history = FakeHistory()
+    one, said = window(tmp_path, history, rank=3, first=2, window=2, entries=50)
+    one.begin()
+    assert history.asked == []
+    one.step_begins(one._ended + 2)
+    assert history.asked == ["start 50 python"]
+    one.step_begins(one._ended + 2)
+    one.step_begins(one._ended + 2)
+    assert history.asked == ["start 50 python", "snapshot", "stop"]
+    for _ in range(5):
+        one.step_begins(one._ended + 2)
+    one.close()
+    assert history.asked == ["start 50 python", "snapshot", "stop"]
+    (path,) = tmp_path.iterdir()
+    assert path.name == "memory_snapshot_rank3.pickle"
+    assert pickle.loads(path.read_bytes())["device_traces"] == [[0, 1, 2, 3], []]
+    assert said == [
+        "memory_snapshot_rank3.pickle has the allocations of steps 2 to 3; their times include what recording them took"
+    ]
+
+
+def test_the_first_step_can_be_in_it(tmp_path: Path) -> None:
+    """Recording starts at set-up then."""
+    history = FakeHistory()
+    one, _ = window(tmp_path, history, first=1, window=1)
+    one.begin()
+    assert history.on
+    one.step_begins(one._ended + 2)
+    assert not history.on
+
+
+def test_a_run_that_ends_within_the_window_writes_what_there_is(tmp_path: Path) -> None:
+    """And stops recording."""
+    history = FakeHistory()
+    one, _ = window(tmp_path, history, first=1, window=100)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    one.close()
+    assert (history.on, [path.name for path in tmp_path.iterdir()]) == (False, ["memory_snapshot_rank0.pickle"])
+    one.close()
+    assert history.asked.count("snapshot") == 1
+
+
+def test_a_recording_of_the_users_is_left_alone(tmp_path: Path) -> None:
+    """Its snapshot is taken; nobody starts or stops anything."""
+    history = FakeHistory(on=True)
+    one, _ = window(tmp_path, history, first=1, window=1)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    one.close()
+    assert history.asked == ["snapshot"]
+    assert history.on
+
+
+def test_a_failure_says_so_once_and_stops_recording(tmp_path: Path) -> None:
+    """The training goes on without a snapshot."""
+    history = FakeHistory()
+    history.fails = True
+    one, said = window(tmp_path, history, first=1, window=1)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    one.step_begins(one._ended + 2)
+    one.close()
+    assert said == ["memory_snapshot is off after RuntimeError: no snapshot"]
+    assert not history.on
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
+    """What could not be written is said."""
+    history = FakeHistory()
+    one, said = window(tmp_path / "gone", history, first=1, window=1)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    assert said[0].startswith("memory_snapshot is off after FileNotFoundError")
+    assert not history.on
+
+
+def test_when_memory_runs_out_what_is_held_is_written(tmp_path: Path) -> None:
+    """A file of its own, over the last one, and not for ever."""
+    history = FakeHistory()
+    one, _ = window(tmp_path, history, first=None, oom=True)
+    one.begin()
+    try:
+        assert history.asked == []
+        for _ in range(10):
+            for call in history.observers:
+                call()
+        assert history.asked == ["snapshot"] * 4
+        assert [path.name for path in tmp_path.iterdir()] == ["memory_snapshot_rank0_oom.pickle"]
+    finally:
+        one.close()
+
+
+def test_an_observer_that_outlives_its_session_does_nothing(tmp_path: Path) -> None:
+    """torch cannot take it off: it stays, and looks for open windows."""
+    history = FakeHistory()
+    first, _ = window(tmp_path, history, first=None, oom=True)
+    first.begin()
+    first.close()
+    second, _ = window(tmp_path, history, first=None, oom=True)
+    second.begin()
+    second.close()
+    for call in history.observers:
+        call()
+    assert history.observers
+    assert history.asked == []
+
+
+def test_a_failure_when_memory_runs_out_is_not_raised(tmp_path: Path) -> None:
+    """The exception that follows is the user's."""
+    history = FakeHistory()
+    history.fails = True
+    one, said = window(tmp_path, history, first=None, oom=True)
+    one.begin()
+    one.memory_ran_out()
+    one.close()
+    assert said == ["memory_snapshot is off after RuntimeError: no snapshot"]
+
+
+def test_history_records_from_the_start_to_the_end(tmp_path: Path) -> None:
+    """A window within it does not stop it."""
+    history = FakeHistory()
+    one, _ = window(tmp_path, history, first=1, window=1, history=True)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    assert history.on
+    one.close()
+    assert history.asked == ["start 100000 python", "snapshot", "stop"]
+
+
+def test_without_a_device_it_says_so(tmp_path: Path) -> None:
+    """Nothing is asked of an allocator that is not there."""
+    history = FakeHistory(there=False)
+    one, said = window(tmp_path, history, first=1, oom=True)
+    one.begin()
+    one.step_begins(one._ended + 2)
+    one.close()
+    assert said == ["memory_snapshot: there is no CUDA device, so no snapshot is written"]
+    assert (history.asked, history.observers) == ([], [])
+
+
+def test_a_file_has_a_largest_size() -> None:
+    """The older half of the history goes until it fits; the blocks that are held stay."""
+    snapshot = {"segments": [1], "device_traces": [list(range(10_000)), list(range(10))]}
+    content = bounded(snapshot, 6_000)
+    assert content is not None
+    kept = pickle.loads(content)
+    assert len(content) <= 6_000
+    assert kept["segments"] == [1]
+    assert kept["device_traces"][0][-1] == 9_999
+    assert bounded({"segments": list(range(10_000)), "device_traces": [[]]}, 100) is None
+    assert len(snapshot["device_traces"][0]) == 10_000
+
+
+def test_torch_gets_one_observer_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However many sessions ask for one."""
+    attached: list[Any] = []
+    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", attached.append, raising=False)
+    monkeypatch.setattr(TorchHistory, "_observed", False)
+    called: list[int] = []
+    for number in range(3):
+        TorchHistory().on_oom(lambda number=number: called.append(number))
+    attached[0](0, 1, 2, 3)
+    assert (len(attached), called) == (1, [0])
+
+
+# In a session, and against torch's own functions.
+
+
+@pytest.fixture
+def torch_history(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Put fakes where torch has the functions of a CUDA allocator."""
+    asked: list[Any] = []
+    state = {"on": False}
+
+    def record(enabled: str | None = "all", **given: Any) -> None:
+        asked.append((enabled, given))
+        state["on"] = enabled is not None
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", record)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": [], "device_traces": [[1]]})
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: state["on"], raising=False)
+    return asked
+
+
+def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
+    """And its function is the one that was there before."""
+    before = torch.cuda.memory._record_memory_history
+    history = TorchHistory()
+    history.start(entries=7, stacks="python")
+    assert history.recording()
+    history.stop()
+    history.stop()
+    assert torch_history == [("all", {"max_entries": 7, "stacks": "python"}), (None, {})]
+    assert torch.cuda.memory._record_memory_history is before
+
+
+def test_a_recording_that_the_user_starts_meanwhile_goes_on(torch_history: list[Any]) -> None:
+    """What was asked for last is what holds."""
+    history = TorchHistory()
+    history.start(entries=7, stacks="python")
+    torch.cuda.memory._record_memory_history(max_entries=9)
+    history.stop()
+    assert history.recording()
+    assert torch_history[-1] == ("all", {"max_entries": 9})
+
+
+def test_a_session_writes_the_file_into_its_folder(torch_history: list[Any], tmp_path: Path) -> None:
+    """Also when no sink writes files; steps that are not sampled count as steps."""
+    model = nn.Linear(2, 2)
+    config = {
+        "targets": [{"match": ".*"}],
+        "output": str(tmp_path),
+        "sinks": {},
+        "sample": {"every": 3, "warmup": 0},
+        "memory_snapshot": {"first": 2, "window": 1},
+    }
+    with autoprof.instrument(model, config) as session:
+        for _ in range(3):
+            model(torch.ones(2))
+            session.step()
+        assert torch_history[-1] == (None, {})
+    (path,) = tmp_path.rglob("memory_snapshot*")
+    assert path.relative_to(tmp_path).parts[1:] == ("rank0", "memory_snapshot_rank0.pickle")
+    assert any("memory_snapshot_rank0.pickle has the allocations of step 2" in note for note in session.summary().notes)
+
+
+def test_a_session_that_ends_by_an_error_leaves_no_recording_on(torch_history: list[Any], tmp_path: Path) -> None:
+    """The user's exception comes out as it was."""
+    config = {"targets": [{"match": ".*"}], "output": str(tmp_path), "sinks": {}, "memory_snapshot": {"first": 1}}
+    error = RuntimeError("mine")
+    with pytest.raises(RuntimeError) as caught, autoprof.instrument(nn.Linear(2, 2), config):
+        raise error
+    assert caught.value is error
+    assert torch_history[-1] == (None, {})
+
+
+def test_on_the_cpu_the_reports_say_that_there_is_none(tmp_path: Path) -> None:
+    """The same file configures a run on a laptop."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    model = nn.Linear(2, 2)
+    config = {"targets": [{"match": ".*"}], "output": str(tmp_path), "sinks": {}, "memory_snapshot": {}}
+    with autoprof.instrument(model, config) as session:
+        model(torch.ones(2))
+        session.step()
+    assert "memory_snapshot: there is no CUDA device, so no snapshot is written" in session.summary().notes
+
+
+@pytest.mark.parametrize("wrong", [{"first": 0}, {"window": 0}, {"entries": 0}, {"stacks": "c++"}, {"oom": "yes"}])
+def test_what_cannot_be_is_refused_at_set_up(wrong: dict[str, Any]) -> None:
+    """With the key that is wrong."""
+    with pytest.raises(ConfigError, match=f"memory_snapshot.{next(iter(wrong))}"):
+        load_config({"memory_snapshot": wrong})
