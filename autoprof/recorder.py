@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .clocks import Clock
 from .names import clean_name
 from .signals import raised_by_handler
-from .span import Phase
+from .span import Phase, ShapeChange
 
 KIND_BITS: Final = 4
 INDEX_BITS: Final = 20
@@ -93,6 +93,7 @@ class Taken(NamedTuple):
     thread: int
     mixed: bool
     dropped: int
+    shapes: tuple[ShapeChange, ...] = ()
 
 
 class Recorder:
@@ -115,6 +116,8 @@ class Recorder:
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
         self.labels: list[Label] = []
         self.dropped = 0
+        self.shapes: list[ShapeChange] = []
+        """What ``detail: shapes`` has met in the open step: once for each different set of shapes."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}
@@ -222,7 +225,9 @@ class Recorder:
         readings: Any = self.buffer[1:count:2]
         if self._numbers:  # as an array they free the objects they were: the next step finds the same memory
             readings = np.fromiter(readings, np.int64, count // 2)
-        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped)
+        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped, tuple(self.shapes))
+        if taken.shapes:
+            del self.shapes[: len(taken.shapes)]
         del self.buffer[:count]
         self.mixed = False
         self.dropped = 0

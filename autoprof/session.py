@@ -16,7 +16,7 @@ from .clocks import Clock, choose_clock
 from .delivery import Delivery
 from .errors import SessionError
 from .memory import Memory
-from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, TimedLoader
+from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, ShapeProbe, TimedLoader
 from .recorder import PAUSE, UNPAUSE, Recorder, activate
 from .resolve import RawStep
 from .signals import OwnWork, raised_by_handler
@@ -45,7 +45,7 @@ class Session:
         *,
         clock: Clock,
         memory: Memory,
-        probes: Sequence[ModuleProbe | BackwardProbe] = (),
+        probes: Sequence[ModuleProbe | BackwardProbe | ShapeProbe] = (),
         follow_device: bool = True,
     ) -> None:
         self._work = OwnWork()

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,22 @@ class Phase(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+class NamedShape(NamedTuple):
+    """A tensor's shape and what it is called where it was met; a single result has no name."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class ShapeChange(NamedTuple):
+    """What a module took and returned when that was first met: a target's name, its fqn, and the shapes."""
+
+    name: str
+    fqn: str
+    inputs: tuple[NamedShape, ...]
+    outputs: tuple[NamedShape, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +150,7 @@ class StepFrame:
     ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host or was about to.
     ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
     ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
-    in this step. ``warmup`` steps are kept apart from every statistic.
+    in this step. ``warmup`` steps are kept apart from every statistic. ``shapes`` are those first met in this step.
     """
 
     step: int
@@ -154,6 +170,7 @@ class StepFrame:
     overhead_ns: int = 0
     dropped: int = 0
     warmup: bool = False
+    shapes: tuple[ShapeChange, ...] = ()
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from .span import Phase
+from .span import NamedShape, Phase
 
 Clock = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
@@ -75,6 +75,37 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
+class Shapes:
+    """What modules of one name took and returned, the first of them in this step; ``fqns`` are those modules."""
+
+    name: str
+    fqns: tuple[str, ...]
+    step: int
+    inputs: tuple[NamedShape, ...]
+    outputs: tuple[NamedShape, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shapes as plain JSON types: ``[name, [sizes]]``."""
+        return {**asdict(self), "inputs": _plain(self.inputs), "outputs": _plain(self.outputs)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Shapes:
+        """Read back what ``to_dict`` wrote."""
+        return cls(
+            **{**data, "fqns": tuple(data["fqns"]), "inputs": named(data["inputs"]), "outputs": named(data["outputs"])}
+        )
+
+
+def _plain(shapes: tuple[NamedShape, ...]) -> list[Any]:
+    return [[one.name, list(one.shape)] for one in shapes]
+
+
+def named(shapes: Any) -> tuple[NamedShape, ...]:
+    """Return shapes that went through JSON."""
+    return tuple(NamedShape(name, tuple(shape)) for name, shape in shapes)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
@@ -108,6 +139,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    shapes: tuple[Shapes, ...] = ()
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -143,6 +175,7 @@ class Summary:
             row["phase"] = str(source.phase)
         for finding, found in zip(data["findings"], self.findings, strict=True):
             finding["phase"] = None if found.phase is None else str(found.phase)
+        data["shapes"] = [one.to_dict() for one in self.shapes]
         return data
 
     @classmethod
@@ -156,6 +189,7 @@ class Summary:
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
+        values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
         values["notes"] = tuple(data["notes"])
         return cls(**values)
 

@@ -22,6 +22,7 @@ from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    ShapeProbe,
     hide_from_script,
     make_hooks,
     probe_function,
@@ -175,11 +176,14 @@ class _Wiring:
         return delivery
 
 
-def _make_probes(recorder: Recorder, selection: Selection, memory: Memory) -> list[ModuleProbe | BackwardProbe]:
+def _make_probes(
+    recorder: Recorder, selection: Selection, memory: Memory
+) -> list[ModuleProbe | BackwardProbe | ShapeProbe]:
     hooks = make_hooks(recorder)
-    probes: list[ModuleProbe | BackwardProbe] = [
+    probes: list[ModuleProbe | BackwardProbe | ShapeProbe] = [
         ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
     ]
+    probes += [ShapeProbe(recorder, target) for target in selection.targets if target.shapes]
     if any(Phase.BACKWARD in target.phases for target in selection.targets):
         probes.append(BackwardProbe(hooks.passes))
     return probes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Final
 
 import numpy as np
 
-from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
-from ..summary import Clock, Row, Summary
+from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, NamedShape, Nanoseconds, Phase, StepFrame
+from ..summary import Clock, Row, Shapes, Summary
 from .rows import RowKey, step_rows
 from .table import Table
 
@@ -22,6 +23,8 @@ ROWS: Final = 4096
 """Rows kept apart; names made up anew each step would else grow without end. What comes later is counted."""
 UNTIMED_STEPS: Final = "steps without a device time"
 """Why a step of a device's run is in no statistic: host times among device times would be neither."""
+
+ShapeKey = tuple[str, tuple[NamedShape, ...], tuple[NamedShape, ...]]
 
 STEP: Final = RowKey("", Phase.OTHER, 0)
 """The row of the steps themselves: always the first."""
@@ -74,6 +77,7 @@ class Aggregate:
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._scalars: dict[str, float] = {}
+        self._shapes: dict[ShapeKey, Shapes] = {}
         self._memory: dict[str, int] = {}
         self._phases: Counter[Phase] = Counter()
         self._blocks: dict[Layout, _Block] = {}
@@ -93,6 +97,8 @@ class Aggregate:
             self._memory.update(frame.memory)
         if frame.scalars:
             self._scalars.update(frame.scalars)
+        if frame.shapes:
+            self._note_shapes(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
         if frame.warmup:
@@ -114,6 +120,22 @@ class Aggregate:
             self._fold_memory(block, frame.memory_start_bytes, frame.memory_end_bytes)
         if block.count == BLOCK:
             self._fold(block)
+
+    def _note_shapes(self, frame: StepFrame) -> None:
+        for one in frame.shapes:
+            self._note(Shapes(one.name, (one.fqn,), frame.step, one.inputs, one.outputs))
+
+    def _note(self, shapes: Shapes) -> None:
+        """Keep the shapes; a further module of the same name with the same ones joins the first."""
+        key = shapes.name, shapes.inputs, shapes.outputs
+        held = self._shapes.get(key)
+        if held is not None:
+            fqns = tuple(dict.fromkeys((*held.fqns, *shapes.fqns)))
+            self._shapes[key] = replace(held, step=min(held.step, shapes.step), fqns=fqns)
+        elif len(self._shapes) < ROWS:
+            self._shapes[key] = shapes
+        else:
+            self.dropped["shapes beyond the limit"] += 1
 
     def _open_block(self, layout: Layout) -> _Block:
         if len(self._blocks) >= BLOCKS:
@@ -185,6 +207,8 @@ class Aggregate:
         self._samples += other._samples
         self._samples_ns += other._samples_ns
         self._scalars.update(other._scalars)
+        for shapes in other._shapes.values():
+            self._note(shapes)
         self._memory.update(other._memory)
         if other._clock == "device":
             self._clock = "device"
@@ -223,6 +247,7 @@ class Aggregate:
             dropped=dict(self.dropped),
             skipped={**self.skipped, **(skipped or {})},
             notes=notes,
+            shapes=tuple(self._shapes.values()),
         )
 
     def _rows(self, p50: Nanoseconds, p95: Nanoseconds, step_ns: int) -> list[Row]:

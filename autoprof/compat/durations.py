@@ -52,7 +52,9 @@ class Steps:
         self._number = 0
         self._layouts: dict[tuple[tuple[str, int], ...], Layout] = {}
 
-    def close(self, durations: Sequence[Duration], now_ns: int, now_unix_ns: int, thread: int, work_ns: int = 0) -> Step:
+    def close(
+        self, durations: Sequence[Duration], now_ns: int, now_unix_ns: int, thread: int, work_ns: int = 0
+    ) -> Step:
         """Close a step at ``now_ns``; ``thread`` is the one that trains, ``work_ns`` what the last call cost.
 
         The step is as long as the time since the one before (the first begins with its first duration), and at least as

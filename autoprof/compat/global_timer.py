@@ -167,7 +167,9 @@ class MyTimer:
         if unmatched:
             logger.warning(f"global_timer: {unmatched} x stop without a start of that name on that thread")
         if lost:
-            logger.warning(f"global_timer: {lost} intervals are lost: never stopped, or more than {KEPT:,} between two dumps")
+            logger.warning(
+                f"global_timer: {lost} intervals are lost: never stopped, or more than {KEPT:,} between two dumps"
+            )
         return path.absolute()
 
     def _append(self, path: Path, text: str) -> None:

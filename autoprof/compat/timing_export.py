@@ -63,7 +63,9 @@ def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | N
             name: {"steps": int(n), "mean_ms": total / n, "min_ms": least, "max_ms": most}
             for name, (n, total, least, most) in names.items()
         }
-        file.write(f'\n], "names": {json.dumps(statistics, ensure_ascii=False)}, "skipped_lines": {records.skipped}}}\n')
+        file.write(
+            f'\n], "names": {json.dumps(statistics, ensure_ascii=False)}, "skipped_lines": {records.skipped}}}\n'
+        )
     return target
 
 

@@ -17,9 +17,7 @@ HEADER: Final = " (sum of parts)"
 """Behind a name that nobody logged, only names below it."""
 
 
-def render_timing_step(
-    frame: StepFrame, averages: Averages, covered_ns: int, parents: Mapping[str, str | None]
-) -> str:
+def render_timing_step(frame: StepFrame, averages: Averages, covered_ns: int, parents: Mapping[str, str | None]) -> str:
     """Return a step's section: names in descending order, names below them indented, percentages of the step.
 
     ``Total`` is the step. What no name covers is ``other``; a name that ran inside another says so, for its time is

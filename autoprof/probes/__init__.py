@@ -10,12 +10,14 @@ from .loader import TimedLoader
 from .module import ModuleProbe
 from .optimizer import probe_optimizers
 from .scripting import hide_from_script
+from .shapes import ShapeProbe
 
 __all__ = [
     "BackwardProbe",
     "BoundaryProbe",
     "Handle",
     "ModuleProbe",
+    "ShapeProbe",
     "TimedLoader",
     "hide_from_script",
     "log_timing",

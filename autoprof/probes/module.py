@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 _nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns None, and pickles by name
 
+_HOOKS = ("enter", "leave", "remember", "note")
+
 # A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
-_hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
+_hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
 
 class ModuleProbe:
@@ -62,14 +64,14 @@ class ModuleProbe:
                 module._forward_pre_hooks.move_to_end(key, last=False)  # type: ignore[attr-defined]
         if self._memory is not None:
             _hook_before(module, self.remember)
-        _hook_after(module, self._leave, always_call=True)
+        hook_after(module, self._leave, always_call=True)
         if self._memory is not None:
-            _hook_after(module, self.remember, always_call=True)
+            hook_after(module, self.remember, always_call=True)
 
     def detach(self) -> None:
         """Take the hooks off: those that are there, also where attaching was cut short."""
         if self._attached:
-            _take_off(self.module, lambda owner: owner is self)
+            take_off(self.module, lambda owner: owner is self)
             self._attached = False
 
     def remember(self, module: nn.Module, *_args: Any) -> None:
@@ -91,7 +93,7 @@ class ModuleProbe:
         return Orphan()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return types.SimpleNamespace, (), {"enter": _nothing, "leave": _nothing, "remember": _nothing}
+        return types.SimpleNamespace, (), dict.fromkeys(_HOOKS, _nothing)
 
 
 class Orphan:
@@ -101,7 +103,7 @@ class Orphan:
 
     def fail(self, module: nn.Module) -> None:
         """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
-        _take_off(module, lambda owner: isinstance(owner, Orphan))
+        take_off(module, lambda owner: isinstance(owner, Orphan))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return self
@@ -109,7 +111,7 @@ class Orphan:
     __reduce__ = ModuleProbe.__reduce__
 
 
-def _take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
+def take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
     """Take the forward hooks off whose owner is the one."""
     for hooks in (module._forward_pre_hooks, module._forward_hooks):
         for key in [key for key, hook in hooks.items() if whose(getattr(hook, "__self__", None))]:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
+from ..summary import named
 from ..units import NS_PER_MS, NS_PER_S
 from .account import SignedSums, own_terms
 
@@ -27,7 +28,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
-    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
+    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -81,7 +82,7 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
+            f'{_shapes(frame)}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
         )
 
     def _remember(self, key: tuple[Layout, bool, bool, bool], frame: StepFrame) -> _Form:
@@ -108,6 +109,10 @@ def _scalars(frame: StepFrame) -> str:
     if odd:
         text += f'"not_finite":{_dumps(odd)},'
     return text
+
+
+def _shapes(frame: StepFrame) -> str:
+    return f',"shapes":{_dumps(frame.shapes)}' if frame.shapes else ""
 
 
 def _layout_to_dict(layout: Layout) -> dict[str, Any]:
@@ -143,6 +148,10 @@ class FrameDecoder:
             overhead_ns=data["overhead_ns"],
             dropped=data["dropped"],
             warmup=data["warmup"],
+            shapes=tuple(
+                ShapeChange(name, fqn, named(inputs), named(outputs))
+                for name, fqn, inputs, outputs in data.get("shapes", ())
+            ),
             **columns,
         )
 

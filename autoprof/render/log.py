@@ -12,6 +12,7 @@ from ..summary import Summary
 from ..units import NS_PER_MS, above, format_bytes, format_percent
 from .lines import name_lines, walk
 from .panel import label
+from .shapes import render_shape_changes
 from .text import elide, pad, safe
 from .tree import Tree, name_tree
 
@@ -97,7 +98,7 @@ def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -
     if tree.beside:
         lines += ["", "Beside the step's account (other threads, durations measured elsewhere):"]
         section.write(tree.beside, lines)
-    lines += ["", _facts(frame, clock_limit_ns), ""]
+    lines += ["", *render_shape_changes(frame), _facts(frame, clock_limit_ns), ""]
     return "\n".join(lines) + "\n"
 
 

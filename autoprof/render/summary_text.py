@@ -11,6 +11,7 @@ from ..units import format_bytes, format_count, format_ms, format_ns, format_per
 from .card import render_card
 from .lines import Line, name_lines, walk
 from .panel import label
+from .shapes import render_shapes
 from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe
 
 NARROWEST: Final = 80
@@ -39,6 +40,8 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
         lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
         lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
         lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
+    detail = render_shapes(summary, width)
+    lines += ["", *detail] if detail else []
     card = render_card(summary, width=width)
     lines += ["", *card] if card else []
     lines.append(glyphs.rule * width)
