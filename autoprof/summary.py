@@ -91,9 +91,8 @@ class Shapes:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Shapes:
         """Read back what ``to_dict`` wrote."""
-        return cls(
-            **{**data, "fqns": tuple(data["fqns"]), "inputs": named(data["inputs"]), "outputs": named(data["outputs"])}
-        )
+        inputs, outputs = named(data["inputs"]), named(data["outputs"])
+        return cls(data["name"], tuple(data["fqns"]), data["step"], inputs, outputs)
 
 
 def _plain(shapes: tuple[NamedShape, ...]) -> list[Any]:

@@ -15,6 +15,7 @@ from ..summary import Summary
 from .durations import outer_name
 
 TOP: Final = 5
+WIDE: Final = 120
 
 
 class Display:
@@ -47,6 +48,12 @@ class Display:
             self._stream.flush()
         except (OSError, ValueError):  # closed, or nobody reads it any more
             self.close()
+
+    @property
+    def width(self) -> int:
+        """The cells of a line: those of the terminal, or as many as any text here needs."""
+        size = PinnedLines.terminal_size(self._stream)
+        return size[0] if size is not None else WIDE
 
     def print(self, lines: list[str]) -> None:
         """Take the panel away and print lines, which stay."""

@@ -167,9 +167,8 @@ class MyTimer:
         if unmatched:
             logger.warning(f"global_timer: {unmatched} x stop without a start of that name on that thread")
         if lost:
-            logger.warning(
-                f"global_timer: {lost} intervals are lost: never stopped, or more than {KEPT:,} between two dumps"
-            )
+            why = f"never stopped, or more than {KEPT:,} between two dumps"
+            logger.warning(f"global_timer: {lost} intervals are lost: {why}")
         return path.absolute()
 
     def _append(self, path: Path, text: str) -> None:
@@ -200,7 +199,7 @@ class MyTimer:
         """Return the clock to read: the host's, until this process has begun to use a device."""
         if self._clock is None:
             self._clock = HostClock()
-        if self._follow and torch.cuda.is_initialized():
+        if self._follow and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             self._clock, _ = choose_clock("cuda")
             self._follow = False
         return self._clock

@@ -20,7 +20,7 @@ _COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>1
 class RankTime(NamedTuple):
     """One name's occurrences on one rank."""
 
-    count: int
+    calls: int
     mean_ns: float
     max_ns: float
 
@@ -37,8 +37,8 @@ class NameByRank:
     @property
     def mean_ns(self) -> float:
         """The mean over all occurrences."""
-        return sum(one.count * one.mean_ns for one in self.ranks.values()) / sum(
-            one.count for one in self.ranks.values()
+        return sum(one.calls * one.mean_ns for one in self.ranks.values()) / sum(
+            one.calls for one in self.ranks.values()
         )
 
     @property

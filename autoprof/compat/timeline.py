@@ -50,9 +50,8 @@ def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] |
     if left_out:
         shown = sorted(sorted(shown, key=lambda one: one.start_s - one.end_s)[:DRAWN], key=lambda one: one.start_s)
     ranks = sorted({one.rank for one in shown})
-    by_rank = {
-        rank: sorted((o for o in shown if o.rank == rank), key=lambda o: (o.start_s, -o.end_s)) for rank in ranks
-    }
+    in_order = sorted(shown, key=lambda one: (one.start_s, -one.end_s))
+    by_rank = {rank: [one for one in in_order if one.rank == rank] for rank in ranks}
     lanes = {rank: lanes_of(mine) for rank, mine in by_rank.items()}
     heights = {rank: max(lanes[rank]) + 1 for rank in ranks}
     names = _longest(shown)

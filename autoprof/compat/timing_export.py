@@ -63,9 +63,8 @@ def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | N
             name: {"steps": int(n), "mean_ms": total / n, "min_ms": least, "max_ms": most}
             for name, (n, total, least, most) in names.items()
         }
-        file.write(
-            f'\n], "names": {json.dumps(statistics, ensure_ascii=False)}, "skipped_lines": {records.skipped}}}\n'
-        )
+        told = json.dumps(statistics, ensure_ascii=False)
+        file.write(f'\n], "names": {told}, "skipped_lines": {records.skipped}}}\n')
     return target
 
 
@@ -133,7 +132,7 @@ def scalars_to(target: str | os.PathLike[str] | Scalars) -> Scalars:
         raise MissingExtra(
             "TimingLogger: tensorboard is not installed; pip install 'torch-autoprof[tensorboard]'"
         ) from error
-    writer: Any = SummaryWriter(os.fspath(target))  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(os.fspath(target))
     made: Scalars = writer
     return made
 

@@ -218,6 +218,7 @@ class TimingLogger:
             if self._files is not None:
                 self._files.write_text("\n" + "\n".join(lines) + "\n")
             if self.rank == 0:
+                lines = render_timing_summary(summary, self._printing.width)
                 self._printing.print([*lines, *render_card(summary), ""])
 
     def close(self) -> None:

@@ -7,12 +7,14 @@ from typing import Final
 
 from ..render.lines import name_lines, walk
 from ..render.log import LABEL, LABEL_MAX, RULE, Averages
-from ..render.text import elide, pad, safe
+from ..render.text import elide, fit, pad, safe
 from ..render.tree import Tree, name_tree
 from ..span import StepFrame
 from ..summary import Summary
 from ..units import NS_PER_MS
 
+NUMBERS: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
+NARROWEST: Final = 16
 HEADER: Final = " (sum of parts)"
 """Behind a name that nobody logged, only names below it."""
 
@@ -63,17 +65,22 @@ class _Section:
             self.write(self._tree.children[index + 1], lines)
 
 
-def render_timing_summary(summary: Summary) -> list[str]:
-    """Return the summary at the end: mean, least and most of a step in which the name occurred, and how many did."""
+def render_timing_summary(summary: Summary, width: int = LABEL + NUMBERS) -> list[str]:
+    """Return the summary at the end: mean, least and most of a step in which the name occurred, and how many did.
+
+    Where ``width`` cells are less than the form has, names lose their middle, down to ``NARROWEST`` cells.
+    """
+    room = min(max(width - NUMBERS, NARROWEST), LABEL)
     lines = [RULE, f"Timing Summary (Total {summary.steps} steps)", RULE]
     grouped = name_lines(summary)
     for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
         row = line.rows[0]
         calls = f"  calls={row.calls}" if row.calls != row.steps else ""
-        lines.append(_spread(_head(name, depth), (row.mean_ns, row.min_ns, row.max_ns), row.steps) + calls)
+        head = _head(name, depth) if room == LABEL else fit(_head(name, depth).rstrip(), room)
+        lines.append(_spread(head, (row.mean_ns, row.min_ns, row.max_ns), row.steps) + calls)
     if summary.steps:
         times = summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns
-        lines += ["", _spread(f"Total{'-' * (LABEL - 5)}", times, summary.steps)]
+        lines += ["", _spread(f"Total{'-' * (room - 5)}", times, summary.steps)]
     lines += [f"dropped: {count} {reason}" for reason, count in {**summary.dropped, **summary.skipped}.items()]
     return [*lines, RULE]
 

@@ -69,10 +69,10 @@ def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, widt
                 one = format_ms(row.total_ns / row.calls, limit_ns)
                 word = "call " if calls == "1" else "calls"
                 yield f"  {phase.value:<10}{calls:>6} {word}{total:>12} in all{one:>12} a call"
-    for one in sets[:SETS]:
+    for shapes in sets[:SETS]:
         if len(sets) > 1:
-            yield f"  first met in step {one.step}"
-        yield from wrap("  in", phrase_shapes(one.inputs), width)
-        yield from wrap("  out", phrase_shapes(one.outputs), width)
+            yield f"  first met in step {shapes.step}"
+        yield from wrap("  in", phrase_shapes(shapes.inputs), width)
+        yield from wrap("  out", phrase_shapes(shapes.outputs), width)
     if len(sets) > SETS:
         yield f"  and {len(sets) - SETS} more sets of shapes"
