@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 RECORD: Final = re.compile(
     rf"\[RANK (?P<rank>\d{{1,9}})\] (?P<name>(?:(?!\[RANK ).)*?), start=(?P<start>{_NUMBER}), end=(?P<end>{_NUMBER}), "
-    rf"cpu_dur=(?P<host>{_NUMBER})s, cuda_dur=(?P<device>{_NUMBER}|nan|None|N/A)(?:ms)?(?![\w.])"
+    rf"cpu_dur=(?P<host>{_NUMBER})s, cuda_dur=(?P<device>{_NUMBER}(?=ms)|nan|None|N/A)(?:ms)?(?![\w.])"
 )
 """One record. It may stand behind a prefix, and several in a line: processes that share a file tear its lines."""
 _BANNER: Final = re.compile(r"[=\s]*(DUMP START)?[=\s]*")
@@ -94,7 +94,7 @@ def _interval(match: re.Match[str]) -> Interval | None:
     device = float(match["device"]) if match["device"] not in ("nan", "None", "N/A") else None
     if not all(map(math.isfinite, (start, end, host, device or 0.0))) or end < start or host < 0:
         return None
-    return Interval(int(match["rank"]), match["name"].strip(), start, end, 1000 * host, device)
+    return Interval(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
 
 
 def read_timer_logs(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> TimerLogs:

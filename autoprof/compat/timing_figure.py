@@ -125,8 +125,8 @@ def _draw_bars(axes: Axes, course: Course, names: list[str], script: Script) -> 
     rows = range(len(names))
     means = [course.spread[name][1] / course.spread[name][0] for name in names]
     least, most = ([course.spread[name][at] for name in names] for at in (2, 3))
-    below = [mean - low for mean, low in zip(means, least, strict=True)]
-    beyond = [high - mean for mean, high in zip(means, most, strict=True)]
+    below = [max(mean - low, 0.0) for mean, low in zip(means, least, strict=True)]
+    beyond = [max(high - mean, 0.0) for mean, high in zip(means, most, strict=True)]
     colors = [COLORS[row] if row < LINES else "#9a9a9a" for row in rows]
     axes.barh(rows, means, height=0.62, color=colors, xerr=(below, beyond), error_kw={"ecolor": INK, "linewidth": 0.9})
     longest = max(most, default=1.0) or 1.0
