@@ -19,7 +19,7 @@ TENSORS: Final = 12
 
 
 def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
-    """Phrase shapes: ``rgb [1, 4, 3, 256, 256], spike [1, 4, 5, 256, 256]``."""
+    """Phrase shapes: ``rgb [1,4,3,256,256], spike [1,4,5,256,256]``."""
     every = list(shapes)
     told = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
     if len(every) > TENSORS:
@@ -28,7 +28,7 @@ def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
 
 
 def _sizes(one: NamedShape) -> str:
-    return f"[{', '.join('?' if size == NOT_MEASURED else str(size) for size in one.shape)}]"
+    return f"[{','.join('?' if size == NOT_MEASURED else str(size) for size in one.shape)}]"
 
 
 def render_shape_changes(frame: StepFrame) -> list[str]:

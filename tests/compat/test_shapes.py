@@ -133,7 +133,7 @@ def test_scales_have_their_times_and_blocks_their_number() -> None:
     summary, _ = run(DETAILED, [32, 32])
     text = "\n".join(render_shapes(summary, 80))
     assert "编码器/尺度2: 1 module\n  forward        1 call      30.0 ms in all     30.0 ms a call" in text
-    assert "\n  in      x [2, 4, 8, 8]\n  out     [2, 4, 4, 4]" in text
+    assert "\n  in      x [2,4,8,8]\n  out     [2,4,4,4]" in text
     assert "Blocks: 4 modules\n  forward        4 calls     12.0 ms in all     3.00 ms a call" in text
     assert "  recompute      4 calls     12.0 ms in all     3.00 ms a call" in text
 
@@ -175,10 +175,10 @@ def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path) -> None:
     folder = session.folder
     assert folder is not None
     log = (folder / "rank0/timing.log").read_text(encoding="utf-8")
-    line = "shapes 编码器 (encoder): rgb [2, 3, 32, 32], spike [1, 3, 32, 32] -> [0] [2, 4, 16, 16]"
+    line = "shapes 编码器 (encoder): rgb [2,3,32,32], spike [1,3,32,32] -> [0] [2,4,16,16]"
     assert log.count(line) == 1
     assert log.index("Step 1") < log.index(line) < log.index("Step 2")
-    assert "shapes Blocks (4 modules): x [2, 4] -> [2, 4]" in log
+    assert "shapes Blocks (4 modules): x [2,4] -> [2,4]" in log
     assert "Blocks: 4 modules" in (folder / "summary.txt").read_text(encoding="utf-8")
     saved = autoprof.read_run(folder)
     assert saved.summary is not None
@@ -301,5 +301,44 @@ def test_the_report_keeps_to_its_width(width: int) -> None:
     summary, _ = run(DETAILED, [32])
     assert max(cells(line) for line in render_shapes(summary, width)) <= width
     assert phrase_shapes([NamedShape(str(at), (at,)) for at in range(20)]).endswith("and 8 more tensors")
-    assert phrase_shapes([NamedShape("ragged", (2, -1))]) == "ragged [2, ?]"
+    assert phrase_shapes([NamedShape("ragged", (2, -1))]) == "ragged [2,?]"
     assert phrase_shapes([]) == "no tensor"
+
+
+def test_the_reference_model_tells_what_its_debug_prints_told() -> None:
+    """Inputs of the model, times and outputs of the scales, blocks with total and average, every stage and fusion."""
+    from autoprof.demo.model import VRTWithSpike
+    from autoprof.demo.presets import PRESETS
+
+    size = PRESETS["tiny"].model
+    model = VRTWithSpike(size)
+    rules = [
+        {"match": "", "name": "VRTWithSpike", "detail": "shapes"},
+        {"type": "SpikeEncoder3D", "name": "SpikeEncoder3D", "detail": "shapes"},
+        {"match": r"spike_encoder\.scales\.(\d)", "name": r"SpikeEncoder3D/尺度\1", "detail": "shapes"},
+        {"type": "SpikeTemporalSA", "name": "SpikeTemporalSA", "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)", "name": r"SpikeTemporalSA/尺度\1", "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)\.attention", "name": r"SpikeTemporalSA/尺度\1/Self-Attention",
+         "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)\.ffn", "name": r"SpikeTemporalSA/尺度\1/FFN", "detail": "shapes"},
+        {"match": r"stage([1-8])", "name": r"VRT/Stage\1", "detail": "shapes"},
+        {"match": r"fusions\.(\d)", "name": r"VRT/Fusion\1", "detail": "shapes"},
+    ]  # fmt: skip
+    side, frames = 32, size.frames
+    clock = FakeClock(tick_ns=MS)
+    with open_session(model, {"targets": rules, "sample": {"warmup": 0}, "sinks": {}}, clock=clock) as session:
+        model(torch.rand(1, frames, 3, side, side), torch.rand(1, frames, size.spike_bins, side, side)).sum().backward()
+        session.step()
+    summary = session.summary()
+    text = "\n".join(render_shapes(summary, 120))
+    assert "VRTWithSpike: 1 module\n  forward        1 call " in text
+    assert "in      rgb [1,2,3,32,32], spike [1,2,4,32,32]" in text
+    for scale in range(4):
+        found = next(one for one in summary.shapes if one.name == f"SpikeEncoder3D/尺度{scale}")
+        assert found.outputs == (NamedShape("", (1, size.spike_dim, frames, side >> scale, side >> scale)),)
+    assert side * side // size.spike_block == 4  # blocks of pixels at full resolution
+    assert "SpikeTemporalSA/尺度0/Self-Attention: 1 module\n  forward        4 calls" in text
+    assert {f"VRT/Stage{at}" for at in range(1, 9)} | {f"VRT/Fusion{at}" for at in range(4)} < {
+        one.name for one in summary.shapes
+    }
+    assert "VRT/Stage8: 3 modules" in text
