@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from ..aggregate import Aggregate
 from ..clocks import HostClock
 from ..diagnose import Evidence, Observer, diagnose
+from ..diagnose.thresholds import MIN_STEPS
 from ..errors import OutputError
 from ..names import clean_name
 from ..outputs import rank as rank_here
 from ..probes import log_timing as record_in_session
 from ..probes.function import LONGEST_NS
 from ..recorder import MARKS
-from ..render.card import render_card
+from ..render.card import HEALTHY, render_card
 from ..signals import raised_by_handler
 from ..summary import Finding, Summary
 from .display import Display
@@ -219,7 +220,8 @@ class TimingLogger:
                 self._files.write_text("\n" + "\n".join(lines) + "\n")
             if self.rank == 0:
                 lines = render_timing_summary(summary, self._printing.width)
-                self._printing.print([*lines, *render_card(summary), ""])
+                quiet = [f"Verdict   {HEALTHY}"] if summary.steps >= MIN_STEPS else []
+                self._printing.print([*lines, *(render_card(summary) or quiet), ""])
 
     def close(self) -> None:
         """Write what is pending and give the screen back. A second call does nothing."""

@@ -9,12 +9,13 @@ from ..render.lines import name_lines, walk
 from ..render.log import LABEL, LABEL_MAX, RULE, Averages
 from ..render.text import elide, fit, pad, safe
 from ..render.tree import Tree, name_tree
-from ..span import StepFrame
+from ..span import Phase, StepFrame
 from ..summary import Summary
-from ..units import NS_PER_MS
+from ..units import NS_PER_MS, format_percent
 
 NUMBERS: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
 NARROWEST: Final = 16
+HALF: Final = 0.5
 HEADER: Final = " (sum of parts)"
 """Behind a name that nobody logged, only names below it."""
 
@@ -78,11 +79,26 @@ def render_timing_summary(summary: Summary, width: int = LABEL + NUMBERS) -> lis
         calls = f"  calls={row.calls}" if row.calls != row.steps else ""
         head = _head(name, depth) if room == LABEL else fit(_head(name, depth).rstrip(), room)
         lines.append(_spread(head, (row.mean_ns, row.min_ns, row.max_ns), row.steps) + calls)
+    lines += _unnamed(summary, room)
     if summary.steps:
         times = summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns
         lines += ["", _spread(f"Total{'-' * (room - 5)}", times, summary.steps)]
     lines += [f"dropped: {count} {reason}" for reason, count in {**summary.dropped, **summary.skipped}.items()]
     return [*lines, RULE]
+
+
+def _unnamed(summary: Summary, room: int) -> list[str]:
+    """Say how much of the step no name covers; where that is most of it, what to do."""
+    other_ns = summary.phases.get(Phase.OTHER, 0)
+    if not summary.steps or other_ns < 0.005 * NS_PER_MS * summary.steps:
+        return []
+    share = other_ns / summary.total_step_ns
+    mean_ms = other_ns / summary.steps / NS_PER_MS
+    lines = [f"{pad('other', room)}: avg={mean_ms:>7.2f}ms  ({format_percent(share)} of Total)"]
+    if share > HALF:
+        lines.append("Most of the step has no name yet: log backward, optimizer and loading as well,")
+        lines.append("or let autoprof.instrument(model) time them.")
+    return lines
 
 
 def _spread(head: str, times_ns: tuple[int, int, int], steps: int) -> str:
