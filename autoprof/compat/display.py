@@ -19,13 +19,18 @@ WIDE: Final = 120
 
 
 class Display:
-    """Show the longest names of a run on a stream. A stream that fails is shown nothing more."""
+    """Show the longest names of a run on a stream. A stream that fails is shown nothing more.
 
-    def __init__(self, stream: TextIO) -> None:
+    One that is not ``live`` only prints.
+    """
+
+    def __init__(self, stream: TextIO, *, live: bool = True) -> None:
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "ascii"
-        self._pinned: PinnedLines | None = PinnedLines(stream)
-        self._pinned.guard()
+        self._pinned: PinnedLines | None = None
+        if live:
+            self._pinned = PinnedLines(stream)
+            self._pinned.guard()
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel in place, or print a line where there is no room for one."""

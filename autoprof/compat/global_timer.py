@@ -117,6 +117,8 @@ class MyTimer:
         if _compiling():
             return
         try:
+            if os.getpid() != self._owner:
+                self._begin_anew()
             begun = self._stacks().get(name)
             if not begun:
                 self._unmatched += 1

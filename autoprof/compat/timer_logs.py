@@ -29,6 +29,8 @@ RECORD: Final = re.compile(
 )
 """One record. It may stand behind a prefix, and several in a line: processes that share a file tear its lines."""
 _BANNER: Final = re.compile(r"[=\s]*(DUMP START)?[=\s]*")
+BANNER_LIMIT: Final = 200
+"""Characters: what is longer is no banner, and a pattern with two open ends would take its square to say so."""
 SHOWN: Final = 3
 """Skipped lines that are quoted."""
 
@@ -70,7 +72,7 @@ class TimerLogs:
     def _read(self, path: Path, seen: set[Interval]) -> None:
         for number, line in enumerate(read_lines(path), 1):
             text = line.strip()
-            if not text or _BANNER.fullmatch(text):
+            if not text or (len(text) <= BANNER_LIMIT and _BANNER.fullmatch(text)):
                 continue
             self.lines += 1
             found = [_interval(match) for match in RECORD.finditer(text)]

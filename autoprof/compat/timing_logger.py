@@ -90,6 +90,7 @@ class TimingLogger:
         self._aggregate = Aggregate()
         self._observer = Observer()
         self._open: list[Duration] = []
+        self._closed = self._failed = False
         self._covered_ns = 0
         self._work_ns = 0
         self._refused = 0
@@ -107,7 +108,7 @@ class TimingLogger:
             self._scalars = scalars_to(tensorboard)
         if enable_console and self.rank == 0:
             self._display = Display(stream or sys.stdout)
-        self._printing = Display(stream or sys.stdout) if self._display is None else self._display
+        self._printing = Display(stream or sys.stdout, live=False) if self._display is None else self._display
         atexit.register(self.close)
 
     @classmethod
@@ -143,12 +144,16 @@ class TimingLogger:
         """The records beside the log."""
         return None if self._files is None else self._files.records
 
+    @property
+    def _recording(self) -> bool:
+        return self._on and not (self._closed or self._failed) and os.getpid() == self._owner
+
     # What the program calls.
 
     def log_timing(self, name: str, time_ms: float) -> None:
         """Record a duration in milliseconds. Several of one name in a step add up."""
         now_ns = self._clock.read()
-        if not self._on or os.getpid() != self._owner:
+        if not self._recording:
             return
         try:
             ns = round(float(time_ms) * 1e6)
@@ -163,7 +168,7 @@ class TimingLogger:
     def step(self) -> None:
         """End a step: count it, write it, and show the run when it is time to."""
         now_ns = self._clock.read()
-        if not self._on or os.getpid() != self._owner:
+        if not self._recording:
             return
         with self._lock:
             began_ns = time.perf_counter_ns()
@@ -172,7 +177,7 @@ class TimingLogger:
             except Exception as error:  # nothing of ours may end a training run
                 if raised_by_handler(error):
                     raise
-                self._on = False
+                self._failed = True
                 logger.warning(f"timing log: recording is off after {type(error).__name__}: {error}")
             finally:
                 self._work_ns = time.perf_counter_ns() - began_ns
@@ -227,9 +232,9 @@ class TimingLogger:
         """Write what is pending and give the screen back. A second call does nothing."""
         with self._lock:
             atexit.unregister(self.close)
-            if not self._on or os.getpid() != self._owner:
+            if not self._on or self._closed or os.getpid() != self._owner:
                 return
-            self._on = False
+            self._closed = True
             if self._files is not None:
                 self._files.close()
             if self._scalars is not None:

@@ -20,6 +20,8 @@ _LINE: Final = re.compile(
     r"(?P<indent> *)(?P<dash>- )?(?P<name>.*?) *: +(?P<ms>\d+(?:\.\d+)?)ms"
     r"(?: \( *(?P<percent>\d+(?:\.\d+)?)%\))?(?: \[avg: *\d+(?:\.\d+)?ms\])?(?P<behind> \(sum of parts\)| in .*)?"
 )
+LONGEST: Final = 1000
+"""Characters of a line of a log; on a longer one the pattern's open ends would take their square."""
 _TOTAL: Final = re.compile(r"Total-+: +(\d+(?:\.\d+)?)ms")
 _RANK: Final = re.compile(r"timing_\d+(?:_\d+)?(?:_rank(\d+))?\.(?:log|jsonl)")
 
@@ -66,7 +68,8 @@ class TimingRecords:
         step: int | None = None
         found: list[tuple[str, float]] = []
         above: list[str] = []
-        for line in read_lines(self.path):
+        for whole in read_lines(self.path):
+            line = whole if len(whole) <= LONGEST else "?"
             number, total, match = _STEP.fullmatch(line), _TOTAL.fullmatch(line), _LINE.fullmatch(line)
             if number or _SUMMARY.match(line):
                 self.skipped += len(found)

@@ -340,6 +340,21 @@ def test_a_full_disk_ends_the_file_and_not_the_training(
     assert sum("timing_" in message and "No space left" in message for message in caplog.messages) == 2  # two files
 
 
+def test_a_failure_of_ours_ends_the_recording_and_not_the_training(
+    make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once; what was recorded before it is written and printed."""
+    program = make_program()
+    program.vrt_step()
+    with monkeypatch.context() as patch:
+        patch.setattr(program.logger._aggregate, "add", lambda _: 1 / 0)
+        program.vrt_step()
+        program.vrt_step()
+    assert [message for message in caplog.messages if "recording is off after ZeroDivisionError" in message]
+    assert len(caplog.messages) == 1
+    assert log_of(program).count("\nStep ") == 1
+
+
 def test_the_log_block_of_a_project_is_understood(tmp_path: Path) -> None:
     """``LOG:`` and ``SAVE_DIR`` decide the folder, the sinks and the intervals."""
     (tmp_path / "config.yaml").write_text(
