@@ -94,6 +94,7 @@ class Taken(NamedTuple):
     mixed: bool
     dropped: int
     shapes: tuple[ShapeChange, ...] = ()
+    detail_ns: int = 0
 
 
 class Recorder:
@@ -118,6 +119,8 @@ class Recorder:
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
         """What ``detail: shapes`` has met in the open step: once for each different set of shapes."""
+        self.detail_ns = 0
+        """What looking at shapes has cost in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self._user: dict[str, int] = {}
@@ -225,9 +228,11 @@ class Recorder:
         readings: Any = self.buffer[1:count:2]
         if self._numbers:  # as an array they free the objects they were: the next step finds the same memory
             readings = np.fromiter(readings, np.int64, count // 2)
-        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped, tuple(self.shapes))
-        if taken.shapes:
-            del self.shapes[: len(taken.shapes)]
+        shapes, detail_ns = tuple(self.shapes), self.detail_ns
+        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped, shapes, detail_ns)
+        if detail_ns or shapes:
+            del self.shapes[: len(shapes)]
+            self.detail_ns = 0
         del self.buffer[:count]
         self.mixed = False
         self.dropped = 0

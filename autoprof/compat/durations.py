@@ -139,10 +139,10 @@ class Nesting:
     def look(self, durations: Sequence[Duration], begin_ns: int, step: int) -> int | None:
         """Learn from a step's durations of one thread; return how much of it they cover, None where none can tell.
 
-        A duration was logged when it ended. One that would have begun before its step was measured elsewhere, or is
-        replayed: of such a step nothing is learnt.
+        A duration was logged when it ended. One that would have begun before its step, by more than a hundredth of
+        itself (two clocks), was measured elsewhere, or is replayed: of such a step nothing is learnt.
         """
-        if any(one.start_ns < begin_ns for one in durations):
+        if any(one.start_ns + one.ns // 100 < begin_ns for one in durations):
             return None
         if len(durations) <= COMPARED and (step <= SURE or step % AGAIN == 0):
             found: dict[str, set[str | None]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -28,7 +29,8 @@ class ShapeProbe:
     """A forward hook of its own, on the targets that ask for it: the hooks of the others have nothing to do with it.
 
     A call costs a look at the shapes of its tensors; what they are called is found out when they have changed. A
-    recomputed forward has the shapes of the first one and is passed over.
+    recomputed forward has the shapes of the first one and is passed over. What it costs is part of the overhead that
+    reports show.
     """
 
     __slots__ = ("_attached", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
@@ -62,12 +64,14 @@ class ShapeProbe:
         if not isinstance(self, ShapeProbe):  # bound to the orphan of a copied module
             self.fail(module)
             return
+        began_ns = perf_counter_ns()
         try:
             shapes = (shapes_in(args), shapes_in(kwargs) if kwargs else (), shapes_in(output))
             if shapes != self._last and _task() == -1:
                 self._last = shapes
                 if shapes not in self._seen:
                     self._change(module, args, kwargs, output, shapes)
+            self._recorder.detail_ns += perf_counter_ns() - began_ns
         except Exception:
             self.fail(module)
 

@@ -50,7 +50,7 @@ def make_frames(
             memory_end_bytes=None if memory_end is None else memory_end[i],
             scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
             memory=raw.memory,
-            overhead_ns=raw.overhead_ns + plan.overhead_ns,
+            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.taken.detail_ns,
             dropped=raw.taken.dropped,
             warmup=raw.warmup,
             shapes=raw.taken.shapes,

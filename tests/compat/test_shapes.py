@@ -342,3 +342,18 @@ def test_the_reference_model_tells_what_its_debug_prints_told() -> None:
         one.name for one in summary.shapes
     }
     assert "VRT/Stage8: 3 modules" in text
+
+
+def test_its_cost_is_part_of_the_overhead() -> None:
+    """On a fake clock nothing else costs: the frame's overhead is what looking took."""
+    clock, sink = FakeClock(), ListSink()
+    model = Model(clock)
+    with open_session(model, {**DETAILED, "sinks": {}}, clock=clock, sinks=[sink]) as session:
+        taken = []
+        for _ in range(2):
+            model(torch.ones(2, 3, 32, 32)).sum().backward()
+            taken.append(session._recorder.detail_ns)
+            session.step()
+        assert session._recorder.detail_ns == 0
+    assert all(cost > 0 for cost in taken)
+    assert all(frame.overhead_ns >= cost for frame, cost in zip(sink.frames, taken, strict=True))
