@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from ..render.log import RULE
 from ..runs import Frames
 from ..units import NS_PER_MS
 from .decode import read_lines
+
+logger = logging.getLogger("autoprof")
 
 _STEP: Final = re.compile(r"Step (\d+)\s*")
 _SUMMARY: Final = re.compile(r"Timing Summary \(")
@@ -61,6 +64,7 @@ class TimingRecords:
             for name, calls, ns in zip(frame.layout.names, frame.layout.calls, frame.total_ns.tolist(), strict=True):
                 yield Timing(frame.step, name, ns / NS_PER_MS, calls, total_ms)
         self.skipped = frames.bad_lines
+        self._say()
 
     def _log(self) -> Iterator[Timing]:
         """Read a log of either logger; a section that breaks off, or is no step's, is skipped."""
@@ -68,12 +72,14 @@ class TimingRecords:
         step: int | None = None
         found: list[tuple[str, float]] = []
         above: list[str] = []
+        summed = False  # in the summary at the end
         for whole in read_lines(self.path):
             line = whole if len(whole) <= LONGEST else "?"
             number, total, match = _STEP.fullmatch(line), _TOTAL.fullmatch(line), _LINE.fullmatch(line)
             if number or _SUMMARY.match(line):
                 self.skipped += len(found)
                 step, found, above = int(number[1]) if number else None, [], []
+                summed = number is None
             elif total and step is not None:
                 for name, ms in found:
                     yield Timing(step, name, ms, 1, float(total[1]))
@@ -84,9 +90,14 @@ class TimingRecords:
                 above.append(match["name"])
                 if match["behind"] != " (sum of parts)" and (match["name"] != "other" or "[avg" in line):
                     found.append(("/".join(above), float(match["ms"])))
-            elif line.strip() and line != RULE and step is not None:
+            elif line.strip() and line != RULE and not summed:
                 self.skipped += 1
         self.skipped += len(found)
+        self._say()
+
+    def _say(self) -> None:
+        if self.skipped:
+            logger.warning(f"{self.path}: {self.skipped} lines are no timings of a whole step and were skipped")
 
 
 def newest_by_rank(log_dir: str | os.PathLike[str]) -> dict[int, Path]:

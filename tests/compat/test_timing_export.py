@@ -77,8 +77,8 @@ def test_json_has_all_steps_and_the_statistics(make_program: Make) -> None:
     assert document["skipped_lines"] == 0
 
 
-def test_a_log_of_the_original_tool_is_read(tmp_path: Path) -> None:
-    """Names get their full path back; a foreign line and the section that breaks off are counted."""
+def test_a_log_of_the_original_tool_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Names get their full path back; a foreign line and the section that breaks off are counted, and that is said."""
     (tmp_path / "timing_1.log").write_text(ORIGINAL, encoding="utf-8")
     records = TimingRecords("timing_1.log")
     assert list(records) == [
@@ -89,6 +89,7 @@ def test_a_log_of_the_original_tool_is_read(tmp_path: Path) -> None:
         Timing(1, "VRT处理/Stage2", 269.0, 1, 3605.27),
     ]
     assert records.skipped == 3
+    assert caplog.messages == ["timing_1.log: 3 lines are no timings of a whole step and were skipped"]
 
 
 def test_our_log_reads_as_our_records_do(make_program: Make) -> None:
