@@ -28,10 +28,10 @@ def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFold
         return None
     from .runs import RunFolder
 
-    rank, world_size = _rank()
+    number, world_size = _rank()
     folder = RunFolder.create(
         settings.output,
-        rank=rank,
+        rank=number,
         world_size=world_size,
         name=_shared_name() if world_size > 1 else None,
         config=settings.model_dump(mode="json"),
@@ -49,8 +49,7 @@ def make_run_sinks(
         return ()
     from .sinks import RunInfo, make_sinks
 
-    rank, _ = _rank()
-    run = RunInfo(folder=folder, rank=rank, summary=summary, stream=sys.stdout, clock_limit_ns=limit_ns)
+    run = RunInfo(folder=folder, rank=rank(), summary=summary, stream=sys.stdout, clock_limit_ns=limit_ns)
     return make_sinks(settings.sinks, run)
 
 
@@ -64,6 +63,11 @@ def close_sinks(sinks: Iterable[Sink], summary: Summary) -> None:
 def world_size() -> int:
     """Return how many processes train together."""
     return _rank()[1]
+
+
+def rank() -> int:
+    """Return which of them this one is."""
+    return _rank()[0]
 
 
 def _rank() -> tuple[int, int]:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from .clocks import Clock
 from .names import clean_name
 from .signals import raised_by_handler
-from .span import Phase
+from .span import Phase, ShapeChange
 
 KIND_BITS: Final = 4
 INDEX_BITS: Final = 20
@@ -94,6 +94,8 @@ class Taken(NamedTuple):
     thread: int
     mixed: bool
     dropped: int
+    shapes: tuple[ShapeChange, ...] = ()
+    detail_ns: int = 0
 
 
 class Recorder:
@@ -117,6 +119,10 @@ class Recorder:
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
         self.labels: list[Label] = []
         self.dropped = 0
+        self.shapes: list[ShapeChange] = []
+        """What ``detail: shapes`` has met in the open step: once for each different set of shapes."""
+        self.detail_ns = 0
+        """What looking at shapes has cost in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
         self.resting = False
@@ -229,7 +235,11 @@ class Recorder:
         readings: Any = self.buffer[1:count:2]
         if self._numbers:  # as an array they free the objects they were: the next step finds the same memory
             readings = np.fromiter(readings, np.int64, count // 2)
-        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped)
+        shapes, detail_ns = tuple(self.shapes), self.detail_ns
+        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped, shapes, detail_ns)
+        if detail_ns or shapes:
+            del self.shapes[: len(shapes)]
+            self.detail_ns = 0
         del self.buffer[:count]
         self.mixed = False
         self.dropped = 0

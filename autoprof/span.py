@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,22 @@ class Phase(str, Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+class NamedShape(NamedTuple):
+    """A tensor's shape and what it is called where it was met; a single result has no name."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+class ShapeChange(NamedTuple):
+    """What a module took and returned when that was first met: a target's name, its fqn, and the shapes."""
+
+    name: str
+    fqn: str
+    inputs: tuple[NamedShape, ...]
+    outputs: tuple[NamedShape, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +158,7 @@ class StepFrame:
     ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
     ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
     in this step. ``warmup`` steps are kept apart from every statistic. ``gap_steps`` were left alone before this one;
-    they took ``gap_ns`` together.
+    they took ``gap_ns`` together. ``shapes`` are those first met in this step.
     """
 
     step: int
@@ -167,6 +183,7 @@ class StepFrame:
     warmup: bool = False
     gap_steps: int = 0
     gap_ns: int = 0
+    shapes: tuple[ShapeChange, ...] = ()
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from .span import Phase
+from .span import NamedShape, Phase
 
 Clock = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
@@ -147,6 +147,36 @@ class PairedCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Shapes:
+    """What modules of one name took and returned, the first of them in this step; ``fqns`` are those modules."""
+
+    name: str
+    fqns: tuple[str, ...]
+    step: int
+    inputs: tuple[NamedShape, ...]
+    outputs: tuple[NamedShape, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shapes as plain JSON types: ``[name, [sizes]]``."""
+        return {**asdict(self), "inputs": _plain(self.inputs), "outputs": _plain(self.outputs)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Shapes:
+        """Read back what ``to_dict`` wrote."""
+        inputs, outputs = named(data["inputs"]), named(data["outputs"])
+        return cls(data["name"], tuple(data["fqns"]), data["step"], inputs, outputs)
+
+
+def _plain(shapes: tuple[NamedShape, ...]) -> list[Any]:
+    return [[one.name, list(one.shape)] for one in shapes]
+
+
+def named(shapes: Any) -> tuple[NamedShape, ...]:
+    """Return shapes that went through JSON."""
+    return tuple(NamedShape(name, tuple(shape)) for name, shape in shapes)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
@@ -187,6 +217,7 @@ class Summary:
     pace: Pace | None = None
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
+    shapes: tuple[Shapes, ...] = ()
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -222,6 +253,7 @@ class Summary:
             row["phase"] = str(source.phase)
         for finding, found in zip(data["findings"], self.findings, strict=True):
             finding["phase"] = None if found.phase is None else str(found.phase)
+        data["shapes"] = [one.to_dict() for one in self.shapes]
         return data
 
     @classmethod
@@ -237,6 +269,7 @@ class Summary:
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
         values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
         values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
+        values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
         values["notes"] = tuple(data["notes"])
         values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         return cls(**values)

@@ -25,6 +25,7 @@ from .probes import (
     OptimizerHooks,
     OptimizerProbe,
     Placement,
+    ShapeProbe,
     find_anchor,
     hide_from_script,
     make_hooks,
@@ -180,8 +181,12 @@ class _Wiring:
         sample, recorder, hooks = self._settings.sample, self._recorder, make_hooks(self._recorder)
         details = levels_of_detail(self._model, self._selection)
         every = {target.fqn: target for detail in details for target in detail.targets}
-        probes = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
-        placement = Placement(self._model, recorder, hooks, [*probes.values()], follow_kind=self._follow)
+        modules = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
+        placement = Placement(self._model, recorder, hooks, [*modules.values()], follow_kind=self._follow)
+        probes: dict[str, list[Probe]] = {fqn: [probe] for fqn, probe in modules.items()}
+        for fqn, target in every.items():
+            if target.shapes:
+                probes[fqn].append(ShapeProbe(recorder, target))
         code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
         around: list[Probe] = [
             OptimizerProbe(recorder, code, optimizers),
@@ -191,7 +196,7 @@ class _Wiring:
             around.append(BackwardProbe(hooks.passes))
         levels = [
             Level(
-                [*(probes[target.fqn] for target in detail.targets), *around],
+                [*(probe for target in detail.targets for probe in probes[target.fqn]), *around],
                 detail.words,
                 frozenset(target.fqn for target in detail.targets),
             )

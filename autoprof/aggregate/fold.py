@@ -12,6 +12,7 @@ import numpy as np
 from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
 from .rows import RowKey, step_rows
+from .shapes import ShapeNotes
 from .table import UNKNOWN, Table
 
 BLOCK: Final = 64
@@ -22,6 +23,7 @@ ROWS: Final = 4096
 """Rows kept apart; names made up anew each step would else grow without end. What comes later is counted."""
 UNTIMED_STEPS: Final = "steps without a device time"
 """Why a step of a device's run is in no statistic: host times among device times would be neither."""
+
 
 STEP: Final = RowKey("", Phase.OTHER, 0)
 """The row of the steps themselves: always the first."""
@@ -75,6 +77,7 @@ class Aggregate:
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._scalars: dict[str, float] = {}
+        self._shapes = ShapeNotes(ROWS)
         self._memory: dict[str, int] = {}
         self._phases: Counter[Phase] = Counter()
         self._blocks: dict[Layout, _Block] = {}
@@ -94,6 +97,8 @@ class Aggregate:
             self._memory.update(frame.memory)
         if frame.scalars:
             self._scalars.update(frame.scalars)
+        if frame.shapes:
+            self._shapes.add(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
         if frame.gap_steps:
@@ -200,6 +205,7 @@ class Aggregate:
         self._samples += other._samples
         self._samples_ns += other._samples_ns
         self._scalars.update(other._scalars)
+        self._shapes.note(other._shapes.all())
         self._memory.update(other._memory)
         if other._clock == "device":
             self._clock = "device"
@@ -233,10 +239,15 @@ class Aggregate:
             throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
-            dropped=dict(self.dropped),
+            dropped=self._lost(),
             skipped={**self.skipped, **(skipped or {})},
             notes=notes,
+            shapes=self._shapes.all(),
         )
+
+    def _lost(self) -> dict[str, int]:
+        shapes = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
+        return {**self.dropped, **shapes}
 
     def _rows(self, p50: Nanoseconds, p95: Nanoseconds, step_ns: int) -> list[Row]:
         # By the column, not by the element: a live display asks for this twice a second.

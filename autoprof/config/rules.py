@@ -37,6 +37,9 @@ class Rule(Part):
     """What is timed."""
     memory: bool = Field(default=False, strict=True)
     """Record the memory before and after each call as well."""
+    detail: Literal["shapes"] | None = None
+    """`shapes`: note what each module takes and returns, once for each different set of shapes, and report the number
+    of its calls with the average of one."""
 
     @cached_property
     def match_pattern(self) -> re.Pattern[str]:

@@ -11,6 +11,7 @@ from .module import ModuleProbe
 from .optimizer import OptimizerHooks, OptimizerProbe
 from .placement import Placement, find_anchor
 from .scripting import hide_from_script
+from .shapes import ShapeProbe
 
 __all__ = [
     "BackwardProbe",
@@ -20,6 +21,7 @@ __all__ = [
     "OptimizerHooks",
     "OptimizerProbe",
     "Placement",
+    "ShapeProbe",
     "TimedLoader",
     "find_anchor",
     "hide_from_script",

@@ -20,6 +20,7 @@ from torch import nn
 from .boundary import BoundaryProbe
 from .handle import Handle
 from .module import ModuleProbe, Orphan
+from .shapes import ShapeProbe
 
 HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
 _FLAGS: Final = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
@@ -34,7 +35,7 @@ _asked = False
 
 def is_ours(hook: Any) -> bool:
     """Tell whether a module's hook is one of autoprof's."""
-    return isinstance(getattr(hook, "__self__", None), (ModuleProbe, BoundaryProbe, Orphan))
+    return isinstance(getattr(hook, "__self__", None), (ModuleProbe, BoundaryProbe, ShapeProbe, Orphan))
 
 
 def step_aside_for_compiler(modules: Iterable[nn.Module], compiled: Callable[[], None]) -> Handle:

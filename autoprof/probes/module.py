@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns None, and pickles by name
 
+_HOOKS = ("enter", "leave", "remember", "note")
+
 # A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
-_hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
+_hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
 
 class ModuleProbe:
@@ -97,9 +99,9 @@ class ModuleProbe:
                 module._forward_pre_hooks.move_to_end(key, last=False)  # type: ignore[attr-defined]
         if self._memory is not None:
             _hook_before(module, self.remember)
-        _hook_after(module, self._leave, always_call=True)
+        hook_after(module, self._leave, always_call=True)
         if self._memory is not None:
-            _hook_after(module, self.remember, always_call=True)
+            hook_after(module, self.remember, always_call=True)
 
     def detach(self) -> None:
         """Take the hooks off: those that are there, also where attaching was cut short."""
@@ -129,7 +131,7 @@ class ModuleProbe:
         return Orphan()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return types.SimpleNamespace, (), {"enter": _nothing, "leave": _nothing, "remember": _nothing}
+        return types.SimpleNamespace, (), dict.fromkeys(_HOOKS, _nothing)
 
 
 class Orphan:

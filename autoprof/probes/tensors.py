@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from torch import Tensor, nn
 
+from ..span import NOT_MEASURED, NamedShape
+
 DEPTH: Final = 6
 """Containers inside containers that are looked into; detection models nest three deep."""
 TENSORS: Final = 256
@@ -99,3 +101,34 @@ def _inside(item: Any) -> list[Any]:
 def _slots(kind: type) -> tuple[str, ...]:
     slots = vars(kind).get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def shapes_in(value: Any) -> tuple[Any, ...]:
+    """Return the shapes of the tensors in sight, at most ``TENSORS``; cheap, for it is done at each call."""
+    if isinstance(value, Tensor):
+        return (value.shape,)
+    return tuple(tensor.shape for tensor in islice(_tensors(value, 0), TENSORS))
+
+
+def named_shapes(values: Mapping[str, Any]) -> tuple[NamedShape, ...]:
+    """Return what ``shapes_in`` finds, with the way to each tensor: ``features[2]``, ``batch.rgb``.
+
+    A size that is no number (of a ragged tensor) is ``NOT_MEASURED``.
+    """
+    return tuple(islice(_named(values, 0, ""), TENSORS))
+
+
+def _named(value: Any, depth: int, way: str) -> Iterator[NamedShape]:
+    if isinstance(value, Tensor):
+        yield NamedShape(way, tuple(size if isinstance(size, int) else NOT_MEASURED for size in value.shape))
+    elif depth > DEPTH:
+        return
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _named(item, depth + 1, f"{way}.{key}" if way else str(key))
+    elif isinstance(value, (tuple, list)):
+        for at, item in enumerate(value):
+            yield from _named(item, depth + 1, f"{way}[{at}]")
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for key in type(value).__dataclass_fields__:
+            yield from _named(getattr(value, key, None), depth + 1, f"{way}.{key}" if way else key)

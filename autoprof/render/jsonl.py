@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
+from ..summary import named
 from ..units import NS_PER_MS, NS_PER_S
 from .account import SignedSums, own_terms
 
@@ -28,7 +29,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
-    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
+    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
     | {"gap_steps", "gap_ns"}
 )
 
@@ -84,7 +85,7 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{gap}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
+            f'{gap}{_shapes(frame)}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
         )
 
     def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _Form:
@@ -111,6 +112,10 @@ def _scalars(frame: StepFrame) -> str:
     if odd:
         text += f'"not_finite":{_dumps(odd)},'
     return text
+
+
+def _shapes(frame: StepFrame) -> str:
+    return f',"shapes":{_dumps(frame.shapes)}' if frame.shapes else ""
 
 
 def _layout_to_dict(layout: Layout) -> dict[str, Any]:
@@ -148,6 +153,10 @@ class FrameDecoder:
             warmup=data["warmup"],
             gap_steps=data.get("gap_steps", 0),
             gap_ns=data.get("gap_ns", 0),
+            shapes=tuple(
+                ShapeChange(name, fqn, named(inputs), named(outputs))
+                for name, fqn, inputs, outputs in data.get("shapes", ())
+            ),
             **columns,
         )
 

@@ -13,6 +13,7 @@ from ..units import NS_PER_MS, above, format_percent
 from .lines import name_lines, walk
 from .memory_text import readings
 from .price import price_lines
+from .shapes import render_shape_changes
 from .text import elide, pad, safe
 from .tree import Tree, name_tree
 
@@ -98,7 +99,7 @@ def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -
     if tree.beside:
         lines += ["", "Beside the step's account (other threads, durations measured elsewhere):"]
         section.write(tree.beside, lines)
-    lines += ["", _facts(frame, clock_limit_ns), ""]
+    lines += ["", *render_shape_changes(frame), _facts(frame, clock_limit_ns), ""]
     return "\n".join(lines) + "\n"
 
 

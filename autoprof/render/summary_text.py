@@ -12,6 +12,7 @@ from .card import render_card
 from .lines import Line, name_lines, walk
 from .memory_text import readings, render_memory
 from .price import price_lines
+from .shapes import render_shapes
 from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe, wrap
 
 NARROWEST: Final = 80
@@ -42,6 +43,8 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
         lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
     memory = render_memory(summary, width=width, ellipsis=glyphs.ellipsis)
     lines += ["", *memory] if memory else []
+    detail = render_shapes(summary, width)
+    lines += ["", *detail] if detail else []
     card = render_card(summary, width=width)
     lines += ["", *card] if card else []
     lines.append(glyphs.rule * width)

@@ -52,11 +52,12 @@ def make_frames(
             memory_reserved_bytes=level.memory_reserved_bytes,
             scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
             memory=raw.memory,
-            overhead_ns=raw.overhead_ns + plan.overhead_ns,
+            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.taken.detail_ns,
             dropped=raw.taken.dropped,
             warmup=raw.warmup,
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
+            shapes=raw.taken.shapes,
         )
         for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
     ]

@@ -31,6 +31,7 @@ class Target:
     phases: frozenset[Phase]
     memory: bool
     rule: int
+    shapes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +85,19 @@ def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> 
 
 def _chosen(rule: Rule, index: int, nodes: list[Node]) -> Iterator[tuple[Node, Target]]:
     """Yield the nodes that the rule matches, and then those below the containers that it matches."""
-    phases = frozenset[Phase](rule.phases)
+    phases, shapes = frozenset[Phase](rule.phases), rule.detail == "shapes"
     containers: list[tuple[Node, str]] = []
     for node in nodes:
         name = _name(rule, node)
         if name is None:
             continue
         if node.called:
-            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index)
+            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index, shapes)
         else:
             containers.append((node, name))
     for container, name in containers:
         for node in container.called_below():
-            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index)
+            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index, shapes)
 
 
 def _name(rule: Rule, node: Node) -> str | None:

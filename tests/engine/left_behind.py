@@ -16,7 +16,7 @@ from torch.optim import optimizer as torch_optimizer
 
 from autoprof import lifecycle
 from autoprof import recorder as recording
-from autoprof.probes import ModuleProbe
+from autoprof.probes import ModuleProbe, ShapeProbe
 from autoprof.probes.boundary import BoundaryProbe
 
 
@@ -58,4 +58,4 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
         for hooks in hooks_of(module).values():
             for _, hook in hooks:
                 owner = getattr(hook, "__self__", None)
-                assert not isinstance(owner, (ModuleProbe, BoundaryProbe)), f"{module} still has {hook}"
+                assert not isinstance(owner, (ModuleProbe, BoundaryProbe, ShapeProbe)), f"{module} still has {hook}"

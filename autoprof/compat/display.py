@@ -1,0 +1,76 @@
+"""The timing logger's display: autoprof's panel, pinned to the bottom of a terminal; elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TextIO
+
+from ..render.panel import render_panel
+from ..render.plain import render_plain
+from ..render.text import safe
+from ..sinks.terminal import SPARE_ROWS, PinnedLines
+from ..summary import Summary
+from .durations import outer_name
+
+TOP: Final = 5
+WIDE: Final = 120
+
+
+class Display:
+    """Show the longest names of a run on a stream. A stream that fails is shown nothing more.
+
+    One that is not ``live`` only prints.
+    """
+
+    def __init__(self, stream: TextIO, *, live: bool = True) -> None:
+        self._stream = stream
+        self._encoding = getattr(stream, "encoding", None) or "ascii"
+        self._pinned: PinnedLines | None = None
+        if live:
+            self._pinned = PinnedLines(stream)
+            self._pinned.guard()
+
+    def show(self, summary: Summary, step: int) -> None:
+        """Draw the panel in place, or print a line where there is no room for one."""
+        if self._pinned is None:
+            return
+        try:
+            size = PinnedLines.terminal_size(self._stream)
+            names = {row.name for row in summary.rows}
+            top = replace(summary, rows=tuple(row for row in summary.rows if outer_name(row.name, names) is None))
+            if size is not None:
+                panel = render_panel(
+                    top, width=size[0], top=TOP, color=not os.environ.get("NO_COLOR"), step=step,
+                    encoding=self._encoding,
+                )  # fmt: skip
+                if size[1] >= len(panel) + SPARE_ROWS and self._pinned.is_free():
+                    self._pinned.draw(panel, size)
+                    return
+                self._pinned.clear()
+            self._stream.write(render_plain(top, step=step, top=TOP, encoding=self._encoding) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # closed, or nobody reads it any more
+            self.close()
+
+    @property
+    def width(self) -> int:
+        """The cells of a line: those of the terminal, or as many as any text here needs."""
+        size = PinnedLines.terminal_size(self._stream)
+        return size[0] if size is not None else WIDE
+
+    def print(self, lines: list[str]) -> None:
+        """Take the panel away and print lines, which stay."""
+        if self._pinned is not None:
+            self._pinned.clear()
+        with suppress(OSError, ValueError):
+            self._stream.write("\n" + "\n".join(safe(line, self._encoding) for line in lines) + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Give the screen back; what was printed stays on it."""
+        pinned, self._pinned = self._pinned, None
+        if pinned is not None:
+            with suppress(OSError, ValueError):
+                pinned.close()

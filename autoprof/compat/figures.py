@@ -1,0 +1,51 @@
+"""What the pictures here have in common: fonts, colours, and a figure without pyplot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from ..render.fonts import Script
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d31", "#7b4fa3")
+"""Told apart by colour-blind people as well (Okabe and Ito 2008), and two more."""
+INK: Final = "#333333"
+FAINT: Final = "#6b6b6b"
+_GRID: Final = "#d9d9d9"
+
+
+@contextmanager
+def styled(script: Script) -> Iterator[None]:
+    """Draw with matplotlib's own defaults and the script's fonts, whatever the program has set."""
+    import matplotlib as mpl
+
+    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
+    with mpl.rc_context({**defaults, "font.family": list(script.families), "axes.unicode_minus": False}):
+        yield
+
+
+def blank_figure(width: float, height: float) -> Figure:
+    """Return a figure of so many inches that no window and no pyplot knows of."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, wspace=0.04)
+    figure = Figure(figsize=(width, height), dpi=120, layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def bare(axes: Axes) -> None:
+    """Leave only what carries information."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(_GRID)
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.set_axisbelow(True)

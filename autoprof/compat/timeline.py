@@ -1,0 +1,136 @@
+"""The timeline of all ranks: when each of them was in which named interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..errors import OutputError
+from ..render.fonts import Script, script_for
+from ..render.text import cells, elide
+from .figures import COLORS, FAINT, INK, bare, blank_figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .timer_logs import Interval
+
+NAMES: Final = 8
+"""Names with a colour of their own, those that take longest; the others share one."""
+REST: Final = "#bdbdbd"
+DRAWN: Final = 20_000
+"""Bars drawn at most; beyond it the shortest are left out, which no one would see."""
+NAME_CELLS: Final = 28
+DEEPEST: Final = 8
+_GAP: Final = 0.5
+"""Between two ranks, in lanes."""
+
+
+def lanes_of(intervals: Sequence[Interval]) -> list[int]:
+    """Return the lane of each interval of one rank, in order of their starts: the first one that is free."""
+    free_at: list[float] = []
+    lanes = []
+    for one in intervals:
+        lane = next((at for at, free in enumerate(free_at) if free <= one.start_s), len(free_at))
+        if lane == len(free_at):
+            free_at.append(one.end_s)
+        free_at[lane] = one.end_s
+        lanes.append(min(lane, DEEPEST - 1))
+    return lanes
+
+
+def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] | None = None) -> Figure:
+    """Return the picture. ``window`` is in seconds from the first interval of all ranks."""
+    zero = min(one.start_s for one in intervals)
+    shown = [one for one in intervals if window is None or _meets(one, zero, window)]
+    if not shown:
+        raise OutputError(f"plot_timeline: window {window} has no interval; allowed: seconds from the first one on")
+    left_out = max(len(shown) - DRAWN, 0)
+    if left_out:
+        shown = sorted(sorted(shown, key=lambda one: one.start_s - one.end_s)[:DRAWN], key=lambda one: one.start_s)
+    ranks = sorted({one.rank for one in shown})
+    in_order = sorted(shown, key=lambda one: (one.start_s, -one.end_s))
+    by_rank = {rank: [one for one in in_order if one.rank == rank] for rank in ranks}
+    lanes = {rank: lanes_of(mine) for rank, mine in by_rank.items()}
+    heights = {rank: max(lanes[rank]) + 1 for rank in ranks}
+    names = _longest(shown)
+    script = script_for("".join(names))
+    notes = ["Bars: host time, from start to stop."]
+    if left_out:
+        notes.append(f"{left_out} of the shortest are not drawn.")
+    if len(names) > NAMES:
+        notes.append(f"{len(names) - NAMES} shorter names are grey.")
+    notes += [f"\n{script.note}"] if script.note else []
+    with styled(script):
+        figure = blank_figure(13, 2.1 + 0.3 * sum(heights.values()) + 0.15 * len(ranks))
+        axes = figure.subplots()
+        span = (max(one.end_s for one in shown) - zero) if window is None else window[1] - window[0]
+        _draw(axes, by_rank, lanes, heights, names, zero, script, span)
+        if window is not None:
+            axes.set_xlim(*(_scale(span)[0] * at for at in window))
+        figure.supxlabel(" ".join(notes), fontsize=8, color=FAINT, x=0.01, ha="left")
+        figure.draw_without_rendering()
+    return figure
+
+
+def _meets(one: Interval, zero: float, window: tuple[float, float]) -> bool:
+    return one.end_s - zero >= window[0] and one.start_s - zero <= window[1]
+
+
+def _longest(intervals: Sequence[Interval]) -> list[str]:
+    sums: dict[str, float] = {}
+    for one in intervals:
+        sums[one.name] = sums.get(one.name, 0.0) + one.end_s - one.start_s
+    return sorted(sums, key=lambda name: (-sums[name], name))
+
+
+def _scale(span_s: float) -> tuple[float, str]:
+    return (1.0, "s") if span_s >= 2 else (1e3, "ms") if span_s >= 2e-3 else (1e6, "µs")
+
+
+def _draw(
+    axes: Axes,
+    by_rank: dict[int, list[Interval]],
+    lanes: dict[int, list[int]],
+    heights: dict[int, int],
+    names: list[str],
+    zero: float,
+    script: Script,
+    span_s: float,
+) -> None:
+    scale, unit = _scale(span_s)
+    colors = dict(zip(names, COLORS[:NAMES], strict=False))
+    top, ticks = 0.0, []
+    bars: dict[str, list[tuple[float, float, float]]] = {}
+    for rank, mine in by_rank.items():
+        ticks.append((top + heights[rank] / 2, f"rank {rank}"))
+        for one, lane in zip(mine, lanes[rank], strict=True):
+            where = ((one.start_s - zero) * scale, top + lane, (one.end_s - one.start_s) * scale)
+            bars.setdefault(one.name if one.name in colors else "", []).append(where)
+        top += heights[rank] + _GAP
+    for name, drawn in bars.items():
+        left, y, width = zip(*drawn, strict=True)
+        label = elide(script.show(name), NAME_CELLS) if name else "other names"
+        color = colors.get(name, REST)
+        axes.barh(y, width, left=left, height=0.86, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
+        for x, at, long in drawn:
+            if name and long > 0.012 * span_s * scale * (cells(label) + 1):
+                white = "white" if color not in ("#e69f00", "#56b4e9") else INK
+                text = axes.text(x + long / 2, at + 0.43, label, ha="center", va="center", fontsize=8, color=white)
+                text.set_parse_math(False)
+                text.set_clip_on(True)
+                text.set_in_layout(False)
+    axes.set_ylim(top - _GAP + 0.15, -0.15)
+    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.set_xlabel(f"{unit} since the first start", color=INK)
+    axes.set_title("Timeline of all ranks", loc="left", fontsize=12, color=INK)
+    axes.margins(x=0.01)
+    bare(axes)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#d9d9d9", linewidth=0.7)
+    legend = axes.legend(
+        loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0
+    )
+    for entry in legend.get_texts():
+        entry.set_parse_math(False)

@@ -1,0 +1,359 @@
+"""``detail: shapes``: what the debug prints of the second seed told, without a print in the model."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import autoprof
+from autoprof.errors import ConfigError
+from autoprof.probes import ShapeProbe
+from autoprof.render.shapes import phrase_shapes, render_shapes
+from autoprof.render.text import cells
+from autoprof.span import NamedShape, ShapeChange
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock, ListSink, open_session
+
+MS = 1_000_000
+
+
+class Scale(nn.Module):
+    """One scale of the encoder; it takes so many milliseconds of a fake clock."""
+
+    def __init__(self, clock: FakeClock, channels: int, ms: float) -> None:
+        super().__init__()
+        self.clock, self.ns = clock, round(ms * MS)
+        self.convolution = nn.Conv2d(channels, 4, 3, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.advance(self.ns)
+        made: Tensor = self.convolution(x)
+        return made
+
+
+class Encoder(nn.Module):
+    """Three scales, as the encoder of the second seed."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.scales = nn.ModuleList(Scale(clock, 3 if at == 0 else 4, 10 * (at + 1)) for at in range(3))
+
+    def forward(self, rgb: Tensor, spike: Tensor | None = None) -> list[Tensor]:
+        found = []
+        for scale in self.scales:
+            rgb = scale(rgb)
+            found.append(rgb)
+        return found
+
+
+class Block(nn.Module):
+    """A block that takes three milliseconds."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.advance(3 * MS)
+        made: Tensor = self.linear(x)
+        return made
+
+
+class Model(nn.Module):
+    """An encoder and blocks in a list that is never called itself."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.encoder = Encoder(clock)
+        self.blocks = nn.ModuleList(Block(clock) for _ in range(4))
+
+    def forward(self, rgb: Tensor) -> Tensor:
+        x = self.encoder(rgb, spike=rgb[:1])[-1].mean((2, 3))
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.training else block(x)
+        return x
+
+
+DETAILED = {
+    "targets": [
+        {"match": "encoder", "name": "编码器", "detail": "shapes"},
+        {"match": r"encoder\.scales\.(\d)", "name": r"编码器/尺度\1", "detail": "shapes"},
+        {"match": "blocks", "name": "Blocks", "detail": "shapes"},
+    ],
+    "sample": {"warmup": 0},
+    "sinks": {},
+}
+
+
+def run(config: dict[str, Any], sizes: list[int]) -> tuple[Summary, ListSink]:
+    """Train a step of each size on a fake clock."""
+    clock, sink = FakeClock(), ListSink()
+    model = Model(clock)
+    with open_session(model, config, clock=clock, sinks=[sink]) as session:
+        for size in sizes:
+            model(torch.ones(2, 3, size, size)).sum().backward()
+            session.step()
+    assert sink.summary is not None
+    return sink.summary, sink
+
+
+def test_inputs_and_outputs_are_noted_by_name() -> None:
+    """As ``forward`` calls its arguments; a list's tensors by their place."""
+    summary, _ = run(DETAILED, [32])
+    encoder = next(one for one in summary.shapes if one.name == "编码器")
+    assert encoder.inputs == (NamedShape("rgb", (2, 3, 32, 32)), NamedShape("spike", (1, 3, 32, 32)))
+    assert encoder.outputs == tuple(NamedShape(f"[{at}]", (2, 4, 16 >> at, 16 >> at)) for at in range(3))
+    assert (encoder.fqns, encoder.step) == (("encoder",), 1)
+
+
+def test_they_are_noted_once_for_each_change() -> None:
+    """The same shapes again are no news, nor are those of three steps ago."""
+    summary, sink = run(DETAILED, [32, 32, 16, 16, 32, 16])
+    assert [len(frame.shapes) for frame in sink.frames] == [8, 0, 4, 0, 0, 0]
+    sets = [one for one in summary.shapes if one.name == "编码器"]
+    assert [(one.step, one.inputs[0].shape[-1]) for one in sets] == [(1, 32), (3, 16)]
+
+
+def test_scales_have_their_times_and_blocks_their_number() -> None:
+    """Per scale the time and the shapes; four blocks with their total and the average of one."""
+    summary, _ = run(DETAILED, [32, 32])
+    text = "\n".join(render_shapes(summary, 80))
+    assert "编码器/尺度2: 1 module\n  forward        1 call      30.0 ms in all     30.0 ms a call" in text
+    assert "\n  in      x [2,4,8,8]\n  out     [2,4,4,4]" in text
+    assert "Blocks: 4 modules\n  forward        4 calls     12.0 ms in all     3.00 ms a call" in text
+    assert "  recompute      4 calls     12.0 ms in all     3.00 ms a call" in text
+
+
+def test_modules_of_one_name_and_shape_are_told_together() -> None:
+    """Four equal blocks are one entry with four fqns."""
+    summary, _ = run(DETAILED, [32])
+    (blocks,) = [one for one in summary.shapes if one.name == "Blocks"]
+    assert blocks.fqns == tuple(f"blocks.{at}" for at in range(4))
+
+
+def test_a_rule_without_detail_costs_nothing() -> None:
+    """No further hook on its modules, and nothing noted."""
+    plain = {**DETAILED, "targets": [{"match": "blocks"}]}
+    model = Model(FakeClock())
+    with open_session(model, plain, clock=FakeClock()) as session:
+        bare = len(model.blocks[0]._forward_hooks)
+        assert session.summary().shapes == ()
+    with open_session(model, DETAILED, clock=FakeClock()):
+        assert len(model.blocks[0]._forward_hooks) == bare + 1
+    assert not model.blocks[0]._forward_hooks
+
+
+def test_ever_new_shapes_are_bounded() -> None:
+    """Sixteen sets of a module are kept, what is beyond is counted."""
+    summary, _ = run({**DETAILED, "targets": [{"match": "encoder", "detail": "shapes"}]}, list(range(8, 28)))
+    assert len(summary.shapes) == 16
+    assert summary.skipped["sets of shapes beyond 16 of a module"] == 4
+
+
+def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path) -> None:
+    """``timing.log`` where they are met, the summaries at the end, ``show`` also where there is no summary."""
+    model = Model(FakeClock())
+    config = {**DETAILED, "sinks": {"log": {}, "jsonl": {}}, "output": str(tmp_path)}
+    with autoprof.instrument(model, config) as session:
+        for _ in range(2):
+            model(torch.ones(2, 3, 32, 32)).sum().backward()
+            session.step()
+    folder = session.folder
+    assert folder is not None
+    log = (folder / "rank0/timing.log").read_text(encoding="utf-8")
+    line = "shapes 编码器 (encoder): rgb [2,3,32,32], spike [1,3,32,32] -> [0] [2,4,16,16]"
+    assert log.count(line) == 1
+    assert log.index("Step 1") < log.index(line) < log.index("Step 2")
+    assert "shapes Blocks (4 modules): x [2,4] -> [2,4]" in log
+    assert "Blocks: 4 modules" in (folder / "summary.txt").read_text(encoding="utf-8")
+    saved = autoprof.read_run(folder)
+    assert saved.summary is not None
+    assert saved.summary.shapes == session.summary().shapes
+    assert [one for frame in saved.frames for one in frame.shapes][-1] == ShapeChange(
+        "Blocks", "blocks.3", (NamedShape("x", (2, 4)),), (NamedShape("", (2, 4)),)
+    )
+    (folder / "summary.json").unlink()
+    shown = subprocess.run([sys.executable, "-m", "autoprof", "show", str(folder)], capture_output=True, text=True)
+    assert "Blocks: 4 modules" in shown.stdout, shown.stderr
+
+
+def test_results_are_the_same_bits() -> None:
+    """The hook only looks."""
+    outputs = []
+    for config in (None, DETAILED):
+        torch.manual_seed(0)
+        model = Model(FakeClock())
+        session = None if config is None else open_session(model, config, clock=FakeClock())
+        out = model(torch.ones(2, 3, 32, 32))
+        out.sum().backward()
+        outputs.append([out.detach(), *(p.grad for p in model.parameters())])
+        if session is not None:
+            session.close()
+    assert all(torch.equal(one, other) for one, other in zip(*outputs, strict=True))
+
+
+def test_a_copy_and_a_pickle_are_not_noted() -> None:
+    """The copy's hook takes itself off at its first call; the pickle loads without autoprof's hooks at work."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    config = {"targets": [{"match": "0", "detail": "shapes"}], "sinks": {}}
+    with open_session(model, config, clock=FakeClock()) as session:
+        twin = copy.deepcopy(model)
+        twin(torch.ones(7, 2))
+        loaded = torch.load(io.BytesIO(_saved(model)), weights_only=False)
+        loaded(torch.ones(9, 2))
+        model(torch.ones(1, 2))
+        session.step()
+        assert [one.inputs[0].shape for one in session.summary().shapes] == [(1, 2)]
+        assert not twin[0]._forward_hooks
+    assert pickle.dumps(model)
+
+
+def _saved(model: nn.Module) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    return buffer.getvalue()
+
+
+def test_the_compiler_sees_the_bare_model() -> None:
+    """While torch compiles the hook steps aside: one whole graph, and the compiled model is timed from outside."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward  # type: ignore[no-any-return]
+
+    inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    config = {"targets": [{"match": ".*", "type": "Linear", "detail": "shapes"}], "sinks": {}}
+    with open_session(inner, config, clock=FakeClock()) as session:
+        compiled: Any = torch.compile(inner, backend=backend, fullgraph=True)
+        compiled(torch.ones(3, 2))
+        session.step()
+        before = len(graphs)
+        assert any(isinstance(getattr(hook, "__self__", None), ShapeProbe) for hook in inner[0]._forward_hooks.values())
+    compiled(torch.ones(3, 2))
+    assert (before, len(graphs)) == (1, 1)
+
+
+def test_a_script_is_made_of_the_bare_module() -> None:
+    """``torch.jit.script`` cannot compile Python's hooks."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    config = {"targets": [{"match": "0", "detail": "shapes"}], "sinks": {}}
+    with open_session(model, config, clock=FakeClock()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer torch deprecates it
+        scripted = torch.jit.script(model)
+    assert scripted(torch.ones(1, 2)).shape == (1, 2)
+
+
+@dataclass
+class Batch:
+    """What some models pass around."""
+
+    image: Tensor
+    masks: dict[str, Tensor]
+
+
+class Odd(nn.Module):
+    """Takes and returns nested things."""
+
+    def forward(self, batch: Batch, *rest: Any) -> Any:
+        return {"a": (batch.image, [batch.masks["m"]]), "none": None, "number": 3}
+
+
+def test_nested_values_are_told_by_the_way_to_them() -> None:
+    """Dataclasses, mappings, lists, and arguments without a name."""
+    model, sink = Odd(), ListSink()
+    config = {"targets": [{"match": "", "detail": "shapes"}], "sinks": {}}
+    with open_session(model, config, clock=FakeClock(), sinks=[sink]) as session:
+        model(Batch(torch.ones(1, 2), {"m": torch.ones(3)}), torch.ones(4), None)
+        session.step()
+    (change,) = sink.frames[0].shapes
+    assert change.inputs == (
+        NamedShape("batch.image", (1, 2)),
+        NamedShape("batch.masks.m", (3,)),
+        NamedShape("rest[0]", (4,)),
+    )
+    assert change.outputs == (NamedShape("a[0]", (1, 2)), NamedShape("a[1][0]", (3,)))
+
+
+def test_an_unknown_detail_is_an_error() -> None:
+    """With the word that is allowed."""
+    with pytest.raises(ConfigError, match=r"targets\[0\]\.detail: 'shape' is unknown; did you mean 'shapes'"):
+        autoprof.instrument(nn.Linear(1, 1), {"targets": [{"match": "", "detail": "shape"}]})
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_report_keeps_to_its_width(width: int) -> None:
+    """Long lists of tensors are broken between words and counted beyond a dozen."""
+    summary, _ = run(DETAILED, [32])
+    assert max(cells(line) for line in render_shapes(summary, width)) <= width
+    assert phrase_shapes([NamedShape(str(at), (at,)) for at in range(20)]).endswith("and 8 more tensors")
+    assert phrase_shapes([NamedShape("ragged", (2, -1))]) == "ragged [2,?]"
+    assert phrase_shapes([]) == "no tensor"
+
+
+def test_the_reference_model_tells_what_its_debug_prints_told() -> None:
+    """Inputs of the model, times and outputs of the scales, blocks with total and average, every stage and fusion."""
+    from autoprof.demo.model import VRTWithSpike
+    from autoprof.demo.presets import PRESETS
+
+    size = PRESETS["tiny"].model
+    model = VRTWithSpike(size)
+    rules = [
+        {"match": "", "name": "VRTWithSpike", "detail": "shapes"},
+        {"type": "SpikeEncoder3D", "name": "SpikeEncoder3D", "detail": "shapes"},
+        {"match": r"spike_encoder\.scales\.(\d)", "name": r"SpikeEncoder3D/尺度\1", "detail": "shapes"},
+        {"type": "SpikeTemporalSA", "name": "SpikeTemporalSA", "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)", "name": r"SpikeTemporalSA/尺度\1", "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)\.attention", "name": r"SpikeTemporalSA/尺度\1/Self-Attention",
+         "detail": "shapes"},
+        {"match": r"spike_attention\.scales\.(\d)\.ffn", "name": r"SpikeTemporalSA/尺度\1/FFN", "detail": "shapes"},
+        {"match": r"stage([1-8])", "name": r"VRT/Stage\1", "detail": "shapes"},
+        {"match": r"fusions\.(\d)", "name": r"VRT/Fusion\1", "detail": "shapes"},
+    ]  # fmt: skip
+    side, frames = 32, size.frames
+    clock = FakeClock(tick_ns=MS)
+    with open_session(model, {"targets": rules, "sample": {"warmup": 0}, "sinks": {}}, clock=clock) as session:
+        model(torch.rand(1, frames, 3, side, side), torch.rand(1, frames, size.spike_bins, side, side)).sum().backward()
+        session.step()
+    summary = session.summary()
+    text = "\n".join(render_shapes(summary, 120))
+    assert "VRTWithSpike: 1 module\n  forward        1 call " in text
+    assert "in      rgb [1,2,3,32,32], spike [1,2,4,32,32]" in text
+    for scale in range(4):
+        found = next(one for one in summary.shapes if one.name == f"SpikeEncoder3D/尺度{scale}")
+        assert found.outputs == (NamedShape("", (1, size.spike_dim, frames, side >> scale, side >> scale)),)
+    assert side * side // size.spike_block == 4  # blocks of pixels at full resolution
+    assert "SpikeTemporalSA/尺度0/Self-Attention: 1 module\n  forward        4 calls" in text
+    assert {f"VRT/Stage{at}" for at in range(1, 9)} | {f"VRT/Fusion{at}" for at in range(4)} < {
+        one.name for one in summary.shapes
+    }
+    assert "VRT/Stage8: 3 modules" in text
+
+
+def test_its_cost_is_part_of_the_overhead() -> None:
+    """On a fake clock nothing else costs: the frame's overhead is what looking took."""
+    clock, sink = FakeClock(), ListSink()
+    model = Model(clock)
+    with open_session(model, {**DETAILED, "sinks": {}}, clock=clock, sinks=[sink]) as session:
+        taken = []
+        for _ in range(2):
+            model(torch.ones(2, 3, 32, 32)).sum().backward()
+            taken.append(session._recorder.detail_ns)
+            session.step()
+        assert session._recorder.detail_ns == 0
+    assert all(cost > 0 for cost in taken)
+    assert all(frame.overhead_ns >= cost for frame, cost in zip(sink.frames, taken, strict=True))

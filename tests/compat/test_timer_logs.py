@@ -1,0 +1,298 @@
+"""The logs of ``global_timer``, as they are found: read, drawn, and searched for the slow rank."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoprof.compat.global_timer import MyTimer
+from autoprof.compat.stragglers import by_rank, render_stragglers
+from autoprof.compat.timeline import lanes_of, timeline_figure
+from autoprof.compat.timer_logs import Interval, load_timer_logs, plot_timeline, read_timer_logs, stragglers
+from autoprof.errors import MissingExtra, OutputError
+from autoprof.render.text import cells
+from autoprof.testing import FakeClock, FakeDevice
+
+MS = 1_000_000
+SEED = "[RANK 0] forward, start=1716182684.282194, end=1716182685.123003, cpu_dur=0.840809s, cuda_dur=830.512ms"
+"""The line that the third seed documents."""
+
+
+def record(rank: int, name: str, start: float, ms: float, device_ms: float | str | None = None) -> str:
+    """Return a line as the original tool writes it."""
+    device = ms if device_ms is None else device_ms
+    shown = device if isinstance(device, str) else f"{device:.3f}"
+    end = start + ms / 1000
+    return (
+        f"[RANK {rank}] {name}, start={1716182684 + start:.6f}, end={1716182684 + end:.6f}, "
+        f"cpu_dur={ms / 1000:.6f}s, cuda_dur={shown}ms"
+    )
+
+
+def write(path: str, *lines: str, encoding: str = "utf-8", newline: str = "\n") -> Path:
+    """Write a log."""
+    Path(path).write_bytes((newline.join(lines) + newline).encode(encoding))
+    return Path(path)
+
+
+def test_the_documented_line_is_read() -> None:
+    """Rank, name, both ends in Unix seconds, host and device milliseconds."""
+    logs = read_timer_logs(write("timer_rank0.log", SEED))
+    assert logs.intervals == [Interval(0, "forward", 1716182684.282194, 1716182685.123003, 840.809, 830.512)]
+    assert (logs.skipped, logs.said()) == (0, None)
+
+
+def test_what_the_timer_writes_is_read_back() -> None:
+    """Nothing is skipped, and a device that told no time stays without one."""
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    for at, source in enumerate((clock, device.device_clock())):
+        timer = MyTimer(f"logs{at}", clock=source)
+        timer.start("前向, 第1层")
+        device.work(5 * MS)
+        clock.advance(5 * MS)
+        timer.stop("前向, 第1层")
+        timer.dump()
+    logs = read_timer_logs(["logs0", "logs1"])
+    assert [(one.name, one.host_ms, one.device_ms) for one in logs.intervals] == [
+        ("前向, 第1层", 5.0, None),
+        ("前向, 第1层", 5.0, 5.0),
+    ]
+    assert logs.skipped == 0
+
+
+def test_a_data_frame_has_a_line_for_each_interval() -> None:
+    """Columns with units in their names; a missing device time is NaN; what was skipped is kept."""
+    pytest.importorskip("pandas")
+    write("a.log", record(1, "b", 0, 5, "nan"), record(0, "a", 0, 5), "stray")
+    frame = load_timer_logs("a.log")
+    assert list(frame.columns) == ["rank", "name", "start_s", "end_s", "host_ms", "device_ms"]
+    assert frame["rank"].tolist() == [0, 1]
+    assert frame["device_ms"].isna().tolist() == [False, True]
+    assert frame.attrs == {"skipped": 1, "repeated": 0}
+    assert stragglers(frame)[0].name in ("a", "b")
+
+
+def test_an_empty_log_is_an_empty_data_frame() -> None:
+    """No record is no error: the columns are there."""
+    pytest.importorskip("pandas")
+    assert load_timer_logs(write("a.log", "")).empty
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And ``read_timer_logs`` works without it."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"torch-autoprof\[logs\]"):
+        load_timer_logs(write("a.log", SEED))
+    assert len(read_timer_logs("a.log").intervals) == 1
+
+
+def test_the_rank_is_that_in_the_line() -> None:
+    """There are timers that write every rank to timer_rank0.log, interleaved."""
+    write("timer_rank0.log", record(1, "a", 0, 5), record(0, "a", 0, 5), record(1, "a", 1, 5))
+    assert [one.rank for one in read_timer_logs("timer_rank0.log").intervals] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("2026-11-21 10:00:00,123 INFO root: " + SEED, 1),
+        (SEED + SEED.replace("RANK 0", "RANK 1"), 2),
+        (SEED + " | loss 0.3", 1),
+        ("\t" + SEED + "  ", 1),
+        (SEED.replace("830.512ms", "8e+02ms"), 1),
+        (SEED.replace("forward", "forward, start=of=all, step [2]"), 1),
+    ],
+)
+def test_a_record_is_found_wherever_it_stands(line: str, count: int) -> None:
+    """Behind a prefix, glued to another one, before something else; a name may hold commas."""
+    logs = read_timer_logs(write("a.log", line))
+    assert len(logs.intervals) == count
+    assert logs.skipped == 0
+
+
+@pytest.mark.parametrize("cut", [1, 12, 40, 70, 90, len(SEED) - 1])
+def test_a_truncated_end_is_skipped_and_counted(cut: int) -> None:
+    """A half line is never taken for a whole one, wherever it breaks off."""
+    Path("a.log").write_bytes((SEED + "\n" + SEED.replace("forward", "backward")[:cut]).encode())
+    logs = read_timer_logs("a.log")
+    assert [one.name for one in logs.intervals] == ["forward"]
+    assert logs.skipped == 1
+
+
+def test_a_record_torn_by_another_process_is_counted() -> None:
+    """The whole one in the same line is kept."""
+    logs = read_timer_logs(write("a.log", SEED[:50] + SEED))
+    assert (len(logs.intervals), logs.skipped) == (1, 1)
+
+
+def test_crlf_and_mixed_encodings_are_read() -> None:
+    """UTF-8, GB 18030 and Latin-1 lines in one file, with and without a mark, with Windows' line ends."""
+    lines = [
+        ("\ufeff" + record(0, "前向", 0, 1)).encode(),
+        record(0, "反向", 1, 1).encode("gb18030"),
+        record(0, "été", 2, 1).encode("latin-1"),
+        b"\xff\xfe\x00binary\x80",
+    ]
+    Path("a.log").write_bytes(b"\r\n".join(lines) + b"\r\n")
+    logs = read_timer_logs("a.log")
+    assert [one.name for one in logs.intervals][:2] == ["前向", "反向"]
+    assert len(logs.intervals) == 3
+    assert logs.skipped == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_files_of_other_systems_are_read(encoding: str) -> None:
+    """What PowerShell's redirection writes."""
+    assert read_timer_logs(write("a.log", SEED, encoding=encoding, newline="\r\n")).intervals[0].name == "forward"
+
+
+def test_skipped_lines_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Banners and empty lines are the tool's own; everything else is quoted with its place."""
+    banner = "================================ DUMP START  ================================"
+    write("a.log", "", banner, SEED, "Traceback (most recent call last):", "RuntimeError: \x1b[2J", "[RANK 0] half")
+    logs = read_timer_logs("a.log")
+    assert (logs.skipped, logs.lines) == (3, 4)
+    (said,) = caplog.messages
+    assert "3 of 4 lines are no timer records and were skipped: a.log:4 'Traceback (most recent call last):'" in said
+    assert "\x1b" not in said
+
+
+def test_records_that_a_second_dump_repeats_are_taken_once() -> None:
+    """The original tool writes everything again at each dump."""
+    write("a.log", record(0, "a", 0, 5), record(0, "a", 0, 5), record(0, "b", 1, 5))
+    logs = read_timer_logs("a.log")
+    assert (len(logs.intervals), logs.repeated) == (2, 1)
+    assert "1 records were there before" in (logs.said() or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        SEED.replace("end=1716182685.123003", "end=1716182600.0"),
+        SEED.replace("cpu_dur=0", "cpu_dur=-1"),
+        SEED.replace("cpu_dur=0.840809", "cpu_dur=1e999"),
+        SEED.replace("RANK 0", "RANK x"),
+    ],
+)
+def test_a_record_that_cannot_be_is_skipped(line: str) -> None:
+    """An end before its start, a negative or infinite time."""
+    logs = read_timer_logs(write("a.log", line))
+    assert (logs.intervals, logs.skipped) == ([], 1)
+
+
+def test_a_folder_stands_for_its_logs() -> None:
+    """``time_log/`` with a file for each rank; a folder without logs, and no file, are errors."""
+    Path("time_log").mkdir()
+    with pytest.raises(OutputError, match=r"holds no \*\.log"):
+        read_timer_logs("time_log")
+    for rank in range(3):
+        write(f"time_log/timer_rank{rank}.log", record(rank, "a", 0, 5))
+    assert {one.rank for one in read_timer_logs("time_log").intervals} == {0, 1, 2}
+    with pytest.raises(OutputError, match="there is no such file"):
+        read_timer_logs("nowhere")
+
+
+# Who is slow.
+
+
+def test_the_slow_rank_is_named() -> None:
+    """By the mean of each rank against the median of the others; equal names accuse nobody."""
+    lines = [
+        record(rank, name, step, ms + (20 if (rank, name) == (2, "forward") else 0))
+        for rank in range(4)
+        for step in range(3)
+        for name, ms in (("forward", 50), ("backward", 90))
+    ]
+    forward, backward = stragglers(str(write("a.log", *lines)))
+    assert (forward.name, forward.slowest, forward.straggles) == ("forward", 2, True)
+    assert forward.ranks[2].mean_ns == pytest.approx(70 * MS)
+    assert forward.others_ns == pytest.approx(50 * MS)
+    assert not backward.straggles
+    assert "straggler: rank 2 takes 40 % longer in forward than the other ranks" in render_stragglers([forward])
+
+
+def test_one_rank_alone_accuses_nobody() -> None:
+    """There is nothing to compare with."""
+    (one,) = stragglers(str(write("a.log", record(0, "a", 0, 5))))
+    assert (one.others_ns, one.straggles) == (None, False)
+    assert render_stragglers([one])[-1] == "no rank straggles"
+
+
+def test_device_and_host_times_are_not_mixed() -> None:
+    """One record without a device time makes the whole name be judged by the host."""
+    write("a.log", record(0, "a", 0, 5, 50.0), record(1, "a", 0, 5, "nan"), record(0, "b", 1, 5, 50.0))
+    found = {one.name: one for one in stragglers("a.log")}
+    assert found["a"].mean_ns == pytest.approx(5 * MS)
+    assert found["b"].mean_ns == pytest.approx(50 * MS)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_keeps_to_its_width(width: int) -> None:
+    """Whatever the names."""
+    names = by_rank([(0, "前向传播" * 20, 5e6), (1, "前向传播" * 20, 7e6), (0, "b\x1b", 1.0)])
+    lines = render_stragglers(names, width)
+    assert max(cells(line) for line in lines[:3]) <= width
+    assert "\x1b" not in "".join(lines)
+
+
+# The picture.
+
+
+def test_the_timeline_draws_every_interval_of_every_rank() -> None:
+    """A group of lanes for each rank, an axis of time from the first start on, a colour for each name."""
+    lines = [record(rank, name, at, 100) for rank in range(3) for at, name in ((0, "a"), (0.2, "b"), (0.4, "a"))]
+    figure = timeline_figure(read_timer_logs(write("a.log", *lines)).intervals)
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1", "rank 2"]
+    bars = sorted((round(bar.get_x()), round(bar.get_width())) for bar in axes.patches)
+    assert bars == sorted([(0, 100), (200, 100), (400, 100)] * 3)
+    assert axes.get_xlabel() == "ms since the first start"
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
+
+
+def test_intervals_that_overlap_have_lanes() -> None:
+    """What runs at the same time is drawn below, and a lane is used again when it is free."""
+    spans = [(0, 10), (1, 5), (2, 3), (6, 8), (11, 12)]
+    assert lanes_of([Interval(0, "a", start, end, 0.0, None) for start, end in spans]) == [0, 1, 2, 1, 0]
+
+
+def test_a_window_chooses_seconds() -> None:
+    """One outside of the log is an error."""
+    intervals = read_timer_logs(write("a.log", *(record(0, "a", at, 100) for at in range(10)))).intervals
+    (axes,) = timeline_figure(intervals, window=(2.5, 4.5)).axes
+    assert len(axes.patches) == 2
+    assert axes.get_xlim() == (2.5, 4.5)
+    with pytest.raises(OutputError, match="window"):
+        timeline_figure(intervals, window=(100, 200))
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_picture_has_the_format_of_its_ending(ending: str, start: bytes) -> None:
+    """PNG, SVG, PDF; names with dollar signs and CJK characters are text, not formulas."""
+    write("a.log", record(0, "$前向$", 0, 100), record(1, "$x_1", 0, 50))
+    picture = plot_timeline("a.log", f"out.{ending}")
+    assert picture.read_bytes().startswith(start)
+
+
+def test_nothing_to_draw_is_an_error() -> None:
+    """A log without a record."""
+    with pytest.raises(OutputError, match="no interval to draw"):
+        plot_timeline(write("a.log", "stray"), "out.png")
+
+
+def test_many_intervals_are_drawn_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit the shortest are left out, and that is said."""
+    import autoprof.compat.timeline as module
+
+    monkeypatch.setattr(module, "DRAWN", 50)
+    intervals: list[Any] = [Interval(0, "a", at, at + 0.5 + at / 1000, 1.0, None) for at in range(80)]
+    figure = timeline_figure(intervals)
+    assert len(figure.axes[0].patches) == 50
+    assert figure._supxlabel is not None
+    assert "30 of the shortest are not drawn" in figure._supxlabel.get_text()

@@ -1,0 +1,264 @@
+"""What timings can be turned into: CSV, JSON, a picture, TensorBoard, the verdict, a table of all ranks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compat_builders import MS, Program
+
+from autoprof.compat.stragglers import render_stragglers
+from autoprof.compat.timing_export import compare_ranks, export_csv, export_json, plot_timings
+from autoprof.compat.timing_figure import POINTS, Course, timing_figure
+from autoprof.compat.timing_records import Timing, TimingRecords
+from autoprof.errors import MissingExtra, OutputError
+
+Make = Callable[..., Program]
+
+ORIGINAL = """
+================================================================================
+Step 1
+================================================================================
+前向传播总耗时                                 :  1805.28ms ( 48.7%) [avg:  1805.28ms]
+VRT处理                                   :  1799.99ms ( 48.6%) [avg:  1799.99ms]
+  - Stage8                              :   965.00ms [avg:   965.00ms]
+    - Attention                         :   100.00ms [avg:   100.00ms]
+  - Stage2                              :   269.00ms [avg:   269.00ms]
+
+Total-----------------------------------:  3605.27ms
+Traceback (most recent call last):
+
+================================================================================
+Step 2
+================================================================================
+前向传播总耗时                                 :  1806.28ms ( 48.7%) [avg:  1805.78ms]
+VRT处理                                   :  180"""
+"""As the tool of the first seed writes it, cut off in its second step; written by hand after its documentation."""
+
+
+def test_csv_has_a_line_for_each_name_of_each_step(make_program: Make) -> None:
+    """Exact milliseconds, calls, percentages of the step; no column is ever empty."""
+    program = make_program()
+    program.vrt_step()
+    program.vrt_step()
+    with program.logger.export_csv().open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 10
+    assert all(all(row.values()) for row in rows)
+    stage8 = next(row for row in rows if row["name"] == "VRT处理/Stage8")
+    assert stage8 == {
+        "step": "1",
+        "name": "VRT处理/Stage8",
+        "ms": "965.000000",
+        "calls": "1",
+        "percent": "53.454",
+        "total_ms": "1805.280000",
+    }
+
+
+def test_json_has_all_steps_and_the_statistics(make_program: Make) -> None:
+    """One document: steps with their names, then each name's mean, least and most."""
+    program = make_program()
+    for ms in (10, 30):
+        program.take("forward", ms)
+        program.logger.step()
+    document = json.loads(program.logger.export_json("out.json").read_text(encoding="utf-8"))
+    assert [step["ms"] for step in document["steps"]] == [{"forward": 10}, {"forward": 30}]
+    assert document["names"] == {"forward": {"steps": 2, "mean_ms": 20, "min_ms": 10, "max_ms": 30}}
+    assert document["skipped_lines"] == 0
+
+
+def test_a_log_of_the_original_tool_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Names get their full path back; a foreign line and the section that breaks off are counted, and that is said."""
+    (tmp_path / "timing_1.log").write_text(ORIGINAL, encoding="utf-8")
+    records = TimingRecords("timing_1.log")
+    assert list(records) == [
+        Timing(1, "前向传播总耗时", 1805.28, 1, 3605.27),
+        Timing(1, "VRT处理", 1799.99, 1, 3605.27),
+        Timing(1, "VRT处理/Stage8", 965.0, 1, 3605.27),
+        Timing(1, "VRT处理/Stage8/Attention", 100.0, 1, 3605.27),
+        Timing(1, "VRT处理/Stage2", 269.0, 1, 3605.27),
+    ]
+    assert records.skipped == 3
+    assert caplog.messages == ["timing_1.log: 3 lines are no timings of a whole step and were skipped"]
+
+
+def test_our_log_reads_as_our_records_do(make_program: Make) -> None:
+    """The log for people has the same numbers, to its two decimals; other and headers are no names."""
+    program = make_program()
+    program.take("Loss/VGG", 12.344)
+    program.wait(10)
+    program.vrt_step()
+    program.logger.print_summary()
+    program.logger.close()
+    assert program.logger.log_file is not None
+    assert program.logger.record_file is not None
+    log, records = (sorted(TimingRecords(path)) for path in (program.logger.log_file, program.logger.record_file))
+    assert log == [one._replace(ms=round(one.ms, 2), total_ms=round(one.total_ms, 2)) for one in records]
+
+
+def test_a_picture_shows_names_over_steps(make_program: Make) -> None:
+    """Lines over the steps with Total, bars with the means; the file is a picture."""
+    program = make_program()
+    for _ in range(5):
+        program.vrt_step()
+    picture = program.logger.plot()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    course = Course()
+    for one in TimingRecords(program.logger.record_file or ""):
+        course.add(one)
+    lines, bars = timing_figure(course).axes
+    assert len(lines.get_lines()) == 1 + 5
+    assert [round(bar.get_width(), 2) for bar in bars.patches] == [1805.28, 1799.99, 965, 269, 5.26]
+    assert (lines.get_xlabel(), lines.get_ylabel(), bars.get_xlabel()) == ("step", "ms", "ms")
+
+
+def test_a_long_run_is_drawn_in_bounded_points() -> None:
+    """A hundred thousand steps become at most a thousand points, each the mean of its steps."""
+    course = Course()
+    for step in range(1, 100_001):
+        course.add(Timing(step, "forward", float(step % 2), 1, 2.0))
+    steps, values = course.line(course.names["forward"])
+    assert len(steps) <= POINTS
+    assert set(values.round(6)) == {0.5}
+
+
+def test_a_format_is_chosen_by_the_ending(make_program: Make) -> None:
+    """SVG and PDF for papers."""
+    program = make_program()
+    program.vrt_step()
+    assert program.logger.plot("out.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert program.logger.plot("out.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("make", [export_csv, export_json, plot_timings])
+def test_a_source_that_is_none_is_an_error(make: Any) -> None:
+    """A file that is not there is named, with what is allowed."""
+    with pytest.raises(OutputError, match=r"nowhere\.log: there is no such file; allowed"):
+        make("nowhere.log")
+
+
+def test_a_name_that_dominates_is_a_bottleneck(make_program: Make, stream: Any) -> None:
+    """A name with most of the step is found, named and printed with what to do."""
+    program = make_program()
+    scatter = random.Random(0)
+    for _ in range(30):
+        program.take("VRT", 800 + scatter.random())
+        program.take("Spike", 100 + scatter.random())
+        program.logger.step()
+    (finding,) = program.logger.bottlenecks()
+    assert (finding.rule, finding.name) == ("hot-module", "VRT")
+    program.logger.print_summary()
+    assert "Verdict   [warning] hot-module: VRT" in stream.getvalue()
+
+
+def test_long_steps_are_a_bottleneck_with_their_cause(make_program: Make) -> None:
+    """Each tenth step waits for the loader: jitter, and its cause is the name that took so long."""
+    program = make_program()
+    for step in range(50):
+        program.take("forward", 100)
+        program.take("data", 900 if step % 10 == 9 else 60)
+        program.logger.step()
+    (finding,) = program.logger.bottlenecks()
+    assert (finding.rule, finding.name) == ("jitter", "data")
+
+
+def test_even_names_are_no_bottleneck(make_program: Make) -> None:
+    """Equal parts: nothing stands out."""
+    program = make_program()
+    for _ in range(30):
+        for name in "ABCD":
+            program.take(name, 100)
+        program.logger.step()
+    assert program.logger.bottlenecks() == ()
+
+
+def test_tensorboard_reads_the_scalars_back(make_program: Make) -> None:
+    """TensorBoard's own reader finds each name's mean and last time at every console update."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    program = make_program(tensorboard="tb", console_update_interval=2)
+    for ms in (10, 30, 20, 20):
+        program.take("前向/VRT", ms)
+        program.logger.step()
+    program.logger.close()
+    reader = EventAccumulator("tb").Reload()
+    means = [(one.step, round(one.value, 3)) for one in reader.Scalars("timing_mean_ms/前向/VRT")]
+    assert means == [(2, 20), (4, 20)]
+    assert [round(one.value, 3) for one in reader.Scalars("timing_last_ms/Total")] == [30, 20]
+
+
+def test_without_tensorboard_the_extra_is_named(make_program: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for and not installed is an error at set-up."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtra, match=r"torch-autoprof\[tensorboard\]"):
+        make_program(tensorboard="tb")
+
+
+def test_a_writer_of_the_programs_own_is_used(make_program: Make) -> None:
+    """The scalars go where the program's other scalars go."""
+
+    class Writer:
+        def __init__(self) -> None:
+            self.got: list[tuple[str, float, int]] = []
+
+        def add_scalar(self, tag: str, value: float, step: int) -> None:
+            self.got.append((tag, value, step))
+
+        def flush(self) -> None:
+            pass
+
+    writer = Writer()
+    program = make_program(tensorboard=writer, console_update_interval=1)
+    program.take("forward", 10)
+    program.logger.step()
+    assert ("timing_mean_ms/forward", 10.0, 1) in writer.got
+
+
+RANK = textwrap.dedent(
+    """
+    import sys
+    from autoprof.compat.timing_logger import TimingLogger
+    from autoprof.testing import FakeClock
+    rank, clock = int(sys.argv[1]), FakeClock()
+    with TimingLogger("logs", enable_console=False, all_ranks=True, clock=clock) as logger:
+        for _ in range(5):
+            for name, ms in (("forward", 50 if rank == 2 else 40), ("backward", 90)):
+                clock.advance(ms * 1_000_000)
+                logger.log_timing(name, ms)
+            logger.step()
+        print(logger.log_file.name)
+    """
+)
+
+
+def test_several_processes_come_together(tmp_path: Path) -> None:
+    """Each rank writes files of its own; together they say which rank is slow at what."""
+    for rank in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", RANK, str(rank)],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "4"},
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        assert done.stdout.strip().endswith(f"_rank{rank}.log" if rank else ".log")
+    names = compare_ranks("logs")
+    forward, backward = names
+    assert (forward.name, forward.slowest, forward.straggles) == ("forward", 2, True)
+    assert {rank: one.mean_ns for rank, one in forward.ranks.items()} == {
+        rank: (50 if rank == 2 else 40) * MS for rank in range(4)
+    }
+    assert not backward.straggles
+    assert "straggler: rank 2 takes 25 % longer in forward than the other ranks" in render_stragglers(names)

@@ -1,0 +1,422 @@
+"""``TimingLogger``: what the first seed documents, and its weaknesses that are not copied."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from compat_builders import MS, Program
+from torch import nn
+
+import autoprof
+from autoprof.compat.timing_logger import (
+    TimingLogger,
+    get_global_timing_logger,
+    log_timing,
+    set_global_timing_logger,
+)
+from autoprof.errors import OutputError
+from autoprof.sinks.terminal import PinnedLines
+from autoprof.testing import FakeClock, ListSink, open_session
+
+Make = Callable[..., Program]
+Read = Callable[[Program], list[dict[str, Any]]]
+
+
+def log_of(program: Program) -> str:
+    """Return what the log holds when everything is written."""
+    program.logger.close()
+    assert program.logger.log_file is not None
+    return program.logger.log_file.read_text(encoding="utf-8")
+
+
+def totals(text: str) -> list[float]:
+    """Return the Total of every section."""
+    return [float(ms) for ms in re.findall(r"^Total-+: +([\d.]+)ms", text, re.MULTILINE)]
+
+
+# The weaknesses.
+
+
+def test_a_total_counts_nothing_twice(make_program: Make) -> None:
+    """1805.28, of which 1799.99 and 5.26 are parts that have names of their own, is a step of 1805.28."""
+    program = make_program()
+    program.vrt_step()
+    text = log_of(program)
+    assert totals(text) == [1805.28]
+    assert "3610.53" not in text
+    assert re.search(r"VRT处理 +: +1799\.99ms \( 99\.7%\)", text)
+
+
+def test_a_total_counts_nothing_twice_when_durations_are_replayed(make_program: Make) -> None:
+    """Durations that are logged faster than they passed cannot be added up either: a step has at least the longest."""
+    program = make_program()
+    for name, ms in (("前向传播总耗时", 1805.28), ("VRT处理", 1799.99), ("Spike模块", 5.26)):
+        program.logger.log_timing(name, ms)
+    program.logger.step()
+    assert totals(log_of(program)) == [1805.28]
+
+
+def test_names_beside_one_another_add_up_to_the_total(make_program: Make) -> None:
+    """What ran one after the other is the step; what nobody logged is other."""
+    program = make_program()
+    for _ in range(2):
+        program.take("forward", 280)
+        program.take("backward", 340)
+        program.wait(30)
+        program.logger.step()
+    text = log_of(program)
+    assert totals(text) == [650, 650]
+    assert re.search(r"^other +: +30\.00ms \(  4\.6%\)$", text, re.MULTILINE)
+
+
+def test_a_second_call_of_a_name_adds_to_the_first(make_program: Make, read_steps: Read) -> None:
+    """Two calls of 20 and 30 ms in one step are 50 ms and two calls, not the last one."""
+    program = make_program()
+    program.take("Attention", 20)
+    program.take("Attention", 30)
+    program.logger.step()
+    assert read_steps(program)[0]["ms"] == {"Attention": 50}
+    (row,) = program.logger.summary().rows
+    assert (row.calls, row.steps, row.mean_ns) == (2, 1, 50 * MS)
+
+
+def test_a_row_without_its_root_is_shown(make_program: Make, stream: io.StringIO) -> None:
+    """A part whose whole nobody logged stands below a header, in the log, on the console and in the summary."""
+    program = make_program(console_update_interval=1)
+    program.take("VRT处理/Stage1", 25)
+    program.take("VRT处理/Stage2", 15)
+    program.logger.step()
+    assert "Stage1" in stream.getvalue()
+    program.logger.print_summary()
+    text = log_of(program)
+    assert re.search(r"^VRT处理 +: +40\.00ms \(100\.0%\) \[avg: +40\.00ms\] \(sum of parts\)$", text, re.MULTILINE)
+    assert re.search(r"^  - Stage1 +: +25\.00ms \[avg: +25\.00ms\]$", text, re.MULTILINE)
+    assert re.search(r"^VRT处理/Stage1 +: avg=  25\.00ms", text, re.MULTILINE)
+
+
+def test_the_summary_stays_on_the_screen_after_close(
+    make_program: Make, monkeypatch: pytest.MonkeyPatch, on_terminal: Any
+) -> None:
+    """``close`` gives the screen back and wipes nothing that ``print_summary`` has printed."""
+    terminal = on_terminal()
+    program = make_program(stream=terminal, console_update_interval=1)
+    for _ in range(3):
+        program.take("forward", 280)
+        program.logger.step()
+    assert "forward" in "\n".join(terminal.screen.text)
+    program.logger.print_summary()
+    program.logger.close()
+    shown = "\n".join([*terminal.screen.scrolled, *terminal.screen.text])
+    assert "Timing Summary (Total 3 steps)" in shown
+    assert re.search(r"forward +: avg= 280\.00ms  min= 280\.00ms  max= 280\.00ms  \(n=3\)", shown)
+    assert not [line for line in terminal.screen.text if line.startswith("┌─ autoprof")]
+
+
+# What the seed documents.
+
+
+def test_the_log_has_the_documented_name_and_form(make_program: Make) -> None:
+    """``timing_{timestamp}.log``; a section a step: rules, number, names in descending order, averages, Total."""
+    program = make_program()
+    program.vrt_step()
+    program.vrt_step()
+    assert program.logger.log_file is not None
+    assert re.fullmatch(r"timing_\d{10}\.log", program.logger.log_file.name)
+    section = log_of(program).split("\n" + "=" * 80 + "\nStep 2\n" + "=" * 80 + "\n")[1]
+    heads = [line.split(":")[0].strip() for line in section.splitlines() if ":" in line]
+    assert heads == [
+        "前向传播总耗时",
+        "VRT处理",
+        "- Stage8",
+        "- Stage2",
+        "Spike编码器",
+        "Total-----------------------------------",
+    ]
+    assert re.search(r"^前向传播总耗时 +: +1805\.28ms \(100\.0%\) \[avg: +1805\.28ms\]$", section, re.MULTILINE)
+    assert re.search(r"^  - Stage8 +: +965\.00ms \[avg: +965\.00ms\]$", section, re.MULTILINE)
+    assert re.search(r"^Total-----------------------------------: +1805\.28ms$", section, re.MULTILINE)
+
+
+def test_a_name_that_ran_inside_another_says_so(make_program: Make) -> None:
+    """Names at the left edge that contain one another are not taken for parts beside one another."""
+    program = make_program()
+    program.vrt_step()
+    assert re.search(r"^VRT处理 .* in 前向传播总耗时$", log_of(program), re.MULTILINE)
+
+
+def test_slashes_nest_to_any_depth(make_program: Make) -> None:
+    """``VRT/Stage1/Attention`` stands below ``Stage1``, which stands below ``VRT``."""
+    program = make_program()
+    with program.timed("VRT"), program.timed("VRT/Stage1"):
+        program.take("VRT/Stage1/Attention", 10)
+    program.logger.step()
+    assert re.search(r"^VRT .*\n  - Stage1 .*\n    - Attention ", log_of(program), re.MULTILINE)
+
+
+def test_the_average_is_of_all_steps_so_far(make_program: Make) -> None:
+    """The average of 10 and 30 ms is 20 ms in the second step."""
+    program = make_program()
+    for ms in (10, 30):
+        program.take("forward", ms)
+        program.logger.step()
+    assert re.search(r"forward +: +30\.00ms \(100\.0%\) \[avg: +20\.00ms\]", log_of(program))
+
+
+def test_the_console_shows_the_five_longest_top_names_in_place(make_program: Make, on_terminal: Any) -> None:
+    """Each Nth step the panel is drawn where it was; six names leave five and the rest; parts are not shown."""
+    terminal = on_terminal()
+    program = make_program(stream=terminal, console_update_interval=2)
+    for step in range(4):
+        for at, name in enumerate("ABCDEF"):
+            program.take(name, 10 * (at + 1))
+        with program.timed("G"):
+            program.take("G/part", 100)
+        program.logger.step()
+        assert bool(terminal.writes) is (step > 0)
+    shown = [line for line in terminal.screen.text if line.strip()]
+    assert sum("autoprof · step" in line for line in shown) == 1
+    names = [line.split()[1] for line in shown if "ms" in line and "Total" not in line and "step" not in line]
+    assert names[:5] == ["G", "F", "E", "D", "C"]
+    assert not any("part" in line for line in shown)
+
+
+def test_without_a_terminal_a_plain_line_is_printed(make_program: Make, stream: io.StringIO) -> None:
+    """A pipe gets one line each Nth step and no escape sequence."""
+    program = make_program(console_update_interval=2)
+    for _ in range(4):
+        program.vrt_step()
+    assert stream.getvalue().count("autoprof | step") == 2
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_console_and_file_can_be_switched_off(make_program: Make, stream: io.StringIO, tmp_path: Path) -> None:
+    """Without the file there is no folder, without the console no output; the statistics are there all the same."""
+    program = make_program(enable_console=False, enable_file=False, console_update_interval=1)
+    program.vrt_step()
+    assert (program.logger.log_file, stream.getvalue(), list(tmp_path.iterdir())) == (None, "", [])
+    assert program.logger.summary().steps == 1
+    with pytest.raises(OutputError, match="enable_file"):
+        program.logger.export_csv()
+
+
+def test_the_file_is_flushed_each_nth_step(make_program: Make) -> None:
+    """What a killed program leaves is at most N steps short, in whole lines."""
+    program = make_program(file_flush_interval=2)
+    assert program.logger.log_file is not None
+    sizes = []
+    for _ in range(4):
+        program.vrt_step()
+        sizes.append(program.logger.log_file.read_text(encoding="utf-8").count("\nStep "))
+    assert sizes == [0, 2, 2, 4]
+
+
+def test_two_loggers_of_one_second_have_files_of_their_own(make_program: Make) -> None:
+    """A log is never written into another's."""
+    assert make_program().logger.log_file != make_program().logger.log_file
+
+
+def test_only_rank_0_records(make_program: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another rank touches no file and prints nothing."""
+    monkeypatch.setenv("RANK", "1")
+    program = make_program(console_update_interval=1)
+    program.vrt_step()
+    program.logger.print_summary()
+    assert (program.logger.summary().steps, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_threads_may_log_at_once(make_program: Make) -> None:
+    """Eight threads log a thousand times each; nothing is lost, and it is no part of the training thread's step."""
+    program = make_program()
+
+    def work() -> None:
+        for _ in range(1000):
+            program.logger.log_timing("loader", 1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    program.take("forward", 50)
+    program.logger.step()
+    rows = {row.name: row for row in program.logger.summary().rows}
+    assert (rows["loader"].calls, rows["loader"].total_ns) == (8000, 8000 * MS)
+    assert (rows["loader"].lane, rows["forward"].lane) == (-1, 0)
+    assert totals(log_of(program)) == [50]
+
+
+def test_the_statistics_have_mean_least_and_most(make_program: Make) -> None:
+    """``print_summary`` writes them to the log as well, in the documented form."""
+    program = make_program()
+    for ms in (275, 280, 290):
+        program.take("前向传播总耗时", ms)
+        program.logger.step()
+    program.logger.print_summary()
+    text = log_of(program)
+    assert "\nTiming Summary (Total 3 steps)\n" in text
+    assert re.search(r"前向传播总耗时 +: avg= 281\.67ms  min= 275\.00ms  max= 290\.00ms  \(n=3\)", text)
+
+
+def test_the_global_logger_takes_what_any_code_logs(make_program: Make) -> None:
+    """``log_timing`` does nothing before a logger is set, and after it is taken away."""
+    log_timing("nowhere", 1.0)
+    program = make_program()
+    set_global_timing_logger(program.logger)
+    assert get_global_timing_logger() is program.logger
+    log_timing("here", 2.0)
+    set_global_timing_logger(None)
+    log_timing("nowhere", 3.0)
+    program.logger.step()
+    assert [row.name for row in program.logger.summary().rows] == ["here"]
+
+
+def test_in_an_open_session_the_durations_are_its_own_too() -> None:
+    """``log_timing`` without any logger is recorded by the session, beside its account."""
+    sink, clock = ListSink(), FakeClock(tick_ns=1000)
+    with open_session(nn.Linear(2, 2), {"sinks": {}, "sample": {"warmup": 0}}, clock=clock, sinks=[sink]) as session:
+        log_timing("VRT/Stage1", 5.0)
+        session.step()
+    assert [(span.name, span.host_ns) for span in sink.frames[0].spans] == [("VRT/Stage1", 5 * MS)]
+
+
+@pytest.mark.parametrize("value", ["fast", None, float("nan"), -1.0, float("inf"), torch.ones(2)])
+def test_what_is_no_duration_is_counted_and_raises_nothing(make_program: Make, value: Any) -> None:
+    """A training step goes on; the statistics say how many values were refused."""
+    program = make_program()
+    program.logger.log_timing("odd", value)
+    program.take("forward", 1)
+    program.logger.step()
+    summary = program.logger.summary()
+    assert [row.name for row in summary.rows] == ["forward"]
+    assert summary.skipped == {"values that are no duration": 1}
+
+
+def test_names_cannot_act_on_the_terminal_or_the_log(make_program: Make) -> None:
+    """Escapes and line ends are written out."""
+    program = make_program()
+    program.take("bad\x1b[2J\nname", 1)
+    program.logger.step()
+    assert r"bad\x1b[2J\nname" in log_of(program)
+
+
+@pytest.mark.parametrize("option", ["console_update_interval", "file_flush_interval"])
+def test_an_interval_that_is_none_is_an_error(option: str) -> None:
+    """Set-up says which parameter is wrong and what is allowed."""
+    with pytest.raises(ValueError, match=rf"TimingLogger: {option} is 0; allowed: a whole number, at least 1"):
+        TimingLogger("logs", **{option: 0})
+
+
+def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    """A file where the folder should be is said at set-up."""
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(OutputError, match="log_dir logs"):
+        TimingLogger("logs")
+
+
+def test_a_full_disk_ends_the_file_and_not_the_training(
+    make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first failed write is said once; steps are counted on."""
+    program = make_program(file_flush_interval=1)
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        for _ in range(3):
+            program.vrt_step()
+    assert program.logger.summary().steps == 3
+    assert sum("timing_" in message and "No space left" in message for message in caplog.messages) == 2  # two files
+
+
+def test_a_failure_of_ours_ends_the_recording_and_not_the_training(
+    make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once; what was recorded before it is written and printed."""
+    program = make_program()
+    program.vrt_step()
+    with monkeypatch.context() as patch:
+        patch.setattr(program.logger._aggregate, "add", lambda _: 1 / 0)
+        program.vrt_step()
+        program.vrt_step()
+    assert [message for message in caplog.messages if "recording is off after ZeroDivisionError" in message]
+    assert len(caplog.messages) == 1
+    assert log_of(program).count("\nStep ") == 1
+
+
+def test_the_log_block_of_a_project_is_understood(tmp_path: Path) -> None:
+    """``LOG:`` and ``SAVE_DIR`` decide the folder, the sinks and the intervals."""
+    (tmp_path / "config.yaml").write_text(
+        "SAVE_DIR: outputs/run_001\nMODEL: {name: vrt}\nLOG:\n  ENABLE_TIMING_LOG: true\n  TIMING_CONSOLE: false\n"
+        "  TIMING_FILE: true\n  TIMING_CONSOLE_INTERVAL: 10\n  TIMING_FILE_INTERVAL: 1\n"
+    )
+    with TimingLogger.from_config("config.yaml") as logger:
+        assert logger.log_file is not None
+        assert logger.log_file.parent == tmp_path / "outputs/run_001/logs"
+        logger.log_timing("forward", 1.0)
+        logger.step()
+        assert "Step 1" in logger.log_file.read_text(encoding="utf-8")
+
+
+def test_the_log_block_can_switch_everything_off(tmp_path: Path) -> None:
+    """``ENABLE_TIMING_LOG: false`` leaves a logger that does nothing."""
+    with TimingLogger.from_config({"LOG": {"ENABLE_TIMING_LOG": False}, "SAVE_DIR": "outputs"}) as logger:
+        logger.log_timing("forward", 1.0)
+        logger.step()
+        logger.print_summary()
+    assert (logger.summary().steps, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_program_that_never_closes_loses_nothing(tmp_path: Path) -> None:
+    """The interpreter's exit writes what is pending."""
+    code = (
+        "from autoprof.compat.timing_logger import TimingLogger; logger = TimingLogger('logs', enable_console=False); "
+        "logger.log_timing('forward', 1.0); logger.step()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    (log,) = (tmp_path / "logs").glob("timing_*.log")
+    assert "Step 1" in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_worker_writes_nothing(make_program: Make) -> None:
+    """A loader's worker that logs and ends leaves the log to its parent."""
+    program = make_program()
+    child = os.fork()
+    if not child:
+        program.vrt_step()
+        program.logger.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    program.vrt_step()
+    assert log_of(program).count("\nStep ") == 1
+
+
+def test_a_second_panel_leaves_the_terminal_to_the_first(make_program: Make, on_terminal: Any) -> None:
+    """Beside the panel of a session a line is printed instead."""
+    terminal = on_terminal()
+    PinnedLines._holder = PinnedLines(terminal)
+    program = make_program(stream=terminal, console_update_interval=1)
+    program.vrt_step()
+    assert "autoprof | step 1" in "".join(terminal.writes)
+
+
+def test_the_public_names_are_those_of_the_seed() -> None:
+    """The module has the names that the old code imports."""
+    import autoprof.compat.timing_logger as module
+
+    assert all(hasattr(module, name) for name in ("TimingLogger", "set_global_timing_logger", "log_timing"))
+    assert all(hasattr(TimingLogger, name) for name in ("step", "print_summary", "close", "log_timing"))
+    assert autoprof.log_timing is not module.log_timing
