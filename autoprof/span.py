@@ -134,7 +134,8 @@ class StepFrame:
     ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host or was about to.
     ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
     ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
-    in this step. ``warmup`` steps are kept apart from every statistic.
+    in this step. ``warmup`` steps are kept apart from every statistic. ``micro_steps`` is how many rounds of forward
+    and backward went before one optimizer step (accumulation), None where no backward pass was seen.
     """
 
     step: int
@@ -154,6 +155,7 @@ class StepFrame:
     overhead_ns: int = 0
     dropped: int = 0
     warmup: bool = False
+    micro_steps: int | None = None
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:

@@ -81,7 +81,8 @@ class Summary:
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
     samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time as a fraction of step
     time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
-    reports show it, and ``calls`` times as much for a row, as less than that.
+    reports show it, and ``calls`` times as much for a row, as less than that. ``micro_steps`` is what most steps had:
+    rounds of forward and backward before one optimizer step; None where no backward pass was seen.
     """
 
     clock: Clock
@@ -108,6 +109,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    micro_steps: int | None = None
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:

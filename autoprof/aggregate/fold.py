@@ -79,6 +79,7 @@ class Aggregate:
         self._blocks: dict[Layout, _Block] = {}
         self._clock: Clock = "host"
         self._samples = 0.0
+        self._micro_steps = Counter[int]()
         self._samples_ns = 0
         self._overhead_ns = 0
         self._observed_ns = 0
@@ -104,6 +105,8 @@ class Aggregate:
         self.steps += 1
         if frame.device_ns is not None:
             self._clock = "device"
+        if frame.micro_steps is not None:
+            self._micro_steps[frame.micro_steps] += 1
         samples = frame.scalars.get("samples")
         if samples is not None and isfinite(samples):
             self._samples += samples
@@ -182,6 +185,7 @@ class Aggregate:
         self.warmup_steps += other.warmup_steps
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
+        self._micro_steps.update(other._micro_steps)
         self._samples += other._samples
         self._samples_ns += other._samples_ns
         self._scalars.update(other._scalars)
@@ -220,6 +224,7 @@ class Aggregate:
             throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
+            micro_steps=max(self._micro_steps, key=lambda count: (self._micro_steps[count], count), default=None),
             dropped=dict(self.dropped),
             skipped={**self.skipped, **(skipped or {})},
             notes=notes,

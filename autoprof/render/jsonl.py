@@ -27,7 +27,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
-    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
+    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "micro_steps"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -75,9 +75,10 @@ class FrameEncoder:
             values += getattr(frame, name).tolist()
         phases = form.phases % tuple(form.phases_ms(frame))
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
+        micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
         return (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-            f"{_scalars(frame)}"
+            f"{_scalars(frame)}{micro}"
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
@@ -143,6 +144,7 @@ class FrameDecoder:
             overhead_ns=data["overhead_ns"],
             dropped=data["dropped"],
             warmup=data["warmup"],
+            micro_steps=data.get("micro_steps"),
             **columns,
         )
 

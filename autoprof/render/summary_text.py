@@ -68,6 +68,8 @@ def _head(summary: Summary) -> Iterator[str]:
     yield "           " + ", ".join(phrased[3:])
     if summary.throughput is not None:
         yield f"throughput {format_rate(summary.throughput)}"
+    if (summary.micro_steps or 0) > 1:
+        yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
     if summary.memory:
         yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
     yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"

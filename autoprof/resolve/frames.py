@@ -53,6 +53,7 @@ def make_frames(
             overhead_ns=raw.overhead_ns + plan.overhead_ns,
             dropped=raw.taken.dropped,
             warmup=raw.warmup,
+            micro_steps=plan.micro_steps,
         )
         for i, raw in enumerate(raws)
     ]

@@ -13,12 +13,14 @@ Calls, not names: ordinals tell apart the calls of shared modules, of several mi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .. import recorder as marks
 from ..price import Price
 from ..recorder import Label
 from ..span import LOGGED_LANE, TRAINING_LANE, Phase
 from .lanes import Lane, Open
+from .rounds import Rounds
 from .spans import Call, Plan, SpanColumns
 
 
@@ -40,6 +42,7 @@ class Planner:
         self._pauses: list[tuple[int, int]] = []
         self._paused_at = -1
         self._unmatched = 0
+        self._rounds = Rounds(labels)
 
     def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
         """Return the plan of these codes (ordinals counted from the step's first) on these lanes.
@@ -73,6 +76,8 @@ class Planner:
                 continue
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handle[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
+            if number == TRAINING_LANE:
+                self._rounds.see(kind, index)
             if kind not in marks.VALUES:
                 lane.last = at
                 self._fill(lane, at)
@@ -84,7 +89,8 @@ class Planner:
         followed = sum(code >= marks.ORDINAL for code in codes)
         overhead_ns = round(followed * self._price.followed_ns + (end - followed) * self._price.plain_ns)
         repeatable = not cut and min(codes, default=0) >= 0
-        return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
+        plan = self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
+        return replace(plan, micro_steps=self._rounds.micro_steps)
 
     # What opens and closes spans. A lane's stack holds what is open, and the floors of backward passes.
 

@@ -29,7 +29,7 @@ class Plan:
     Times are positions of marks; the step's end is one past the last. ``logged`` has the position of a value that is
     the span's length, or -1. ``values`` are the positions that hold values in place of readings. ``calls`` finds a
     call by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers
-    to a call of an earlier step: the same codes mean another call each time.
+    to a call of an earlier step: the same codes mean another call each time. ``micro_steps`` is as in ``StepFrame``.
     """
 
     layout: Layout
@@ -44,6 +44,7 @@ class Plan:
     unmatched: int
     overhead_ns: int
     repeatable: bool
+    micro_steps: int | None = None
 
     @cached_property
     def logged_spans(self) -> Nanoseconds:
