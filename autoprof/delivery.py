@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from time import monotonic, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .aggregate import Aggregate
 from .calibrate import LimitMeter
@@ -34,6 +34,8 @@ DELIVER_EVERY_NS: Final = 20_000_000
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
+COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
+"""Why a step is in no statistic: compiling takes seconds that no other step takes."""
 JUDGED_STEPS: Final = 50
 """Steps after which the measured overhead is held against the budget."""
 
@@ -50,6 +52,8 @@ class Delivery:
         self.skipped: dict[str, int] = {}
         self.unsampled_steps = 0
         self.diagnosis = Diagnosis()
+        self.outside: Callable[[], dict[str, Any]] = dict
+        """What a summary says of the run beside its steps: fields of ``Summary``."""
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -90,6 +94,9 @@ class Delivery:
         self.diagnosis.closed(raw.step)
         if self._compiled:
             self._name_unseen(raw)
+            if not raw.warmup:
+                raw.warmup = True
+                self.skipped[COMPILED] = self.skipped.get(COMPILED, 0) + 1
         self._resolver.submit(raw)
         now = raw.clock.host_ns(raw.end)
         if now >= self._due_ns or self._resolver.crowded:
@@ -168,7 +175,7 @@ class Delivery:
             unsampled_steps=self.unsampled_steps,
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(summary, clock_limit_ns=self.clock_limit_ns())
+        summary = replace(summary, clock_limit_ns=self.clock_limit_ns(), **self.outside())
         return self._diagnosed(summary if summary.steps < JUDGED_STEPS else self._judged(summary))
 
     def _diagnosed(self, summary: Summary) -> Summary:

@@ -13,11 +13,12 @@ from torch import nn
 
 from . import lifecycle
 from .clocks import Clock, choose_clock
+from .course import Course
 from .delivery import Delivery
 from .errors import SessionError
 from .memory import Memory
-from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, TimedLoader
-from .recorder import PAUSE, UNPAUSE, Recorder, activate
+from .probes import BackwardProbe, BoundaryProbe, Fetches, Handle, ModuleProbe, PatchProbe, TimedLoader
+from .recorder import Recorder, activate
 from .resolve import RawStep
 from .signals import OwnWork, raised_by_handler
 from .span import Phase
@@ -45,7 +46,7 @@ class Session:
         *,
         clock: Clock,
         memory: Memory,
-        probes: Sequence[ModuleProbe | BackwardProbe] = (),
+        probes: Sequence[ModuleProbe | BackwardProbe | PatchProbe] = (),
         follow_device: bool = True,
     ) -> None:
         self._work = OwnWork()
@@ -58,27 +59,28 @@ class Session:
         self._probes = probes
         self._anchor = next(model.parameters(), None) if follow_device else None
         self._on_host = self._anchor is None or self._anchor.is_cpu
-        self._data_code = recorder.label("Data", None, Phase.DATA)
         self._handle = Handle()
-        self._boundary: BoundaryProbe | None = None
         self._auto = config.step == "auto"
         self._closed = self._ended = not config.enabled
         self._off = False
         self._optimizer_stepped = False
         self._attached = False
-        self._paused = 0
         self._number = 0
         self._raw: RawStep | None = None
         self._work_ns = 0
+        self.course = Course(
+            recorder, self._work, self._record_if_open, self._maybe_end_step, self._set_apart, clock=lambda: self._clock
+        )
+        self.fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), self.course)
 
     def start(self, sinks: Iterable[Sink], handles: Iterable[Handle]) -> None:
         """Attach everything and open the first step. Called once, by ``instrument``."""
         self._delivery.open(sinks)
         for handle in handles:
             self._handle.add(handle.remove)
-        if self._auto:
-            self._boundary = BoundaryProbe(self._model, self._maybe_end_step)
-            self._handle.add(self._boundary.remove)
+        self._handle.add(self.course.resume)
+        self._boundary = BoundaryProbe(self._model, self.course.trains, self.course.evaluates)
+        self._handle.add(self._boundary.remove)
         self._open_step(self._clock.read())
 
     @property
@@ -100,10 +102,7 @@ class Session:
             if self._config.enabled:
                 raise SessionError("session.step: this session is closed; instrument the model again to go on")
             return
-        if self._auto:
-            self._auto = False
-            if self._boundary is not None:
-                self._boundary.remove()
+        self._auto = False
         self._end_step()
 
     def optimizer_stepped(self) -> None:
@@ -111,7 +110,7 @@ class Session:
         self._optimizer_stepped = True
 
     def _maybe_end_step(self) -> None:
-        if self._auto and self._optimizer_stepped and not self._paused and not self._closed:
+        if self._auto and self._optimizer_stepped and not self.course.is_apart and not self._closed:
             self._end_step()
 
     def _end_step(self) -> None:
@@ -120,6 +119,7 @@ class Session:
         began = time.perf_counter_ns()
         with self._work:
             try:
+                self.course.resume()
                 self._open_step(self._close_step())
             except BaseException as error:  # nothing of ours may end a training run
                 self._switch_off(error)
@@ -148,7 +148,7 @@ class Session:
                 start=start,
                 warmup=number <= sample.warmup,
             )
-        if not self._paused:
+        if not self.course.is_apart:
             self._record(self._raw is not None)
 
     def _close_step(self) -> Any:
@@ -197,6 +197,7 @@ class Session:
         with suppress(Exception):
             self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
             self._record(False)
+            self._boundary.remove()
             self._recorder.stop()
 
     # What else the user's loop calls.
@@ -204,23 +205,22 @@ class Session:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Charge what happens inside (validation, saving) to no step."""
-        with self._work:
-            self._paused += 1
-            if self._paused == 1 and self._raw is not None and not self._closed:
-                self._recorder.mark(PAUSE)
-                self._record(False)
-        try:
+        with self.course.apart("pause"):
             yield
-        finally:
-            with self._work:
-                self._paused -= 1
-                if not self._paused and self._raw is not None and not self._closed:
-                    self._record(True)
-                    self._recorder.mark(UNPAUSE)
+
+    def _record_if_open(self, on: bool) -> bool:
+        if self._raw is None or self._closed:
+            return False
+        self._record(on)
+        return True
+
+    def _set_apart(self) -> None:
+        if self._raw is not None:
+            self._raw.warmup = True
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
-        wrapped: Any = TimedLoader(iterable, self._recorder, self._data_code, self._maybe_end_step)
+        wrapped: Any = TimedLoader(iterable, self.fetches)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:

@@ -75,6 +75,15 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """What was charged to no step: validation, ``torch.save``, pauses. Counted in all steps, recorded or not."""
+
+    name: str
+    calls: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
@@ -82,7 +91,9 @@ class Summary:
     samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time as a fraction of step
     time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
     reports show it, and ``calls`` times as much for a row, as less than that. ``micro_steps`` is what most steps had:
-    rounds of forward and backward before one optimizer step; None where no backward pass was seen.
+    rounds of forward and backward before one optimizer step; None where no backward pass was seen. ``apart`` is what
+    was charged to no step, by the host's clock. ``loader`` has ``workers``, ``fetches`` and ``unready``, how many
+    fetches found no batch ready; empty where nobody can know.
     """
 
     clock: Clock
@@ -110,6 +121,8 @@ class Summary:
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
     micro_steps: int | None = None
+    apart: tuple[Apart, ...] = ()
+    loader: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -158,6 +171,7 @@ class Summary:
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
+        values["apart"] = tuple(Apart(**one) for one in data.get("apart", ()))
         values["notes"] = tuple(data["notes"])
         return cls(**values)
 

@@ -22,10 +22,14 @@ from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    PatchProbe,
     hide_from_script,
     make_hooks,
     probe_function,
+    probe_loaders,
     probe_optimizers,
+    probe_saving,
+    probe_update,
     step_aside_for_compiler,
 )
 from .recorder import Recorder
@@ -129,6 +133,7 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         delivery = self._delivery(folder, notes)
+        probes = _make_probes(self._recorder, self._selection, memory)
         session = Session(
             self._model,
             settings,
@@ -136,7 +141,7 @@ class _Wiring:
             delivery,
             clock=self._clock,
             memory=memory,
-            probes=_make_probes(self._recorder, self._selection, memory),
+            probes=probes,
             follow_device=self._follow,
         )
         undo.add(lambda: lifecycle.release(session))
@@ -148,12 +153,20 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
+        probes += self._probe_step(session, optimizers, apart)
+        delivery.outside = lambda: {"apart": session.course.spent(), "loader": session.fetches.prefetch()}
         delivery.diagnosis = self._diagnosis(memory, optimizers)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, steps, apart])
         return session
+
+    def _probe_step(self, session: Session, optimizers: tuple[Any, ...], handle: Handle) -> list[PatchProbe]:
+        """Attach what sees the step beside the model; return what is to be told only while the session records."""
+        probe_loaders(session.fetches, handle)
+        probe_saving(self._recorder, session.course.apart, handle)
+        return [probe_update(self._recorder, optimizers, handle)]
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(
@@ -175,9 +188,11 @@ class _Wiring:
         return delivery
 
 
-def _make_probes(recorder: Recorder, selection: Selection, memory: Memory) -> list[ModuleProbe | BackwardProbe]:
+def _make_probes(
+    recorder: Recorder, selection: Selection, memory: Memory
+) -> list[ModuleProbe | BackwardProbe | PatchProbe]:
     hooks = make_hooks(recorder)
-    probes: list[ModuleProbe | BackwardProbe] = [
+    probes: list[ModuleProbe | BackwardProbe | PatchProbe] = [
         ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
     ]
     if any(Phase.BACKWARD in target.phases for target in selection.targets):

@@ -17,7 +17,7 @@ ROOMS = (
     "flops", "devices",
     "render", "runs",
     "probes", "diagnose", "calibrate", "sinks", "outputs",
-    "lifecycle", "delivery", "session", "wiring",
+    "lifecycle", "delivery", "course", "session", "wiring",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [

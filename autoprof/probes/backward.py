@@ -114,10 +114,36 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
     return mark_node
 
 
+class Evaluations:
+    """Stand in for a recorder's passes during validation: a backward pass says that it is none, or is over."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._thread = get_ident()
+
+    def announce(self) -> bool:
+        """Say that a backward pass begins; nothing is to be told of its end."""
+        if get_ident() == self._thread:
+            self._ended()
+        return False
+
+    def withdraw(self) -> None:
+        """Nothing was announced."""
+
+    def attach(self) -> None:
+        """Be told of backward passes."""
+        self._thread = get_ident()
+        BackwardProbe(self).attach()
+
+    def detach(self) -> None:
+        """Be told no more."""
+        BackwardProbe(self).detach()
+
+
 class BackwardProbe:
     """Have the passes of a recorder announced. All probes share one wrapper, so sessions may end in any order."""
 
-    def __init__(self, passes: BackwardPasses) -> None:
+    def __init__(self, passes: BackwardPasses | Evaluations) -> None:
         self._passes = passes
 
     def attach(self) -> None:
@@ -138,7 +164,7 @@ class BackwardProbe:
             _ours = None
 
 
-_listening: list[BackwardPasses] = []
+_listening: list[BackwardPasses | Evaluations] = []
 _ours: Callable[..., None] | None = None
 """The wrapper in use. One that stayed under somebody else's is not used again, or the two would call one another."""
 
@@ -149,7 +175,7 @@ def _wrap() -> None:
 
     @wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> None:
-        told = [passes for passes in _listening if passes.announce()] if backward is _ours else []
+        told = [passes for passes in _listening[:] if passes.announce()] if backward is _ours else []
         try:
             inner(*args, **kwargs)
         finally:

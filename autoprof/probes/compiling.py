@@ -19,6 +19,7 @@ from torch import nn
 from .boundary import BoundaryProbe
 from .handle import Handle
 from .module import ModuleProbe, Orphan
+from .patch import come_back, step_aside
 
 HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
 _FLAGS: Final = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
@@ -58,6 +59,8 @@ def _register(callbacks: Any) -> None:
 
 
 def _start(*_args: Any) -> None:
+    with suppress(Exception):
+        step_aside()
     for aside in _open:
         with suppress(Exception):
             aside.start()
@@ -67,6 +70,8 @@ def _end(*_args: Any) -> None:
     for aside in _open:
         with suppress(Exception):
             aside.end()
+    with suppress(Exception):
+        come_back()
 
 
 class _Aside:
@@ -76,9 +81,11 @@ class _Aside:
         self._modules = list(modules)
         self._compiled = compiled
         self._put_back: list[Callable[[], None]] = []
+        self._started = False
 
     def start(self) -> None:
         """Take our hooks off."""
+        self._started = True
         if not self._put_back:
             for module in self._modules:
                 self._put_back += [
@@ -87,7 +94,8 @@ class _Aside:
 
     def end(self) -> None:
         """Put them back as they were."""
-        if self._put_back:
+        if self._started:
+            self._started = False
             self._compiled()
         while self._put_back:
             self._put_back.pop()()

@@ -70,6 +70,9 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"throughput {format_rate(summary.throughput)}"
     if (summary.micro_steps or 0) > 1:
         yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
+    for one in summary.apart:
+        often = f"{one.calls} times, " if one.calls > 1 else ""
+        yield f"apart      {one.name}: {often}{format_ms(one.total_ns)}, charged to no step"
     if summary.memory:
         yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
     yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"
