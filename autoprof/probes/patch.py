@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import get_ident
@@ -86,11 +87,16 @@ def holder_of(owner: Any, name: str) -> Slot:
 
 
 class Patch:
-    """One function, wrapped as long as a session holds it. ``make`` decides what its calls do."""
+    """One function, wrapped as long as a session holds it. ``make`` decides what its calls do.
 
-    def __init__(self, slot: Slot, make: Make | None = None) -> None:
+    ``inlined`` is a function that ``torch.compile`` traces into. Its graphs are guarded by the function's own code, so
+    a wrapper that comes back after a compilation would have them compiled anew at each call: it stays away.
+    """
+
+    def __init__(self, slot: Slot, make: Make | None = None, *, inlined: bool = False) -> None:
         self._slot = slot
         self._make = make or tell
+        self._inlined = inlined
         self._holders: list[object] = []
         self._listeners: list[Any] = []
         self._ours: Any = None
@@ -126,7 +132,7 @@ class Patch:
 
     def wrap(self) -> None:
         """Wrap the function if somebody holds it."""
-        if self._holders and self._ours is None:
+        if self._holders and self._ours is None and not (self._inlined and _has_compiled()):
             self._put()
 
     def unwrap(self) -> None:
@@ -150,6 +156,12 @@ class Patch:
 
 
 _held: list[Patch] = []
+
+
+def _has_compiled() -> bool:
+    """Tell whether torch has compiled anything in this process that it still has."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(getattr(utils, "counters", {}).get("frames"))
 
 
 def step_aside() -> None:
@@ -181,16 +193,16 @@ def tell(inner: Any, listeners: list[Listener]) -> Any:
     return wrapper
 
 
-def skip_frames(function: Any) -> None:
-    """Have ``torch.compile`` run this function as it is: it lies between a graph and the next, never in one."""
+def skip_frames(function: Any, *, below: bool = False) -> None:
+    """Have ``torch.compile`` run this function as it is, between a graph and the next; ``below``: with all it calls."""
     code: Any = getattr(function, "__code__", None)
     frames: Any = torch._C._dynamo.eval_frame
     with suppress(Exception):  # names of torch's own, which differ between its versions
         if hasattr(frames, "skip_code"):
             frames.skip_code(code)
         else:
-            strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-            frames.set_code_exec_strategy(code, strategy)
+            skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+            frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if below else default))
 
 
 class SpanListener:
@@ -230,6 +242,8 @@ class PatchProbe:
             handle.add(functools.partial(patch.drop, self))
             handle.add(functools.partial(patch.ignore, listener))
             patch.hold(self)
+            for method in (listener.enter, listener.leave):
+                skip_frames(method, below=True)
 
     def attach(self) -> None:
         """Be told from now on."""

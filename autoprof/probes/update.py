@@ -19,8 +19,8 @@ from ..span import Phase
 from .handle import Handle
 from .patch import Attribute, Patch, PatchProbe, SpanListener, holder_of
 
-CLIP_NORM = Patch(holder_of(clip_grad, "clip_grad_norm_"))
-CLIP_VALUE = Patch(holder_of(clip_grad, "clip_grad_value_"))
+CLIP_NORM = Patch(holder_of(clip_grad, "clip_grad_norm_"), inlined=True)
+CLIP_VALUE = Patch(holder_of(clip_grad, "clip_grad_value_"), inlined=True)
 ZERO_GRAD = Patch(Attribute(Optimizer, "zero_grad"))
 MODULE_ZERO_GRAD = Patch(Attribute(torch.nn.Module, "zero_grad"))
 UNSCALE = Patch(Attribute(torch.amp.GradScaler, "unscale_"))
