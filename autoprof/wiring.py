@@ -20,6 +20,7 @@ from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
     BackwardProbe,
+    CopyProbe,
     Handle,
     ModuleProbe,
     PatchProbe,
@@ -166,7 +167,10 @@ class _Wiring:
         """Attach what sees the step beside the model; return what is to be told only while the session records."""
         probe_loaders(session.fetches, handle)
         probe_saving(self._recorder, session.course.apart, handle)
-        return [probe_update(self._recorder, optimizers, handle)]
+        return [
+            probe_update(self._recorder, optimizers, handle),
+            CopyProbe(self._recorder, handle),
+        ]
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(

@@ -3,6 +3,7 @@
 from .backward import BackwardProbe, Evaluations
 from .boundary import BoundaryProbe
 from .compiling import step_aside_for_compiler
+from .copies import CopyProbe
 from .function import log_timing, probe_function, span, timed
 from .handle import Handle
 from .hooks import make_hooks
@@ -17,6 +18,7 @@ from .update import probe_update
 __all__ = [
     "BackwardProbe",
     "BoundaryProbe",
+    "CopyProbe",
     "Evaluations",
     "Fetches",
     "Handle",

@@ -238,15 +238,19 @@ class PatchProbe:
 
     def __init__(self, pairs: Iterable[tuple[Patch, Any]], handle: Handle) -> None:
         self._pairs: Sequence[tuple[Patch, Any]] = tuple(pairs)
+        self._holds = False
         for patch, listener in self._pairs:
             handle.add(functools.partial(patch.drop, self))
             handle.add(functools.partial(patch.ignore, listener))
-            patch.hold(self)
             for method in (listener.enter, listener.leave):
                 skip_frames(method, below=True)
 
     def attach(self) -> None:
         """Be told from now on."""
+        if not self._holds:
+            self._holds = True
+            for patch, _ in self._pairs:
+                patch.hold(self)
         for patch, listener in self._pairs:
             patch.listen(listener)
 

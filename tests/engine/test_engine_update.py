@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,8 @@ def now() -> tuple[Any, ...]:
 def nothing_stays_wrapped() -> Any:
     """Every function of torch's is its own again after each test."""
     assert now() == BEFORE
+    if "torch._dynamo.utils" in sys.modules:  # what an earlier test compiled is gone
+        sys.modules["torch._dynamo.utils"].counters.clear()
     yield
     assert now() == BEFORE
     assert [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)] == CELLS
@@ -283,3 +286,19 @@ def test_a_compiled_function_that_clips_is_compiled_once() -> None:
     after = steps()
     torch._dynamo.reset()
     assert with_session == after == bare
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_clipping_is_not_timed_any_more_once_torch_has_compiled() -> None:
+    """A graph that clipping was traced into is guarded by the function; a wrapper would have it compiled anew."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Watched(model, optimizer=optimizer) as watched:
+        step(model, optimizer, lambda parameters: clip_grad_norm_(parameters, 0.1))
+        watched.step()
+        torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1))
+        step(model, optimizer, lambda parameters: clip_grad_norm_(parameters, 0.1))
+        watched.step()
+    torch._dynamo.reset()
+    clips = [count(frame, Phase.OPTIMIZER)["Optimizer/clip_grad_norm_"] for frame in watched.frames]
+    assert clips == [1, 0]
