@@ -62,6 +62,8 @@ class Course:
         self._set_apart = set_apart
         self._clock = clock
         self._paused = 0
+        self.trained: list[Callable[[], None]] = []
+        """Who is told of each training forward of the model as well."""
         self._spent: dict[str, list[int]] = {}
         self._names: list[str] = []
         self._began: int | None = None
@@ -105,6 +107,8 @@ class Course:
         """Take word that a training forward of the model begins."""
         self._trained = True
         self._train()
+        for tell in self.trained:
+            tell()
 
     def _train(self) -> None:
         if self._names:

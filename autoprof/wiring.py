@@ -22,12 +22,16 @@ from .probes import (
     BackwardProbe,
     CopyProbe,
     Handle,
+    Hooks,
     ModuleProbe,
     PatchProbe,
+    Reducer,
     hide_from_script,
     make_hooks,
+    probe_collectives,
     probe_function,
     probe_loaders,
+    probe_losses,
     probe_optimizers,
     probe_saving,
     probe_update,
@@ -134,7 +138,8 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         delivery = self._delivery(folder, notes)
-        probes = _make_probes(self._recorder, self._selection, memory)
+        hooks = make_hooks(self._recorder)
+        probes = _make_probes(self._recorder, hooks, self._selection, memory)
         session = Session(
             self._model,
             settings,
@@ -154,7 +159,7 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        probes += self._probe_step(session, optimizers, apart)
+        probes += self._probe_step(session, hooks, optimizers, apart)
         delivery.outside = lambda: {"apart": session.course.spent(), "loader": session.fetches.prefetch()}
         delivery.diagnosis = self._diagnosis(memory, optimizers)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
@@ -163,13 +168,19 @@ class _Wiring:
         session.start([*made, *sinks], [functions, steps, apart])
         return session
 
-    def _probe_step(self, session: Session, optimizers: tuple[Any, ...], handle: Handle) -> list[PatchProbe]:
+    def _probe_step(
+        self, session: Session, hooks: Hooks, optimizers: tuple[Any, ...], handle: Handle
+    ) -> list[PatchProbe]:
         """Attach what sees the step beside the model; return what is to be told only while the session records."""
         probe_loaders(session.fetches, handle)
         probe_saving(self._recorder, session.course.apart, handle)
+        hooks.passes.reducer = Reducer(self._recorder, self._model)
+        session.course.trained.append(hooks.passes.reducer.forward)
         return [
             probe_update(self._recorder, optimizers, handle),
             CopyProbe(self._recorder, handle),
+            probe_collectives(self._recorder, handle),
+            probe_losses(self._recorder, hooks, self._model, handle),
         ]
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
@@ -193,9 +204,8 @@ class _Wiring:
 
 
 def _make_probes(
-    recorder: Recorder, selection: Selection, memory: Memory
+    recorder: Recorder, hooks: Hooks, selection: Selection, memory: Memory
 ) -> list[ModuleProbe | BackwardProbe | PatchProbe]:
-    hooks = make_hooks(recorder)
     probes: list[ModuleProbe | BackwardProbe | PatchProbe] = [
         ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
     ]

@@ -38,12 +38,21 @@ def data_wait(seen: Evidence) -> Finding | None:
     weighed = weigh_rows("data-wait", seen, rows, DATA_SHARE)
     if not isinstance(weighed, Weighed):
         return weighed
+    loader = dict(seen.summary.loader)
     return weighed.finding(
-        f"each step waits {_spent(weighed)} for its batch{_most(seen, rows)}",
+        f"each step waits {_spent(weighed)} for its batch{_most(seen, rows)}{_prefetched(loader)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make what it "
         "does for a sample cheaper (decode and crop once, keep the result)",
         name=_place(rows),
+        evidence={"loader": loader} if loader else {},
     )
+
+
+def _prefetched(loader: dict[str, int]) -> str:
+    if not loader:
+        return ""
+    workers = f"{loader['workers']} worker{'s' if loader['workers'] > 1 else ''}"
+    return f"; of {loader['fetches']} fetches from {workers} {loader['unready']} found no batch ready"
 
 
 def h2d_copy(seen: Evidence) -> Finding | None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from ..recorder import END, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
+from .collectives import Reducer
 
 _task = torch._C._current_graph_task_id
 
@@ -28,6 +29,8 @@ class BackwardPasses:
     def __init__(self, recorder: Recorder) -> None:
         self.running = -1
         """The pass that the last mark belonged to. A backward inside a backward changes it to and fro."""
+        self.reducer: Reducer | None = None
+        """What the end of a pass may wait for."""
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
         self._announced: list[int] = []
@@ -53,6 +56,8 @@ class BackwardPasses:
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
             self.running = -2
+            if self.reducer is not None:
+                self.reducer.end()
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
             self._recorder.fail("backward passes")
@@ -75,6 +80,8 @@ class BackwardPasses:
     def _run_out(self) -> None:
         # No node is left, so every module's backward is over; the call has yet to return.
         self._recorder.mark(END)
+        if self.reducer is not None:
+            self.reducer.begin()
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)

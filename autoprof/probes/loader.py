@@ -97,11 +97,15 @@ class Fetches:
 
     def _ask(self, iterator: Any) -> None:
         """Count whether a batch was ready, where worker processes prepare them; the first of an epoch cannot be."""
-        if not iterator._num_workers or not iterator._num_yielded:
+        try:
+            tasks, wanted = iterator._task_info, iterator._rcvd_idx
+            if not iterator._num_workers or not iterator._num_yielded:
+                return
+            if iterator._tasks_outstanding <= 0 and wanted not in tasks:
+                return  # the epoch is over
+            ready = len(tasks.get(wanted, ())) == 2 or not iterator._data_queue.empty()
+        except Exception:  # private to torch: one without workers has none of it, a later one may have others
             return
-        if iterator._tasks_outstanding <= 0 and iterator._rcvd_idx not in iterator._task_info:
-            return  # the epoch is over
-        ready = len(iterator._task_info.get(iterator._rcvd_idx, ())) == 2 or not iterator._data_queue.empty()
         self._workers = iterator._num_workers
         self._asked += 1
         self._unready += not ready

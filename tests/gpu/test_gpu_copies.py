@@ -15,8 +15,6 @@ from benchmarks.gpu.checks import no_synchronisation
 pytestmark = pytest.mark.gpu
 
 BYTES = 256 << 20
-FASTEST = 128e9
-"""Bytes a second that no PCIe or NVLink-C2C host link of one device of today reaches in a pageable copy of this size."""
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -41,6 +39,5 @@ def test_a_copy_takes_as_long_as_the_device_says(pinned: bool) -> None:
     (span,) = [span for span in frame.spans if span.phase is Phase.H2D]
     assert span.device_ns is not None
     expected_ns = before.elapsed_time(after) * 1e6
-    assert BYTES / FASTEST * 1e9 / 4 < span.device_ns <= expected_ns + 60_000
-    assert span.device_ns >= 0.5 * expected_ns
+    assert 0.5 * expected_ns <= span.device_ns <= expected_ns + 60_000  # twice the scatter of events
     assert torch.equal(moved.cpu(), batch)
