@@ -51,8 +51,8 @@ def data_wait(seen: Evidence) -> Finding | None:
 def _prefetched(loader: dict[str, int]) -> str:
     if not loader:
         return ""
-    workers = f"{loader['workers']} worker{'s' if loader['workers'] > 1 else ''}"
-    return f"; of {loader['fetches']} fetches from {workers} {loader['unready']} found no batch ready"
+    found = f"{loader['unready']} of {loader['fetches']} fetches found no batch ready"
+    return f"; {found} (num_workers={loader['workers']})"
 
 
 def h2d_copy(seen: Evidence) -> Finding | None:

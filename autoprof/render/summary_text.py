@@ -72,7 +72,7 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
     if summary.loader:
         workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
-        yield f"loader     {workers} workers; {unready} of {fetches} fetches found no batch ready"
+        yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.apart:
         often = f"{one.calls} times, " if one.calls > 1 else ""
         yield f"apart      {one.name}: {often}{format_ms(one.total_ns)}, charged to no step"

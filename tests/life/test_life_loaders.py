@@ -225,5 +225,5 @@ def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
     summary = replace(aggregate.summary(), loader={"workers": 2, "fetches": 50, "unready": 45})
     finding = data_wait(observer.evidence(summary, Facts()))
     assert finding is not None
-    assert "of 50 fetches from 2 workers 45 found no batch ready" in finding.why
+    assert "45 of 50 fetches found no batch ready (num_workers=2)" in finding.why
     assert finding.evidence["loader"] == {"workers": 2, "fetches": 50, "unready": 45}
