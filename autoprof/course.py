@@ -95,6 +95,9 @@ class Course:
             ended, name = self._go_on(), self._names.pop()
             if outermost:
                 self._spend(name, ended - began)
+            elif self._began is not None and not self._names:  # saving in the middle of validation is no part of it
+                self._spend(name, ended - began)
+                self._began += ended - began
 
     def _spend(self, name: str, ns: int) -> None:
         spent = self._spent.setdefault(name, [0, 0])

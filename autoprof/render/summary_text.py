@@ -128,7 +128,8 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
 def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellipsis: str) -> str:
     phase = line.rows[0].phase
     split = line.forward_ns or line.recompute_ns or line.backward_ns
-    shown = name if split or phase.value == name else f"{name} ({phase})"
+    told = phase.value == name or ("/" in name and phase.value == name.partition("/")[0].lower())
+    shown = name if split or told else f"{name} ({phase})"
     text = fit_marked(safe("  " * min(depth, 6) + shown), room, ellipsis, line.is_host_bound)
     limit_ns = line.limit_ns(summary.clock_limit_ns)
     text += f"{format_count(line.calls / summary.steps):>6}"

@@ -304,6 +304,18 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
     assert len(files[0].getvalue()) == len(files[1].getvalue())
 
 
+def test_saving_after_validation_is_counted_by_itself(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation lasts until the model trains again; what was saved meanwhile is no part of it."""
+    monkeypatch.setattr(Slow, "clock", program.clock, raising=False)
+    program.train()
+    program.validate()
+    torch.save(Slow(), io.BytesIO())
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.total_ns) for one in summary.apart] == [("torch.save", 1000), ("validation", 220)]
+
+
 def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Program) -> None:
     """What cannot be pickled raises what it always raised."""
     with pytest.raises(AttributeError, match="local"):
