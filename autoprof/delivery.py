@@ -14,6 +14,7 @@ from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
 from .diagnose import Diagnosis
+from .gauges import Gauges
 from .names import shorten, visible
 from .price import Price
 from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
@@ -34,6 +35,8 @@ DELIVER_EVERY_NS: Final = 20_000_000
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
+CLOSED: Final = "closed"
+"""How a session ends that was asked to, its process going on: work that is not yet counted is counted then."""
 JUDGED_STEPS: Final = 50
 """Steps after which the measured overhead is held against the budget."""
 
@@ -50,6 +53,7 @@ class Delivery:
         self.skipped: dict[str, int] = {}
         self.unsampled_steps = 0
         self.diagnosis = Diagnosis()
+        self.gauges = Gauges()
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -88,6 +92,7 @@ class Delivery:
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
         self.diagnosis.closed(raw.step)
+        self.gauges.closed(raw)
         if self._compiled:
             self._name_unseen(raw)
         self._resolver.submit(raw)
@@ -168,8 +173,17 @@ class Delivery:
             unsampled_steps=self.unsampled_steps,
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(summary, clock_limit_ns=self.clock_limit_ns())
+        summary = self._gauged(replace(summary, clock_limit_ns=self.clock_limit_ns()))
         return self._diagnosed(summary if summary.steps < JUDGED_STEPS else self._judged(summary))
+
+    def _gauged(self, summary: Summary) -> Summary:
+        try:
+            return self.gauges.of(summary)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self.say(f"no throughput, readings and work after {type(error).__name__}: {error}")
+            return replace(summary, notes=tuple(self._notes))
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
@@ -192,6 +206,7 @@ class Delivery:
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
         self._resolver.give_up()
+        self._attempt(partial(self.gauges.finish, count=how == CLOSED))
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close
@@ -199,6 +214,7 @@ class Delivery:
                 raise
             self.say(f"no summary after {type(error).__name__}: {error}")
             summary = Summary.empty(tuple(self._notes))
+        self._attempt(self.gauges.close)
         if self.folder is not None:
             self._attempt(partial(self._note_facts, self.folder))
             self._attempt(partial(self.folder.write_summary, summary))
@@ -219,5 +235,6 @@ class Delivery:
 
     def abandon(self) -> None:
         """Touch no file any more."""
+        self.gauges.close()
         self._sinks.clear()
         self.folder = None

@@ -146,7 +146,7 @@ class Session:
                 serial=self._recorder.serial,
                 clock=self._clock,
                 start=start,
-                warmup=number <= sample.warmup,
+                warmup=self._delivery.gauges.took_apart() or number <= sample.warmup,
             )
         if not self._paused:
             self._record(self._raw is not None)
@@ -220,11 +220,12 @@ class Session:
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
+        self._delivery.gauges.loads(iterable)
         wrapped: Any = TimedLoader(iterable, self._recorder, self._data_code, self._maybe_end_step)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
-        """Attach loss, lr, … to the open step: numbers, or tensors of one element, read when the step is resolved."""
+        """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element, read when it is resolved."""
         raw = self._raw
         if raw is None or self._closed:
             return

@@ -75,6 +75,63 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
+class Gauge:
+    """What the readings of one thing came to, about one a second: of a device, of the host."""
+
+    mean: float
+    low: float
+    high: float
+    last: float
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far the run is and how fast: medians of recorded steps, pauses apart. None is not known."""
+
+    source: str
+    """Where the number of samples came from; empty where there is none."""
+    epoch_steps: float | None = None
+    epoch_ns: int | None = None
+    total_steps: int | None = None
+    left_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """The work of all modules of one name in one step, modules inside included, and what became of the device's peak.
+
+    ``flops`` is by phase. The rates are over the time of those phases; None where one of them was not timed.
+    """
+
+    name: str
+    flops: Mapping[str, int]
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Floating-point operations of one step, by phase; without a figure there is a ``reason``.
+
+    ``flops_per_s`` is forward and backward over the step's time. ``no_peak`` says why there is no MFU and HFU.
+    """
+
+    flops: Mapping[str, int] = field(default_factory=dict)
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+    reason: str | None = None
+    no_peak: str | None = None
+    peak: str | None = None
+    """The device whose peak it is, by its exact name and form."""
+    count_ns: int = 0
+    notes: tuple[str, ...] = ()
+    rows: tuple[WorkRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
@@ -108,6 +165,10 @@ class Summary:
     notes: tuple[str, ...] = ()
     clock_limit_ns: int = 0
     what_if: tuple[WhatIf, ...] = ()
+    throughput_unit: str = "samples"
+    pace: Pace | None = None
+    gauges: Mapping[str, Gauge] = field(default_factory=dict)
+    work: Work | None = None
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -157,7 +218,15 @@ class Summary:
         )
         values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
         values["notes"] = tuple(data["notes"])
+        values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
+        values["gauges"] = {name: Gauge(**gauge) for name, gauge in data.get("gauges", {}).items()}
+        values["work"] = _work(data["work"]) if data.get("work") else None
         return cls(**values)
+
+
+def _work(data: Mapping[str, Any]) -> Work:
+    rows = tuple(WorkRow(**row) for row in data["rows"])
+    return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows})
 
 
 def counts(reasons: Mapping[str, int]) -> str:

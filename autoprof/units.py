@@ -8,6 +8,9 @@ from typing import Final
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
+UNITS: Final = ("samples", "tokens", "frames")
+"""What a step can be told to hold (``session.log(tokens=…)``); throughput is of the first of them that is known."""
+
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
 _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
 
@@ -68,10 +71,37 @@ def format_round_percent(fraction: float, limit: float = 0.0) -> str:
     return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"
 
 
-def format_rate(per_second: float) -> str:
-    """Phrase a rate of samples with three significant digits: ``1.95 samples/s``, ``1234 samples/s``."""
+def format_rate(per_second: float, unit: str = "samples") -> str:
+    """Phrase a rate with three significant digits: ``1.95 samples/s``, ``1234 tokens/s``."""
     digits = 2 if abs(per_second) < 9.995 else 1 if abs(per_second) < 99.95 else 0
-    return f"{per_second:.{digits}f} samples/s"
+    return f"{per_second:.{digits}f} {unit}/s"
+
+
+def format_flops(count: float) -> str:
+    """Phrase floating-point operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``45.6 MFLOP``."""
+    size = float(count)
+    for unit in ("", "k", "M", "G", "T"):
+        if abs(size) < 999.5:
+            break
+        size /= 1000
+    else:
+        unit = "P"
+    digits = 0 if not unit and size == round(size) else 2 if abs(size) < 9.995 else 1 if abs(size) < 99.95 else 0
+    return f"{size:.{digits}f} {unit}FLOP"
+
+
+def format_span(ns: float) -> str:
+    """Phrase a long time as people say it: ``12 s``, ``4 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    seconds = round(ns / NS_PER_S)
+    if seconds < 60:
+        return f"{ns / NS_PER_S:.1f} s" if ns < 9.95 * NS_PER_S else f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(minutes / 60)
+    return f"{hours // 24} d {hours % 24} h"
 
 
 def format_count(count: float) -> str:

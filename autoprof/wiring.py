@@ -15,6 +15,7 @@ from .clocks import Clock, choose_clock
 from .delivery import Delivery
 from .diagnose import Diagnosis, Facts
 from .errors import SessionError
+from .gauges import Gauges, Readings, RootProbe, WorkMeter, open_readings, peak_of
 from .memory import Memory, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
@@ -129,6 +130,9 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         delivery = self._delivery(folder, notes)
+        root = RootProbe(self._model, self._recorder)
+        delivery.gauges = self._gauges(root, delivery)
+        undo.add(delivery.gauges.close)
         session = Session(
             self._model,
             settings,
@@ -136,7 +140,7 @@ class _Wiring:
             delivery,
             clock=self._clock,
             memory=memory,
-            probes=_make_probes(self._recorder, self._selection, memory),
+            probes=[*_make_probes(self._recorder, self._selection, memory), root],
             follow_device=self._follow,
         )
         undo.add(lambda: lifecycle.release(session))
@@ -154,6 +158,19 @@ class _Wiring:
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, steps, apart])
         return session
+
+    def _gauges(self, root: RootProbe, delivery: Delivery) -> Gauges:
+        settings, model, device = self._settings, self._model, self._device
+        readings: Readings | None = None
+        if self._follow and settings.monitor == "auto":
+            readings, note = open_readings(device)
+            if note is not None:
+                delivery.say(note)
+        work = None
+        if settings.flops == "auto":
+            targets = [(target.name, target.fqn) for target in self._selection.targets]
+            work = WorkMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device))
+        return Gauges(root, readings, work, delivery.say)
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
         facts = Facts(

@@ -16,7 +16,7 @@ ROOMS = (
     "targets", "recorder", "resolve",
     "flops", "devices",
     "render", "runs",
-    "probes", "diagnose", "calibrate", "sinks", "outputs",
+    "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
     "lifecycle", "delivery", "session", "wiring",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip

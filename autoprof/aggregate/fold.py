@@ -11,6 +11,7 @@ import numpy as np
 
 from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
+from ..units import NS_PER_S, UNITS
 from .rows import RowKey, step_rows
 from .table import Table
 
@@ -78,8 +79,7 @@ class Aggregate:
         self._phases: Counter[Phase] = Counter()
         self._blocks: dict[Layout, _Block] = {}
         self._clock: Clock = "host"
-        self._samples = 0.0
-        self._samples_ns = 0
+        self._units: dict[str, tuple[float, int]] = {}
         self._overhead_ns = 0
         self._observed_ns = 0
         self._table = Table()
@@ -104,16 +104,29 @@ class Aggregate:
         self.steps += 1
         if frame.device_ns is not None:
             self._clock = "device"
-        samples = frame.scalars.get("samples")
-        if samples is not None and isfinite(samples):
-            self._samples += samples
-            self._samples_ns += frame.duration_ns
+        if frame.scalars:
+            self._count_units(frame)
         block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
         block.add(frame)
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
             self._fold_memory(block, frame.memory_start_bytes, frame.memory_end_bytes)
         if block.count == BLOCK:
             self._fold(block)
+
+    def _count_units(self, frame: StepFrame) -> None:
+        for unit in UNITS:
+            held = frame.scalars.get(unit)
+            if held is not None and isfinite(held):
+                count, ns = self._units.get(unit, (0.0, 0))
+                self._units[unit] = count + held, ns + frame.duration_ns
+
+    def _throughput(self) -> tuple[str, float | None]:
+        """Return the first unit that steps held, and how many of it a second."""
+        for unit in UNITS:
+            count, ns = self._units.get(unit, (0.0, 0))
+            if ns:
+                return unit, count * NS_PER_S / ns
+        return UNITS[0], None
 
     def _open_block(self, layout: Layout) -> _Block:
         if len(self._blocks) >= BLOCKS:
@@ -182,8 +195,9 @@ class Aggregate:
         self.warmup_steps += other.warmup_steps
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
-        self._samples += other._samples
-        self._samples_ns += other._samples_ns
+        for unit, (count, ns) in other._units.items():
+            mine = self._units.get(unit, (0.0, 0))
+            self._units[unit] = mine[0] + count, mine[1] + ns
         self._scalars.update(other._scalars)
         self._memory.update(other._memory)
         if other._clock == "device":
@@ -201,6 +215,7 @@ class Aggregate:
         phases[Phase.OTHER] = total_step_ns - sum(phases.values())
         rows = self._rows(p50, p95, total_step_ns)
         rows.sort(key=lambda row: (-row.total_ns, row.name, row.phase))
+        unit, throughput = self._throughput()
         return Summary(
             clock=self._clock,
             steps=self.steps,
@@ -217,7 +232,8 @@ class Aggregate:
             rows=tuple(rows),
             overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
             overhead_ns=self._overhead_ns,
-            throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
+            throughput=throughput,
+            throughput_unit=unit,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
             dropped=dict(self.dropped),

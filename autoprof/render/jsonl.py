@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
-from ..units import NS_PER_MS, NS_PER_S
+from ..units import NS_PER_MS, NS_PER_S, UNITS
 from .account import SignedSums, own_terms
 
 LAYOUTS: Final = 128
@@ -26,7 +26,8 @@ COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
 )  # fmt: skip
 RESERVED: Final = frozenset(
-    {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
+    {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
+    | {"throughput", "throughput_unit"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite"}
 )
 
@@ -100,9 +101,9 @@ def _scalars(frame: StepFrame) -> str:
     odd = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
     aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
-    samples = top.get("samples")
-    if samples is not None and frame.step_ns > 0:
-        text += f'"throughput":{samples * NS_PER_S / frame.step_ns:.6g},'
+    unit = next((unit for unit in UNITS if top.get(unit) is not None), None)
+    if unit is not None and frame.step_ns > 0:
+        text += f'"throughput":{top[unit] * NS_PER_S / frame.step_ns:.6g},"throughput_unit":"{unit}",'
     if aside:
         text += f'"scalars":{_dumps(aside)},'
     if odd:
