@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import nn
 
+from .. import recorder
 from ..devices import Flags, Peak, Utilization, find_peak, tf32_flags, utilization
 from ..flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
 from ..render.lines import Line, name_lines, walk
@@ -116,7 +117,11 @@ class WorkMeter:
             self._calls[key] = CHANGED
             return
         before = self.counter.spent_ns
-        self._counts[key] = self.counter.count(calls)
+        active, recorder.active = recorder.active, None  # spans in the forward are none of a step's
+        try:
+            self._counts[key] = self.counter.count(calls)
+        finally:
+            recorder.active = active
         self._estimate_ns = max(self.counter.spent_ns - before, 1)  # what the next one may take
         if self._peak is None:
             self._peak = self._find_peak()
