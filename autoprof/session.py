@@ -192,8 +192,7 @@ class Session:
 
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("what switched recording off", exc_info=error)
-        self._raw = None
-        self._off = True
+        self._raw, self._off = None, True
         with suppress(Exception):
             self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
             self._record(False)
@@ -225,7 +224,7 @@ class Session:
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
-        """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element, read when it is resolved."""
+        """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element, read when resolved."""
         raw = self._raw
         if raw is None or self._closed:
             return

@@ -94,6 +94,7 @@ class Pace:
     epoch_steps: float | None = None
     epoch_ns: int | None = None
     total_steps: int | None = None
+    left_steps: int | None = None
     left_ns: int | None = None
 
 

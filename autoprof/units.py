@@ -11,6 +11,7 @@ NS_PER_S: Final = 1_000_000_000
 UNITS: Final = ("samples", "tokens", "frames")
 """What a step can be told to hold (``session.log(tokens=…)``); throughput is of the first of them that is known."""
 
+_POWERS: Final = ("", "k", "M", "G", "T", "P")
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
 _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
 
@@ -78,16 +79,12 @@ def format_rate(per_second: float, unit: str = "samples") -> str:
 
 
 def format_flops(count: float) -> str:
-    """Phrase floating-point operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``45.6 MFLOP``."""
-    size = float(count)
-    for unit in ("", "k", "M", "G", "T"):
-        if abs(size) < 999.5:
-            break
-        size /= 1000
-    else:
-        unit = "P"
-    digits = 0 if not unit and size == round(size) else 2 if abs(size) < 9.995 else 1 if abs(size) < 99.95 else 0
-    return f"{size:.{digits}f} {unit}FLOP"
+    """Phrase operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``512 FLOP``."""
+    size, power = float(count), 0
+    while abs(size) >= 999.5 and power < len(_POWERS) - 1:
+        size, power = size / 1000, power + 1
+    digits = 0 if not power or abs(size) >= 99.95 else 1 if abs(size) >= 9.995 else 2
+    return f"{size:.{digits}f} {_POWERS[power]}FLOP"
 
 
 def format_span(ns: float) -> str:

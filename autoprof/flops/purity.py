@@ -2,8 +2,8 @@
 
 A copy keeps apart what belongs to the model. What a forward writes elsewhere (a global list, an attribute of a class, a
 file) it would write again, and fake tensors with it. Code that may do so is refused, with the place named: better no
-figure than a trace. What is read: every forward of a class that is not torch's, the methods, functions and classes that it
-names, and those that these name.
+figure than a trace. What is read: every forward of a class that is not torch's, the methods, functions and classes
+that it names, and those that these name.
 """
 
 from __future__ import annotations
@@ -13,51 +13,27 @@ import builtins
 import inspect
 import logging
 import textwrap
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import _lru_cache_wrapper, partial
-from types import BuiltinFunctionType, CodeType, FunctionType, GetSetDescriptorType, MethodType, ModuleType
-from typing import Any, Final
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
 
-import torch
 from torch import nn
 
-FUNCTIONS: Final = 2000
-"""Functions read; a model that needs more is not counted."""
-TRUSTED: Final = frozenset(
-    {
-        "torch", "torchvision", "torchaudio", "numpy", "einops", "opt_einsum", "math", "cmath", "random", "typing",
-        "typing_extensions", "functools", "itertools", "operator", "collections", "copy", "enum", "dataclasses",
-        "contextlib", "abc", "warnings", "time", "numbers", "inspect", "types", "re", "string", "packaging", "builtins",
-    }
-)  # fmt: skip
-"""Packages whose functions keep nothing of what they are given, those of ``WRITES`` apart."""
-WRITES: Final = frozenset(
-    {
-        "save", "savez", "savez_compressed", "savetxt", "tofile", "dump", "write", "writelines", "write_text",
-        "write_bytes", "writerow", "system", "popen", "unlink", "makedirs", "mkdir", "put", "put_nowait", "send", "imsave",
-        "savefig", "add_scalar", "add_scalars", "add_image", "add_histogram", "log_metrics", "log_dict", "setrecursionlimit",
-    }
-)  # fmt: skip
-"""Names of methods and functions that write to files, pipes, queues or loggers of metrics, whatever they belong to."""
-REFUSED: Final = frozenset({"print", "open", "input", "exec", "eval", "compile", "globals", "breakpoint", "__import__"})
-"""Functions of the language that act outside, or whose effect cannot be read."""
-READS: Final = frozenset({"get", "items", "keys", "values", "index", "count", "copy", "__len__", "__contains__"})
-"""Methods of containers that change nothing."""
-READERS: Final = frozenset({"len", "sorted", "min", "max", "sum", "any", "all", "isinstance", "enumerate", "zip", "range"})
-_CONTAINERS: Final = (list, dict, set, deque, bytearray)
-_CONSTANTS: Final = (
-    str, bytes, int, float, complex, type(None), type(...), type(NotImplemented), slice, range, frozenset, Enum,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Tensor,
-)  # fmt: skip
-
-
-_CONSTANT_IN: Final = ("torch", "typing", "types")
-"""Packages whose objects, none of them a container, hold nothing of what they are given."""
-_OF_C: Final = (BuiltinFunctionType, GetSetDescriptorType, type(str.join), type(torch.ops.aten), type(torch.ops.aten.mm))
-"""What has no source: kernels and built-in functions. An operator of torch is seen when it runs."""
+from .trusted import (
+    CHANGES,
+    CONSTANT_IN,
+    CONSTANTS,
+    CONTAINERS,
+    FUNCTIONS,
+    OF_C,
+    READERS,
+    READS,
+    REFUSED,
+    TRUSTED,
+    WRITES,
+)
 
 
 class _Impure(Exception):
@@ -98,7 +74,7 @@ class _Reader:
         for value in vars(module).values():
             if isinstance(value, (FunctionType, MethodType)):
                 self._function(value, cls)
-            elif not isinstance(value, (*_CONSTANTS, *_CONTAINERS, tuple, nn.Module)):
+            elif not isinstance(value, (*CONSTANTS, *CONTAINERS, tuple, nn.Module)):
                 self._class(type(value))
         if cls in self._classes:
             return
@@ -152,7 +128,7 @@ class _Reader:
                 yield from self.value(item, where, name)
         elif isinstance(value, nn.Module):
             raise _Impure(f"{where} calls {name}, a module outside of the model")
-        elif not isinstance(value, (*_CONSTANTS, *_OF_C)) and type(value).__module__.split(".")[0] not in _CONSTANT_IN:
+        elif not isinstance(value, (*CONSTANTS, *OF_C)) and type(value).__module__.split(".")[0] not in CONSTANT_IN:
             yield value
 
 
@@ -207,13 +183,13 @@ class _Body:
                 raise _Impure(f"{self._where} may change {name}, a {type(odd).__name__} outside of the model")
 
     def _resolve(self, node: ast.expr, value: Any) -> tuple[ast.expr, str, Any]:
-        """Follow ``package.module.name`` as far as modules and classes go; return the end, its name, what stands there."""
+        """Follow ``package.module.name`` through modules and classes; return the end, its name, what stands there."""
         name = node.id if isinstance(node, ast.Name) else "?"
         while isinstance(value, (ModuleType, type)) and isinstance(above := self._above.get(node), ast.Attribute):
             node, name = above, f"{name}.{above.attr}"
             try:
-                value = inspect.getattr_static(value, above.attr) if isinstance(value, type) else vars(value)[above.attr]
-            except (AttributeError, KeyError):
+                value = inspect.getattr_static(value, above.attr)
+            except AttributeError:
                 value = getattr(value, above.attr, None)
             if isinstance(above.ctx, (ast.Store, ast.Del)):
                 break
@@ -237,7 +213,7 @@ class _Body:
             self._reader._function(function, self._class)
         elif isinstance(value, _lru_cache_wrapper):
             raise _Impure(f"{self._where} uses {node.attr}, a cache that holds the module")
-        elif isinstance(value, _CONTAINERS) and not self._only_reads(node):
+        elif isinstance(value, CONTAINERS) and not self._only_reads(node):
             raise _Impure(f"{self._where} may change {node.attr}, which all modules of its class share")
 
     def _lookup(self, name: str) -> tuple[bool, Any]:
@@ -273,7 +249,7 @@ class _Body:
                 return True
             called = isinstance(above, ast.Attribute) and isinstance(self._above.get(above), ast.Call)
             if called and isinstance(above, ast.Attribute):
-                return above.attr in ("append", "extend", "add", "update", "setdefault", "pop", "insert", "clear", "remove")
+                return above.attr in CHANGES
             return self._changed(above)
         return isinstance(above, ast.AugAssign) and above.target is item
 

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from threading import get_ident
 from inspect import unwrap
+from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from ..names import quoted, shorten, visible
+from ..signals import raised_by_handler
 from .errors import Uncountable
 from .faking import FakeModel, fake_copy
 from .formulas import formulas
@@ -68,7 +69,9 @@ def count_call(model: nn.Module, call: ModuleCall) -> WorkCount:
         with _caches_put_back(read), _quiet(read.loggers):
             notes = _count(model, call, mode, tally)  # a frame of its own: when it ends, so does the copy
         reason = _spoiled(tally)
-    except Exception as error:
+    except BaseException as error:  # a forward may end the process when it is time to
+        if raised_by_handler(error):
+            raise
         notes, reason = (), _reason(error, tally)
     tally.failure = None  # its traceback holds tensors; a checkpoint ends a recompute by an exception, too
     reason = tally.left_behind() or reason
@@ -206,7 +209,7 @@ def _spoiled(tally: Tally) -> str | None:
     return shorten(f"no formula for {named}", REASON_LIMIT)
 
 
-def _reason(error: Exception, tally: Tally) -> str:
+def _reason(error: BaseException, tally: Tally) -> str:
     if isinstance(error, DataDependentOutputException):
         said = f"its work depends on values: {_operator(error)}"
     elif isinstance(error, DynamicOutputShapeException):
@@ -221,6 +224,6 @@ def _reason(error: Exception, tally: Tally) -> str:
     return shorten(visible(f"{said}, in {quoted(where)}" if where else said), REASON_LIMIT)
 
 
-def _operator(error: Exception) -> str:
+def _operator(error: BaseException) -> str:
     func = getattr(error, "func", None) or getattr(error, "reason", None) or error
     return str(getattr(func, "_overloadpacket", func))

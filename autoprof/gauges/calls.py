@@ -173,7 +173,7 @@ def _brief(value: Any, depth: int) -> Hashable:
         return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
     if depth and hasattr(type(value), "__dataclass_fields__"):
         return tuple([_brief(getattr(value, name, None), depth - 1) for name in type(value).__dataclass_fields__])
-    return type(value)
+    return id(type(value))
 
 
 def _modes() -> Hashable:

@@ -41,7 +41,7 @@ class Gauges:
         self._pace.loads(loader)
 
     def took_apart(self) -> bool:
-        """Tell, once, whether something long was done since the step was closed: the step that is open is kept apart."""
+        """Tell, once, whether something long was done since the last step was closed: the next one is kept apart."""
         apart, self._apart = self._apart, False
         return apart
 

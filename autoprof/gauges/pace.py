@@ -58,17 +58,17 @@ class Paces:
         """Return the run's pace, ``done`` steps after its start."""
         source = "" if summary.throughput is None else LOGGED if self._logged or not self._recognised else RECOGNISED
         epoch = self._epoch_steps(summary)
-        step_ns, left_ns = summary.step_p50_ns, None
-        if self.total_steps is not None and summary.steps:
-            left_ns = max(self.total_steps - done, 0) * step_ns
-        if not source and epoch is None and left_ns is None:
+        step_ns = summary.step_p50_ns if summary.steps else None
+        left = None if self.total_steps is None else max(self.total_steps - done, 0)
+        if not source and epoch is None and left is None:
             return None
         return Pace(
             source=source,
             epoch_steps=epoch,
-            epoch_ns=None if epoch is None or not summary.steps else round(epoch * step_ns),
+            epoch_ns=None if epoch is None or step_ns is None else round(epoch * step_ns),
             total_steps=self.total_steps,
-            left_ns=left_ns,
+            left_steps=left,
+            left_ns=None if left is None or step_ns is None else left * step_ns,
         )
 
     def _epoch_steps(self, summary: Summary) -> float | None:

@@ -22,7 +22,8 @@ from ..summary import Gauge
 PERIOD_S: Final = 1.0
 """The least time between two readings of the host."""
 DEVICE: Final = "device"
-UUIDS: Final = "uuid"
+CAUSE: Final = "gpu_throttled_by_"
+"""What the name of a cause begins with; only the readings that name it hold it."""
 
 
 class Readings:
@@ -93,11 +94,14 @@ class Readings:
                 sums[4] += 1
 
     def gauges(self) -> dict[str, Gauge]:
-        """Return what the readings came to, warm-up apart."""
-        return {
-            name: Gauge(total / count, low, high, last, int(count))
-            for name, (total, low, high, last, count) in self._sums.items()
-        }
+        """Return what the readings came to, warm-up apart; a cause of throttling as its share of all readings."""
+        asked = self._sums.get("gpu_throttled", [0.0] * 5)[4]
+        found = {}
+        for name, (total, low, high, last, count) in self._sums.items():
+            if name.startswith(CAUSE):
+                low, count = (low if count == asked else 0.0), asked
+            found[name] = Gauge(total / count, low, high, last, int(count))
+        return found
 
     def problem(self) -> str | None:
         """Return why the device is not read any more, if so."""
@@ -134,14 +138,16 @@ def open_readings(device: torch.device) -> tuple[Readings, str | None]:
 
 def _open(device: torch.device) -> tuple[Any, str | None]:
     if torch.version.hip is not None:
-        return None, "NVML knows only NVIDIA's"
+        return None, "NVML knows only devices of NVIDIA"
     nvml = import_nvml()
     index = device.index if device.index is not None else torch.cuda.current_device()
-    uuid = getattr(torch.cuda.get_device_properties(index), UUIDS, None)
+    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
     return open_device(nvml, index, None if uuid is None else str(uuid))
 
 
 def _of_device(reading: DeviceReading) -> Iterator[tuple[str, float]]:
+    for cause in reading.throttled_by or ():
+        yield f"{CAUSE}{cause.replace(' ', '_')}", 1.0
     yield from _given(
         gpu_utilization=reading.utilization_fraction,
         gpu_memory_bytes=reading.memory_used_bytes,

@@ -97,7 +97,7 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
     yield fit("what if", CHANGE) + f"{'step':>14}{'throughput':>18}{'memory':>14}{'change':>14}"
     now = WhatIf("as it is", summary.step_mean_ns, summary.throughput, _peak(summary), None, "")
     for one in (now, *summary.what_if):
-        rate = "-" if one.throughput is None else format_rate(one.throughput)
+        rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
         change = "-" if one.memory_change_bytes is None else f"{one.memory_change_bytes / 2**20:+.1f} MiB"
         yield fit(one.change, CHANGE) + f"{format_ms(one.step_ns):>14}{rate:>18}{memory:>14}{change:>14}"

@@ -7,8 +7,9 @@ from typing import Final
 
 from ..span import TRAINING_LANE, Phase
 from ..summary import Summary, counts
-from ..units import format_bytes, format_count, format_ms, format_ns, format_percent, format_rate
+from ..units import format_bytes, format_count, format_ms, format_ns, format_percent
 from .card import render_card
+from .gauges import measured_lines, work_table
 from .lines import Line, name_lines, walk
 from .panel import label
 from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe
@@ -34,10 +35,12 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     """Return the report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
-    lines = [glyphs.rule * width, *_head(summary), ""]
+    lines = [glyphs.rule * width, *_head(summary, width), ""]
     if summary.steps:
         lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
         lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
+        table = [*work_table(summary.work, width, glyphs.ellipsis)]
+        lines += ["", *table] if table else []
         lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
     card = render_card(summary, width=width)
     lines += ["", *card] if card else []
@@ -45,7 +48,7 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
 
 
-def _head(summary: Summary) -> Iterator[str]:
+def _head(summary: Summary, width: int) -> Iterator[str]:
     apart = [
         f"{count} {what}"
         for count, what in ((summary.warmup_steps, "warm-up, kept apart"), (summary.unsampled_steps, "not sampled"))
@@ -66,8 +69,7 @@ def _head(summary: Summary) -> Iterator[str]:
     phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
     yield "step       " + ", ".join(phrased[:3])
     yield "           " + ", ".join(phrased[3:])
-    if summary.throughput is not None:
-        yield f"throughput {format_rate(summary.throughput)}"
+    yield from measured_lines(summary, width)
     if summary.memory:
         yield "memory     " + ", ".join(f"{label(key)} {format_bytes(count)}" for key, count in summary.memory.items())
     yield f"overhead   {format_percent(summary.overhead)} of the run's step time went to autoprof itself"

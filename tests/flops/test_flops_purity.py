@@ -235,9 +235,8 @@ class Reads(nn.Linear):
         if "half" in SCALES and len(ACTIVATIONS) > 0:
             x = ACTIVATIONS["relu"](x) * SCALES["half"] * scale_of(self.names[0])
         log.warning("a batch of %d", len(x))
-        parts = []
-        for name in SCALES:
-            parts.append(SCALES[name])
+        parts = [SCALES[name] for name in SCALES]
+        parts.append(0.0)
         y = doubled(super().forward(x)) * self.factor * SETTINGS.scale * torch.pi
         return Pair(y, self.helper(y) * sum(parts))
 
