@@ -149,9 +149,7 @@ def launch_bound(seen: Evidence) -> Finding | None:
     use = seen.summary.gauges.get("gpu_utilization")
     if use is not None and use.mean >= BUSY:  # the queue ran short, and the device did not stand still for it
         share, busy = format_percent(weighed.mean_share), format_percent(use.mean)
-        missing = (
-            f"inconclusive: the queue was empty for {share} of the step, yet NVML saw the device busy {busy}"
-        )
+        missing = f"inconclusive: the queue was empty for {share} of the step, yet NVML saw the device busy {busy}"
         return abstain("launch-bound", missing, "nothing to do while the device is busy", weighed.evidence)
     busy = "" if use is None else f"; NVML saw the device busy for {format_percent(use.mean)} of the time"
     return weighed.finding(

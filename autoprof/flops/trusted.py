@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from enum import Enum
-from types import BuiltinFunctionType, GetSetDescriptorType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Final
 
 import torch
 
 FUNCTIONS: Final = 2000
 """Functions read; a model that needs more is not counted."""
-TRUSTED: Final = frozenset(
-    {
-        "torch", "torchvision", "torchaudio", "numpy", "einops", "opt_einsum", "math", "cmath", "random", "typing",
-        "typing_extensions", "functools", "itertools", "operator", "collections", "copy", "enum", "dataclasses",
-        "contextlib", "abc", "warnings", "time", "numbers", "inspect", "types", "re", "string", "packaging", "builtins",
-    }
-)  # fmt: skip
+HELD: Final = 64
+"""Things in a container of a module's that are looked at."""
+UNCALLED: Final = frozenset(
+    {"__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__", "__sizeof__"}
+)
+"""Methods that Python does not call in a forward."""
+TRUSTED: Final = (
+    {"torch", "torchvision", "torchaudio", "numpy", "einops", "opt_einsum", "typing_extensions", "packaging"}
+    | set(sys.stdlib_module_names)
+) - {"subprocess", "socket", "shutil", "multiprocessing", "queue", "threading", "ctypes", "sqlite3", "shelve"}
 """Packages whose functions keep nothing of what they are given, those of ``WRITES`` apart."""
 WRITES: Final = frozenset(
     {
@@ -40,7 +51,10 @@ CONSTANTS: Final = (
     str, bytes, int, float, complex, type(None), type(...), type(NotImplemented), slice, range, frozenset, Enum,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Tensor,
 )  # fmt: skip
-CONSTANT_IN: Final = frozenset({"torch", "typing", "types"})
+CONSTANT_IN: Final = frozenset({"torch", "typing", "types", "_thread"})
 """Packages whose objects, none of them a container, hold nothing of what they are given."""
-OF_C: Final = (BuiltinFunctionType, GetSetDescriptorType, type(str.join), type(torch.ops.aten), type(torch.ops.aten.mm))
+OF_C: Final = (
+    BuiltinFunctionType, GetSetDescriptorType, MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType,
+    MethodWrapperType, type(torch.ops.aten), type(torch.ops.aten.mm),
+)  # fmt: skip
 """What has no source: kernels and built-in functions. An operator of torch is seen when it runs."""
