@@ -7,11 +7,11 @@ import builtins
 import inspect
 import textwrap
 from collections.abc import Iterator
-from functools import _lru_cache_wrapper
+from functools import _lru_cache_wrapper, partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol
 
-from .trusted import CHANGES, CONTAINERS, READERS, READS, REFUSED, TRUSTED, WRITES
+from .trusted import CHANGES, CONSTANTS, CONTAINERS, OF_C, READERS, READS, REFUSED, TRUSTED, TRUSTED_PARTS, WRITES
 
 
 class Impure(Exception):
@@ -23,7 +23,7 @@ class Reading(Protocol):
 
     names: set[str]
 
-    def function(self, function: Any, cls: type[Any] | None = None) -> None:
+    def function(self, function: Any, cls: type[Any] | None = None, held: Any = None) -> None:
         """Read another function."""
 
     def value(self, value: Any, where: str, name: str) -> Iterator[Any]:
@@ -33,10 +33,13 @@ class Reading(Protocol):
 class Body:
     """One function, read through its source."""
 
-    def __init__(self, reader: Reading, function: FunctionType, cls: type[Any] | None) -> None:
+    def __init__(self, reader: Reading, function: FunctionType, cls: type[Any] | None = None, held: Any = None) -> None:
         self._reader = reader
         self._function = function
         self._class = cls
+        self._held = held
+        """The object from outside of the model that this is a method of."""
+        self._first = next(iter(function.__code__.co_varnames), "")
         self._where = function.__qualname__
         self._locals = _local_names(function.__code__)
         self._above: dict[ast.AST, ast.AST] = {}
@@ -66,6 +69,8 @@ class Body:
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._locals:
+            if node.id == self._first and self._held is not None and not self._may_read(node, self._held):
+                raise Impure(f"{self._where} may change a {type(self._held).__name__} outside of the model")
             return
         found, value = self._lookup(node.id)
         if not found:
@@ -78,7 +83,7 @@ class Body:
         if isinstance(top, ast.Attribute) and isinstance(top.ctx, (ast.Store, ast.Del)):
             raise Impure(f"{self._where} sets {name}")
         for odd in self._reader.value(last, self._where, name):
-            if not self._only_reads(top):
+            if not self._may_read(top, odd):
                 raise Impure(f"{self._where} may change {name}, a {type(odd).__name__} outside of the model")
 
     def _resolve(self, node: ast.expr, value: Any) -> tuple[ast.expr, str, Any]:
@@ -97,15 +102,16 @@ class Body:
         return node, name, value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
 
     def _attribute(self, node: ast.Attribute) -> None:
-        self._reader.names.add(node.attr)
+        if node.attr != "__init__":  # of the class above: the model is made
+            self._reader.names.add(node.attr)
         if node.attr in WRITES and isinstance(self._above.get(node), ast.Call):
             raise Impure(f"{self._where} calls .{node.attr}()")
         base, stored = node.value, isinstance(node.ctx, (ast.Store, ast.Del))
         if stored and (_is_call_of(base, "type") or (isinstance(base, ast.Attribute) and base.attr == "__class__")):
             raise Impure(f"{self._where} sets {node.attr} of a class")
-        if self._class is None or stored or not (isinstance(base, ast.Name) and base.id in ("self", "cls")):
+        if self._class is None or self._held is not None or stored or not isinstance(base, ast.Name):
             return
-        if base.id == "self" and node.attr in ("forward", "__call__"):
+        if base.id not in ("self", "cls") or (base.id == "self" and node.attr in ("forward", "__call__")):
             return
         value = inspect.getattr_static(self._class, node.attr, None)
         function: Any = getattr(value, "fget", getattr(value, "__func__", value))
@@ -128,6 +134,31 @@ class Body:
         if name in function.__globals__:
             return True, function.__globals__[name]
         return hasattr(builtins, name), getattr(builtins, name, None)
+
+    def _may_read(self, node: ast.expr, odd: Any) -> bool:
+        """Tell whether this use of an object from outside of the model changes neither it nor what it holds."""
+        if isinstance(odd, CONTAINERS):
+            return self._only_reads(node) and (_is_flat(odd) or isinstance(self._above.get(node), ast.Compare))
+        above = self._above.get(node)
+        if isinstance(above, ast.Subscript) and above.value is node:
+            return isinstance(above.ctx, ast.Load) and self._is_read_by("__getitem__", odd)
+        if not isinstance(above, ast.Attribute):
+            return isinstance(above, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.If, ast.IfExp))
+        if not isinstance(above.ctx, ast.Load):
+            return False
+        member = inspect.getattr_static(odd, above.attr, None)
+        if isinstance(member, CONTAINERS):
+            return self._may_read(above, member)
+        return isinstance(member, (*CONSTANTS, type)) or self._is_read_by(above.attr, odd)
+
+    def _is_read_by(self, name: str, odd: Any) -> bool:
+        """Read a method or property of an object from outside of the model, which must change nothing of it."""
+        member = inspect.getattr_static(type(odd), name, None)
+        function = getattr(member, "fget", member)
+        if not isinstance(function, FunctionType):
+            return False
+        self._reader.function(function, type(odd), held=odd)
+        return True
 
     def _only_reads(self, node: ast.expr) -> bool:
         """Tell whether what is done with a container, as far as it is seen here, changes nothing."""
@@ -152,6 +183,12 @@ class Body:
                 return above.attr in CHANGES
             return self._changed(above)
         return isinstance(above, ast.AugAssign) and above.target is item
+
+
+def _is_flat(container: Any) -> bool:
+    """Tell whether a container holds only what cannot be changed: an alias to one of its things does no harm."""
+    values = container.values() if isinstance(container, dict) else container
+    return all(isinstance(one, (*CONSTANTS, *OF_C, type, FunctionType, partial)) for one in values)
 
 
 def _not_run(tree: ast.AST, body: ast.AST) -> Iterator[ast.AST]:
@@ -182,7 +219,8 @@ def trusted(value: Any) -> bool:
     else:
         owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     package = owner.split(".")[0] if isinstance(owner, str) else ""
-    if package == "builtins" and (isinstance(value, FunctionType) or getattr(value, "__dictoffset__", 0)):
+    if package == "builtins" and (isinstance(value, FunctionType) or getattr(value, "__dictoffset__", None)):
         return False  # code that was executed from a text, without the name of a module
     own = package == "autoprof" and not owner.startswith("autoprof.demo")
+    own = own or (isinstance(owner, str) and owner.startswith(TRUSTED_PARTS))
     return own or package in TRUSTED or package.lstrip("_") in TRUSTED

@@ -17,6 +17,7 @@ from itertools import islice
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from .body import Body, Impure, trusted
@@ -51,7 +52,7 @@ class _Reader:
         self.found = Findings()
         self.names: set[str] = set()
         """Every attribute that the code names."""
-        self._seen: set[CodeType] = set()
+        self._seen: set[tuple[CodeType, int | None]] = set()
         self._classes: dict[type[Any], set[str]] = {}
 
     def read(self, modules: Iterable[nn.Module]) -> None:
@@ -101,17 +102,20 @@ class _Reader:
                     self.function(function, cls)
             done |= self.names & set(vars(base))
 
-    def function(self, function: Any, cls: type[Any] | None = None) -> None:
+    def function(self, function: Any, cls: type[Any] | None = None, held: Any = None) -> None:
         """Read a function, and what a decorator that is trusted has wrapped."""
         function = getattr(function, "__func__", function)
         while isinstance(function, FunctionType) and trusted(function) and hasattr(function, "__wrapped__"):
             function = function.__wrapped__
-        if not isinstance(function, FunctionType) or trusted(function) or function.__code__ in self._seen:
+        if not isinstance(function, FunctionType) or trusted(function):
             return
-        self._seen.add(function.__code__)
+        key = (function.__code__, None if held is None else id(held))
+        if key in self._seen:
+            return
+        self._seen.add(key)
         if len(self._seen) > FUNCTIONS:
             raise Impure(f"the model's code is more than {FUNCTIONS} functions")
-        Body(self, function, cls).read()
+        Body(self, function, cls, held).read()
 
     def value(self, value: Any, where: str, name: str) -> Iterator[Any]:
         """Take a value from outside of a function; yield it where its use has to be looked at."""
@@ -134,7 +138,11 @@ class _Reader:
                 yield from self.value(item, where, name)
         elif isinstance(value, nn.Module):
             raise Impure(f"{where} calls {name}, a module outside of the model")
-        elif not isinstance(value, (*CONSTANTS, *OF_C)) and type(value).__module__.split(".")[0] not in CONSTANT_IN:
+        elif isinstance(value, np.ndarray) or not (
+            isinstance(value, (*CONSTANTS, *OF_C)) or type(value).__module__.split(".")[0] in CONSTANT_IN
+        ):
+            if isinstance(value, CONTAINERS):  # functions that it hands out may be called
+                self._object([*value.values()] if isinstance(value, dict) else [*value], object, 1)
             yield value
 
 

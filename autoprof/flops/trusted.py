@@ -30,6 +30,8 @@ TRUSTED: Final = (
     | set(sys.stdlib_module_names)
 ) - {"subprocess", "socket", "shutil", "multiprocessing", "queue", "threading", "ctypes", "sqlite3", "shelve"}
 """Packages whose functions keep nothing of what they are given, those of ``WRITES`` apart."""
+TRUSTED_PARTS: Final = ("transformers.utils",)
+"""Parts of packages that are trusted: what collects a model's outputs for as long as its call lasts."""
 WRITES: Final = frozenset(
     {
         "save", "savez", "savez_compressed", "savetxt", "tofile", "dump", "write", "writelines", "write_text",
@@ -51,8 +53,8 @@ CONSTANTS: Final = (
     str, bytes, int, float, complex, type(None), type(...), type(NotImplemented), slice, range, frozenset, Enum,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Tensor,
 )  # fmt: skip
-CONSTANT_IN: Final = frozenset({"torch", "typing", "types", "_thread"})
-"""Packages whose objects, none of them a container, hold nothing of what they are given."""
+CONSTANT_IN: Final = frozenset({"torch", "typing", "types", "_thread", "numpy"})
+"""Packages whose objects, containers and arrays apart, hold nothing of what they are given."""
 OF_C: Final = (
     BuiltinFunctionType, GetSetDescriptorType, MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType,
     MethodWrapperType, type(torch.ops.aten), type(torch.ops.aten.mm),

@@ -18,7 +18,8 @@ def judged(use: float | None) -> Finding:
     rows = evidence_of(STEP, repeat=20).summary.rows
     gauges = {} if use is None else {"gpu_utilization": Gauge(use, use, use, use, 60)}
     bound = tuple(replace(row, host_bound=0.8) for row in rows)
-    found = finding_of(diagnose(evidence_of(STEP, repeat=20, clock="device", rows=bound, gauges=gauges)), "launch-bound")
+    seen = evidence_of(STEP, repeat=20, clock="device", rows=bound, gauges=gauges)
+    found = finding_of(diagnose(seen), "launch-bound")
     assert found is not None
     return found
 

@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 
 import pytest
 import torch
@@ -30,8 +30,12 @@ class Settings:
     def remember(self, value):
         self.last = value
 
+    def times(self, value):
+        return value * self.scale
+
 
 SETTINGS = Settings()
+HELD = {"kept": []}
 
 
 @dataclass
@@ -170,6 +174,62 @@ class Tracker:
         LOSSES.append(x)
 
 
+class GoesThroughList(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 4)
+        self.trackers = [Tracker()]
+
+    def forward(self, x):
+        for tracker in self.trackers:
+            tracker.update(x)
+        return super().forward(x)
+
+
+class HasMethod(nn.Linear):
+    def remember(self, x):
+        LOSSES.append(x)
+
+
+class CallsMethodOfChild(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.child = HasMethod(4, 4)
+
+    def forward(self, x):
+        self.child.remember(x)
+        return self.child(x)
+
+
+def remembered(forward):
+    @wraps(forward)
+    def around(self, x):
+        y = forward(self, x)
+        LOSSES.append(y)
+        return y
+
+    return around
+
+
+class Decorated(nn.Linear):
+    @remembered
+    def forward(self, x):
+        return functional.linear(x, self.weight)
+
+
+class DecoratedByTorch(nn.Linear):
+    @torch.autocast("cpu", enabled=False)
+    def forward(self, x):
+        LOSSES.append(x)
+        return super().forward(x)
+
+
+class AliasesWhatIsHeld(nn.Linear):
+    def forward(self, x):
+        kept = HELD["kept"]
+        kept.append(x)
+        return super().forward(x)
+
+
 class GoesThroughObject(nn.Linear):
     def __init__(self):
         super().__init__(4, 4)
@@ -193,19 +253,24 @@ class GoesThroughObject(nn.Linear):
         (lambda: CountsInNamedClass(4, 4), "CountsInNamedClass.forward sets CountsInNamedClass.calls"),
         (lambda: SharesWithItsClass(4, 4), "may change cache, which all modules of its class share"),
         (lambda: SetsAttribute(4, 4), "SetsAttribute.forward may change SETTINGS, a Settings"),
-        (lambda: CallsMethod(4, 4), "CallsMethod.forward may change SETTINGS"),
+        (lambda: CallsMethod(4, 4), "Settings.remember may change a Settings"),
         (lambda: Prints(4, 4), "Prints.forward calls print"),
         (lambda: Saves(4, 4), "Saves.forward calls .save()"),
         (lambda: GoesRound(4, 4), "note may change KEPT"),
         (lambda: GoesThroughSelf(4, 4), "note may change KEPT"),
         (GoesThroughObject, "Tracker.update may change LOSSES"),
+        (GoesThroughList, "Tracker.update may change LOSSES"),
+        (CallsMethodOfChild, "HasMethod.remember may change LOSSES"),
+        (lambda: Decorated(4, 4), "may change LOSSES"),
+        (lambda: DecoratedByTorch(4, 4), "DecoratedByTorch.forward may change LOSSES"),
+        (lambda: AliasesWhatIsHeld(4, 4), "AliasesWhatIsHeld.forward may change HELD"),
     ],
 )
 def test_a_forward_that_writes_elsewhere_is_refused_and_not_run(make, said, capsys):
     """Neither a fake tensor nor a second line, count or entry may reach what is not the model's."""
     model = make()
     assert said in refused(model, torch.randn(2, 4))
-    assert (KEPT, LOSSES, len(RECENT), CALLS, SETTINGS.last) == ({}, [], 0, 0, None)
+    assert (KEPT, LOSSES, len(RECENT), CALLS, SETTINGS.last, HELD) == ({}, [], 0, 0, None, {"kept": []})
     assert (CountsInClass.calls, CountsInNamedClass.calls, SharesWithItsClass.cache) == (0, 0, {})
     assert capsys.readouterr().out == ""
 
@@ -237,7 +302,7 @@ class Reads(nn.Linear):
         log.warning("a batch of %d", len(x))
         parts = [SCALES[name] for name in SCALES]
         parts.append(0.0)
-        y = doubled(super().forward(x)) * self.factor * SETTINGS.scale * torch.pi
+        y = doubled(super().forward(x)) * self.factor * SETTINGS.scale * SETTINGS.times(torch.pi)
         return Pair(y, self.helper(y) * sum(parts))
 
     def helper(self, y):

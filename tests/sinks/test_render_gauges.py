@@ -92,7 +92,9 @@ def test_columns_that_nobody_fills_are_left_out(full: Summary) -> None:
 
 def test_a_reason_stands_where_the_figure_would(full: Summary) -> None:
     """What is not counted says so; without a peak the operations stay."""
-    assert "work       not counted: no formula for x" in render_summary(replace(full, work=Work(reason="no formula for x")))
+    assert "work       not counted: no formula for x" in render_summary(
+        replace(full, work=Work(reason="no formula for x"))
+    )
     no_peak = replace(WORK, mfu=None, hfu=None, peak=None, no_peak="no peak is known for 'X'")
     text = " ".join(" ".join(render_summary(replace(full, work=no_peak))).split())
     assert "6.00 TFLOP/s without recompute; no MFU: no peak is known for 'X'" in text
