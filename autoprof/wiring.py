@@ -167,9 +167,10 @@ class _Wiring:
             if note is not None:
                 delivery.say(note)
         work = None
-        if settings.flops == "auto":
+        if settings.flops != "off":
             targets = [(target.name, target.fqn) for target in self._selection.targets]
-            work = WorkMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device))
+            trust = settings.flops == "trust"
+            work = WorkMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device), trust=trust)
         return Gauges(root, readings, work, delivery.say)
 
     def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:

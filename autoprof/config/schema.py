@@ -52,8 +52,9 @@ class Config(Part):
     """How code under `torch.compile` is timed: from outside the compiled region."""
     sample: Sample = Sample()
     """Which steps are recorded, and what that may cost."""
-    flops: Literal["auto", "off"] = "auto"
-    """Whether the work of a step is counted, once for each shape of its inputs: see flops.md."""
+    flops: Literal["auto", "trust", "off"] = "auto"
+    """Whether the work of a step is counted, once for each shape of its inputs. `auto` leaves out a model whose code
+    may write outside of the model; `trust` does not ask."""
     monitor: Literal["auto", "off"] = "auto"
     """Whether the host and the GPU are read once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")

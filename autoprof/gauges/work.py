@@ -58,8 +58,10 @@ class WorkMeter:
         budget: float | None,
         peak: Callable[[], DevicePeak],
         now_ns: Callable[[], int] = perf_counter_ns,
+        *,
+        trust: bool = False,
     ) -> None:
-        self.counter = Counter(model)
+        self.counter = Counter(model, trust=trust)
         self._fqns: dict[str, list[str]] = {}
         for name, fqn in targets:
             self._fqns.setdefault(name, []).append(fqn)

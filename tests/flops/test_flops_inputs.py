@@ -108,7 +108,9 @@ def counts(monkeypatch):
     """Note the calls that are really counted."""
     made = []
     count_call = counter_module.count_call
-    monkeypatch.setattr(counter_module, "count_call", lambda model, call: made.append(call) or count_call(model, call))
+    monkeypatch.setattr(
+        counter_module, "count_call", lambda model, call, **more: made.append(call) or count_call(model, call, **more)
+    )
     return made
 
 

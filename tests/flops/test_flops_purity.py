@@ -7,9 +7,11 @@ from functools import lru_cache, partial, wraps
 
 import pytest
 import torch
-from flops_models import counted, refused
+from flops_models import call_of, counted, refused
 from torch import nn
 from torch.nn import functional
+
+from autoprof.flops import count_call
 
 KEPT = {}
 LOSSES = []
@@ -333,5 +335,9 @@ def test_a_tensor_that_is_kept_where_nobody_saw_it_is_reported():
             (lambda name: getattr(box, name))("app" + "end")(y)
             return y
 
-    assert "outside of" in refused(Sneaks(4, 4), torch.randn(1, 4))
+    x = torch.randn(1, 4)
+    assert "outside of" in refused(Sneaks(4, 4), x)
+    assert box == []
+    count = count_call(Sneaks(4, 4), call_of(Sneaks(4, 4), x), trust=True)
+    assert count.reason == "the forward keeps a tensor of shape (1, 4) outside of the model"
     box.clear()

@@ -34,7 +34,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Note the calls that are really counted."""
     made: list[Any] = []
     count_call = counter_module.count_call
-    monkeypatch.setattr(counter_module, "count_call", lambda model, call: made.append(call) or count_call(model, call))
+    monkeypatch.setattr(
+        counter_module, "count_call", lambda model, call, **more: made.append(call) or count_call(model, call, **more)
+    )
     return made
 
 
@@ -165,6 +167,20 @@ def test_off_is_off(counts: list[Any]) -> None:
     for off in ("off", False):
         assert trained(nn.Linear(4, 4), *[batch(8)] * 4, flops=off).work is None
     assert counts == []
+
+
+def test_a_model_that_may_write_elsewhere_is_counted_where_its_owner_says_that_it_does_not() -> None:
+    """A forward that prints prints once more then."""
+
+    class Prints(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            print("", end="")
+            return super().forward(x)
+
+    work = trained(Prints(4, 4), *[batch(8)] * 4).work
+    assert work is not None
+    assert (work.reason or "").endswith("Prints.forward calls print")
+    assert work_of(trained(Prints(4, 4), *[batch(8)] * 4, flops="trust")).flops["forward"] == LAYER
 
 
 def test_a_model_that_cannot_be_counted_says_why() -> None:
