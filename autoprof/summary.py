@@ -137,9 +137,9 @@ class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
     ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
-    ``throughput_unit`` per second, logged or recognised (``pace`` says which). ``overhead`` is autoprof's own time as a fraction of step
-    time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than ``clock_limit_ns`` is perhaps none:
-    reports show it, and ``calls`` times as much for a row, as less than that.
+    ``throughput_unit`` per second, logged or recognised (``pace`` says which). ``overhead`` is autoprof's own time as
+    a fraction of step time. ``dropped`` and ``skipped`` map a reason to a count. A span shorter than
+    ``clock_limit_ns`` is perhaps none: reports show it, and ``calls`` times as much for a row, as less than that.
     """
 
     clock: Clock

@@ -34,9 +34,12 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Note the calls that are really counted."""
     made: list[Any] = []
     count_call = counter_module.count_call
-    monkeypatch.setattr(
-        counter_module, "count_call", lambda model, call, **more: made.append(call) or count_call(model, call, **more)
-    )
+
+    def noted(model: nn.Module, call: Any, **more: Any) -> Any:
+        made.append(call)
+        return count_call(model, call, **more)
+
+    monkeypatch.setattr(counter_module, "count_call", noted)
     return made
 
 
