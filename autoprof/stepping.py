@@ -180,7 +180,7 @@ class Steps:
             serial=self._recorder.serial,
             clock=self._clock,
             start=start,
-            warmup=self._number <= self._warmup,
+            warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )

@@ -16,8 +16,8 @@ ROOMS = (
     "targets", "recorder", "resolve",
     "flops", "devices",
     "render", "runs",
-    "probes", "diagnose", "calibrate", "sinks", "outputs",
-    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "session", "wiring", "compat",
+    "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
+    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "wiring", "compat",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [

@@ -77,6 +77,11 @@ class Config(Part):
     """How code under `torch.compile` is timed: from outside the compiled region."""
     sample: Sample = Sample()
     """Which steps are recorded, and what that may cost."""
+    flops: Literal["auto", "trust", "off"] = "auto"
+    """Whether the work of a step is counted, once for each shape of its inputs. `auto` leaves out a model whose code
+    may write outside of the model; `trust` does not ask."""
+    monitor: Literal["auto", "off"] = "auto"
+    """Whether the host and the GPU are read once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")
     """The folder in which each run gets its own; relative to the working directory."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
@@ -116,6 +121,11 @@ class Config(Part):
         if word in ("inside", "off"):
             raise ValueError(f"'{word}' is not in this version of autoprof; allowed: outside")
         return value
+
+    @field_validator("flops", "monitor", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
 
     @field_validator("output", mode="before")
     @classmethod

@@ -39,6 +39,8 @@ LOGGING_SHARE: Final = 0.05
 """Logging wins nothing for the model: what it costs is all to be won."""
 LAUNCH_SHARE: Final = 0.30
 """A queue runs dry at every reading of the loss; for three tenths of the step it does so where the host is slow."""
+BUSY: Final = 0.95
+"""NVML's utilisation from which on a device does not stand still for launches: its sampling tells no gap from none."""
 
 BACKWARD_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
