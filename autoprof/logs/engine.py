@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +22,18 @@ TEXT: Final = "\x01text"
 SHAPES: Final = 20_000
 """Shapes of lines read in one block; a block of prose has as many as lines, and no record among them."""
 _SAME: Final = "0123456789 .+-█▏▎▍▌▋▊▉\t"
-_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _GROUP: Final = 4
 """Numbers looked for in one pass of an expression: measured to be the fastest on long lines."""
+
+
+_BEHIND_SOMETHING: Final = """create or replace temp table found as
+with a as (select n, line, regexp_extract(line, '\\{.*\\}', 0) as p from found where p is null),
+b as (select n, line, case when json_valid(p) then p else regexp_replace(regexp_replace(replace(p, '''', '"'),
+      '\\bNone\\b', 'null', 'g'), '([:\\[,]\\s*)(-?(?:nan|inf))\\b', '\\1"\\2"', 'g') end as p from a)
+select n, line, regexp_extract(line, '^[^{]*', 0) as prefix,
+       case when starts_with(p, '{') and json_valid(p) then p end as p from b
+union all select n, line, prefix, p from found where p is not null"""
+"""Objects behind a prefix, and Python's dicts made JSON."""
 
 
 class Engine:
@@ -43,8 +51,6 @@ class Engine:
 
     def load(self, block: str) -> int:
         """Take the lines of a block in place of those before; return how many are not empty."""
-        if "\x1b" in block:
-            block = _ANSI.sub("", block)
         self._db.execute(
             "create or replace temp table lines as select unnest(s) as line, generate_subscripts(s, 1) as n "
             "from (select string_split(?, chr(10)) as s)",
@@ -117,18 +123,15 @@ class Engine:
     def objects(self) -> list[tuple[str, str]]:
         """Find the JSON objects (and Python's dicts) in the lines; return each structure with one object of it."""
         self._db.execute(
-            """create or replace temp table found as
-            with a as (select n, line, case when starts_with(line, '{') and json_valid(line) then line
-                       else regexp_extract(line, '\\{.*\\}', 0) end as p from lines where contains(line, '{')),
-            b as (select n, line, case when json_valid(p) then p else regexp_replace(regexp_replace(
-                  replace(p, '''', '"'), '\\bNone\\b', 'null', 'g'), '([:\\[,]\\s*)(-?(?:nan|inf))\\b', '\\1"\\2"', 'g')
-                  end as p from a)
-            select n, line, case when starts_with(p, '{') and json_valid(p) then p end as p from b"""
+            "create or replace temp table found as select n, line, '' as prefix, "
+            "case when starts_with(line, '{') and json_valid(line) then line end as p from lines where contains(line, '{')"
         )
+        if self._count("select count(*) from found where p is null"):
+            self._db.execute(_BEHIND_SOMETHING)
         self._rescue()
         self._db.execute(
-            "create or replace temp table objects as select n, p, regexp_extract(line, '^[^{]*', 0) as prefix, "
-            "cast(json_structure(p) as varchar) as s from found where p is not null"
+            "create or replace temp table objects as select n, p, prefix, cast(json_structure(p) as varchar) as s "
+            "from found where p is not null"
         )
         return self._db.execute("select s, arg_min(p, n) from objects group by s").fetchall()
 
@@ -152,7 +155,7 @@ class Engine:
         if saved:
             columns = [list(column) for column in zip(*saved, strict=True)]
             self._db.execute(
-                "insert into found select unnest(?::bigint[]), unnest(?::varchar[]), unnest(?::varchar[])", columns
+                "insert into found select unnest(?::bigint[]), '', unnest(?::varchar[]), unnest(?::varchar[])", columns
             )
 
     def values(
@@ -182,7 +185,9 @@ def _connect() -> Any:
     except ImportError as error:
         raise MissingExtra("autoprof.logs: needs duckdb; pip install 'torch-autoprof[logs]'") from error
     # Order matters: lines are told apart by where they stand.
-    return duckdb.connect(":memory:", config={"memory_limit": MEMORY_LIMIT, "preserve_insertion_order": True})
+    db = duckdb.connect(":memory:", config={"memory_limit": MEMORY_LIMIT, "preserve_insertion_order": True})
+    db.execute("set enable_progress_bar = false")  # it would write into the user's output
+    return db
 
 
 def need_pandas() -> Any:

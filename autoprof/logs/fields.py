@@ -17,84 +17,107 @@ class Field:
     names: tuple[str, ...]
 
 
-TIMES: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0,
-                "seconds": 1.0, "m": 60.0, "min": 60.0, "mins": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hours": 3600.0}  # fmt: skip
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+TIMES: Final = {
+    **dict.fromkeys(("ns", "nsec"), 1e-9), **dict.fromkeys(("us", "µs", "μs", "usec"), 1e-6),
+    **dict.fromkeys(("ms", "msec"), 1e-3), **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("m", "min", "mins", "minutes"), 60.0), **dict.fromkeys(("h", "hr", "hours"), 3600.0),
+}  # fmt: skip
 # torch's own tools and every framework here divide by 1024 and write MB: MB and MiB are read as the same.
-SIZES: Final = {"b": 2.0**-30, "bytes": 2.0**-30, "k": 2.0**-20, "kb": 2.0**-20, "kib": 2.0**-20, "m": 2.0**-10, "mb": 2.0**-10,
-                "mib": 2.0**-10, "g": 1.0, "gb": 1.0, "gib": 1.0, "t": 1024.0, "tb": 1024.0, "tib": 1024.0}  # fmt: skip
+SIZES: Final = {
+    **dict.fromkeys(("b", "bytes"), 2.0**-30), **dict.fromkeys(("k", "kb", "kib"), 2.0**-20),
+    **dict.fromkeys(("m", "mb", "mib"), 2.0**-10), **dict.fromkeys(("g", "gb", "gib"), 1.0),
+    **dict.fromkeys(("t", "tb", "tib"), 1024.0),
+}  # fmt: skip
 PERCENT: Final = {"%": 1.0, "pct": 1.0, "percent": 1.0, "percentage": 1.0}
 
 FIELDS: Final[dict[str, Field]] = {
-    "step": Field("", "count", (
-        "step", "global_step", "iteration", "iter", "num_updates", "current_steps", "trainer_global_step", "train_step",
-        "global_steps", "steps", "iters", "iterations", "training_step", "optimizer_step", "update", "updates", "_step", "it",
-        "s", "n_iter", "cur_iter", "train_iter", "batch", "batch_idx", "步", "步数", "第", "迭代", "迭代次数",
+    "step": Field("", "count", _names(
+        "step global_step iteration iter num_updates current_steps trainer_global_step train_step "
+        "global_steps steps iters iterations training_step optimizer_step update updates _step it s n_iter "
+        "cur_iter train_iter batch batch_idx 步 步数 第 迭代 迭代次数"
     )),
-    "epoch": Field("", "count", (
-        "epoch", "train_epoch", "epoch_train", "ep", "current_epoch", "epochs", "epoch_num", "cur_epoch", "轮", "轮次", "epoch轮",
+    "epoch": Field("", "count", _names(
+        "epoch train_epoch epoch_train ep current_epoch epochs epoch_num cur_epoch 轮 轮次 epoch轮"
     )),
-    "loss": Field("", "plain", (
-        "loss", "train_loss", "lm_loss", "total_loss", "training_loss", "trl", "train_total_loss", "global_avg_loss",
-        "loss_metrics_global_avg_loss", "loss_train", "reduced_train_loss", "avg_loss", "mean_loss", "train_loss_step",
-        "loss_step", "loss_total", "running_loss", "ce_loss", "nll_loss", "mlm_loss", "train_ce_loss", "损失", "训练损失",
+    "loss": Field("", "plain", _names(
+        "loss train_loss lm_loss total_loss training_loss trl train_total_loss global_avg_loss "
+        "loss_metrics_global_avg_loss loss_train reduced_train_loss avg_loss mean_loss train_loss_step "
+        "loss_step loss_total running_loss ce_loss nll_loss mlm_loss train_ce_loss 损失 训练损失"
     )),
-    "val_loss": Field("", "plain", (
-        "val_loss", "eval_loss", "valid_loss", "validation_loss", "tel", "loss_val", "lm_loss_value", "val_total_loss",
-        "test_loss", "dev_loss", "val_loss_epoch", "验证损失",
+    "val_loss": Field("", "plain", _names(
+        "val_loss eval_loss valid_loss validation_loss tel loss_val lm_loss_value val_total_loss test_loss "
+        "dev_loss val_loss_epoch 验证损失"
     )),
-    "throughput": Field("samples/s", "rate", (
-        "throughput", "samples_per_second", "samples_per_sec", "samples_per_s", "samples_s", "samples_sec", "currsamplespersec",
-        "sample_per_sec", "images_per_sec", "images_per_second", "imgs_per_sec", "images_s", "imgs_s", "img_s", "images_sec",
-        "img_sec", "examples_per_sec", "examples_per_second", "examples_s", "ips", "fps", "runningavgsamplespersec", "sps",
-        "throughput_samples", "吞吐", "吞吐量",
+    "throughput": Field("samples/s", "rate", _names(
+        "throughput samples_per_second samples_per_sec samples_per_s samples_s samples_sec currsamplespersec "
+        "sample_per_sec images_per_sec images_per_second imgs_per_sec images_s imgs_s img_s images_sec "
+        "img_sec examples_per_sec examples_per_second examples_s ips fps runningavgsamplespersec sps "
+        "throughput_samples 吞吐 吞吐量"
     )),
-    "tokens_per_s": Field("tokens/s", "rate", (
-        "tokens_per_s", "tokens_per_second", "tokens_per_sec", "tok_per_sec", "tok_s", "tok_sec", "toks_s", "tokens_s",
-        "tokens_sec", "tps", "wps", "tokens_per_gpu_tokens_s_gpu", "train_tokens_per_second", "throughput_tokens", "tokens_per_gpu", "tgs",
-        "tokens_per_second_per_device", "tokens_per_second_per_gpu", "tokens_throughput", "throughput_tps",
+    "tokens_per_s": Field("tokens/s", "rate", _names(
+        "tokens_per_s tokens_per_second tokens_per_sec tok_per_sec tok_s tok_sec toks_s tokens_s tokens_sec "
+        "tps wps tokens_per_gpu_tokens_s_gpu train_tokens_per_second throughput_tokens tokens_per_gpu tgs "
+        "tokens_per_second_per_device tokens_per_second_per_gpu tokens_throughput throughput_tps"
     )),
-    "step_time_s": Field("s", "time", (
-        "step_time", "iter_time", "iteration_time", "elapsed_time_per_iteration", "time_per_iter", "time_per_step", "step_duration",
-        "sec_per_step", "seconds_per_step", "sec_per_iter", "s_it", "s_iter", "dt", "batch_time", "time_per_iteration", "step_avg",
-        "time", "last_time", "duration", "train_step_time", "avg_step_time", "time_step", "每步耗时", "步耗时", "耗时",
+    "step_time_s": Field("s", "time", _names(
+        "step_time iter_time iteration_time elapsed_time_per_iteration time_per_iter time_per_step "
+        "step_duration sec_per_step seconds_per_step sec_per_iter s_it s_iter dt batch_time "
+        "time_per_iteration step_avg time last_time duration train_step_time avg_step_time time_step 每步耗时 步耗时 "
+        "耗时"
     )),
-    "steps_per_s": Field("steps/s", "rate", (
-        "steps_per_second", "steps_per_sec", "steps_per_s", "it_s", "it_per_s", "iter_s", "iters_per_sec", "steps_s", "ups",
-        "iterations_per_second",
+    "steps_per_s": Field("steps/s", "rate", _names(
+        "steps_per_second steps_per_sec steps_per_s it_s it_per_s iter_s iters_per_sec steps_s ups "
+        "iterations_per_second"
     )),
-    "lr": Field("", "plain", ("lr", "learning_rate", "train_lr", "current_lr", "lr_0", "lr_group0", "base_lr", "学习率")),
-    "grad_norm": Field("", "plain", (
-        "grad_norm", "gradient_norm", "gnorm", "norm", "total_norm", "global_grad_norm", "grad_norm_total", "grad_l2_norm", "梯度范数",
+    "lr": Field("", "plain", _names(
+        "lr learning_rate train_lr current_lr lr_0 lr_group0 base_lr 学习率"
     )),
-    "memory": Field("GiB", "size", (
-        "memory", "max_memory", "max_mem", "peak_memory", "peak_mem", "maxmemallocated", "max_allocated", "max_memory_allocated",
-        "memory_max_active", "peak_vram", "vram_allocated", "memory_allocated", "memallocated", "gpu_mem", "gpu_memory", "mem", "vram", "allocated",
-        "mem_allocated", "cuda_memory", "memory_used", "memory_peak", "memory_reserved", "reserved", "显存", "显存占用",
+    "grad_norm": Field("", "plain", _names(
+        "grad_norm gradient_norm gnorm norm total_norm global_grad_norm grad_norm_total grad_l2_norm 梯度范数"
     )),
-    "data_time": Field("s", "time", (
-        "data_time", "data", "data_load_time", "data_loading_time", "dataload_time", "data_wait", "batch_generator", "dataloader_time",
-        "loader_time", "rank_data_time", "time_data", "data_loading", "last_data_time", "数据耗时", "数据加载",
+    "memory": Field("GiB", "size", _names(
+        "memory max_memory max_mem peak_memory peak_mem maxmemallocated max_allocated max_memory_allocated "
+        "memory_max_active peak_vram vram_allocated memory_allocated memallocated gpu_mem gpu_memory mem vram "
+        "allocated mem_allocated cuda_memory memory_used memory_peak memory_reserved reserved 显存 显存占用"
     )),
-    "gpu_util": Field("%", "percent", (
-        "gpu_util", "gpu_utilization", "gpu_utilisation", "utilization_gpu", "gpu_usage", "gpu_util_mean", "util", "gpu_utils", "gpu利用率",
+    "data_time": Field("s", "time", _names(
+        "data_time data data_load_time data_loading_time dataload_time data_wait batch_generator "
+        "dataloader_time loader_time rank_data_time time_data data_loading last_data_time 数据耗时 数据加载"
     )),
-    "mfu": Field("%", "percent", ("mfu", "model_flops_utilization", "hfu")),
-    "tflops": Field("TFLOP/s", "rate", (
-        "tflops", "throughput_per_gpu_tflop_s_gpu", "throughput_per_gpu", "tflops_per_gpu", "tflop_s", "tflops_gpu", "model_tflops", "achieved_tflops",
+    "gpu_util": Field("%", "percent", _names(
+        "gpu_util gpu_utilization gpu_utilisation utilization_gpu gpu_usage gpu_util_mean util gpu_utils "
+        "gpu利用率"
     )),
-    "batch_size": Field("samples", "count", (
-        "batch_size", "global_batch_size", "bsz", "total_batch_size", "train_batch_size", "bs", "batchsize",
+    "mfu": Field("%", "percent", _names(
+        "mfu model_flops_utilization hfu"
     )),
-    "samples": Field("samples", "count", ("samples", "num_samples", "n_samples")),
-    "tokens": Field("tokens", "count", (
-        "tokens", "consumed_tokens", "num_input_tokens_seen", "tokens_seen", "n_tokens_seen", "total_tokens", "num_tokens",
-        "n_tokens", "ntokens_seen", "train_tokens", "trained_tokens",
+    "tflops": Field("TFLOP/s", "rate", _names(
+        "tflops throughput_per_gpu_tflop_s_gpu throughput_per_gpu tflops_per_gpu tflop_s tflops_gpu "
+        "model_tflops achieved_tflops"
     )),
-    "elapsed_s": Field("s", "time", (
-        "elapsed", "elapsed_time", "train_time", "training_time", "wall", "wall_time", "time_elapsed", "total_time", "runtime",
+    "batch_size": Field("samples", "count", _names(
+        "batch_size global_batch_size bsz total_batch_size train_batch_size bs batchsize"
     )),
-    "timestamp": Field("s", "time", ("timestamp", "_timestamp", "start_unix", "unix_time", "created", "created_at", "datetime")),
-    "rank": Field("", "count", ("rank", "local_rank", "global_rank", "process_index", "process_rank")),
+    "samples": Field("samples", "count", _names(
+        "samples num_samples n_samples"
+    )),
+    "tokens": Field("tokens", "count", _names(
+        "tokens consumed_tokens num_input_tokens_seen tokens_seen n_tokens_seen total_tokens num_tokens "
+        "n_tokens ntokens_seen train_tokens trained_tokens"
+    )),
+    "elapsed_s": Field("s", "time", _names(
+        "elapsed elapsed_time train_time training_time wall wall_time time_elapsed total_time runtime"
+    )),
+    "timestamp": Field("s", "time", _names(
+        "timestamp _timestamp start_unix unix_time created created_at datetime"
+    )),
+    "rank": Field("", "count", _names(
+        "rank local_rank global_rank process_index process_rank"
+    )),
 }  # fmt: skip
 """Columns with a meaning of their own, in the order in which a table has them."""
 METRICS: Final = frozenset(FIELDS) - {
@@ -137,6 +160,7 @@ class Meaning(NamedTuple):
     card: int | None = None
 
 
+@lru_cache(maxsize=65536)
 def normal(key: str) -> str:
     """Return a key in lower case with one underscore for everything between words."""
     return re.sub(r"[^\w]+", "_", key.strip().lower()).strip("_") if key != "_step" else key
@@ -164,7 +188,7 @@ def meaning_of(key: str) -> Meaning | None:
         if found is not None and not (found.field == "loss" and name.startswith("time")):
             return found._replace(rank=found.rank + 1)
     words = key.split()
-    if len(words) > 1 and not any(mark in name for mark in ("val", "eval", "test", "scale", "aux")):
+    if len(words) > 1 and not any(mark in name for mark in ("val", "eval", "test", "scale", "aux", "consumed")):
         return meaning_of(words[-1])
     if len(words) > 1 and normal(words[-1]) in ("iteration", "step", "epoch", "iter"):
         return meaning_of(words[-1])
@@ -186,6 +210,12 @@ def _look_up(name: str) -> Meaning | None:
 
 
 UNITS: Final = {"time": TIMES, "size": SIZES, "percent": PERCENT}
+_RATES: Final = {
+    "tokens_per_s": re.compile(r"[kmg]?(?:tok|toks|tokens?|words?)/"),
+    "steps_per_s": re.compile(r"(?:it|iters?|steps?)/s"),
+    "step_time_s": re.compile(r"s(?:ec)?/(?:it|iter|step)"),
+    "tflops": re.compile(r"t?flops?"),
+}
 _THOUSANDS: Final = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 
 
@@ -207,15 +237,5 @@ def scale_of(kind: str, unit: str | None) -> float | None:
 
 def rate_unit(unit: str | None) -> str | None:
     """Return the column that the unit of a rate belongs to: ``tok/s`` is tokens, ``it/s`` is steps, whatever the key."""
-    text = (unit or "").strip().lower().lstrip("kmgb")
-    if re.match(
-        r"(tok|toks|token|tokens|words?)(/| per )", (unit or "").strip().lower().lstrip("k")
-    ) or text.startswith(("tok/", "tokens/")):
-        return "tokens_per_s"
-    if re.match(r"(it|iter|iters|steps?)/s", text):
-        return "steps_per_s"
-    if re.match(r"s(ec)?/(it|iter|step)", (unit or "").strip().lower()):
-        return "step_time_s"
-    if re.match(r"t?flops?", (unit or "").strip().lower()):
-        return "tflops"
-    return None
+    text = (unit or "").lower().replace(" ", "")
+    return next((column for column, pattern in _RATES.items() if pattern.match(text)), None)

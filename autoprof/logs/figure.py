@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import AutoprofError, nearest
 from ..render.fonts import Script, script_for
 from ..render.text import elide
-from . import panels
-from .panels import COLORS, FAINT, INK, Runs
+from . import panels, panels_gpu
+from .canvas import COLORS, FAINT, INK, Runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,7 @@ HEIGHT_IN: Final = 2.35
 DPI: Final = 200
 RUNS: Final = 8
 """Runs with a colour of their own."""
-_STYLE: Final = {
+_STYLE: Final[dict[str, Any]] = {
     "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK, "text.color": INK,
     "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7, "axes.unicode_minus": False,
     "svg.fonttype": "path", "pdf.fonttype": 42,
@@ -82,7 +82,12 @@ def _runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list[str]
     table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
     names = list(dict.fromkeys(table["run"].astype(str))) if "run" in table else [""]
     tables = {name: table[table["run"].astype(str) == name] for name in names} if "run" in table else {"": table}
-    notes = [f"{len(names) - RUNS} runs are not drawn: there are {RUNS} colours."] if len(names) > RUNS else []
+    ranked = (
+        "rank" in table
+        and table.groupby(table["run"] if "run" in table else lambda _at: 0, observed=True)["rank"].nunique().max() > 1
+    )
+    notes = ["A line is the mean over the ranks, its shade their range."] if ranked else []
+    notes += [f"{len(names) - RUNS} runs are not drawn: there are {RUNS} colours."] if len(names) > RUNS else []
     tables = dict(list(tables.items())[:RUNS])
     column = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}[x]
     if column not in table or not table[column].notna().any():
@@ -109,16 +114,16 @@ def _choose(runs: Runs) -> tuple[list[Callable[[Axes, Runs], None]], list[str]]:
     cards = any(str(name).startswith("gpu_util") for table in runs.tables.values() for name in table)
     against = rate and runs.has("step_time_s")
     plots: list[tuple[str, bool, Callable[[Axes, Runs], None]]] = [
-        ("loss", runs.has("loss") or runs.has("val_loss") or bool(panels._other_losses(runs)), panels.draw_loss),
+        ("loss", runs.has("loss") or runs.has("val_loss") or bool(panels.other_losses(runs)), panels.draw_loss),
         ("throughput", rate, panels.draw_throughput),
         ("step time", runs.has("step_time_s"), panels.draw_step_time),
-        ("", against, panels.draw_against),
-        ("GPU utilisation", runs.has("gpu_util"), panels.draw_gpu_mean),
-        ("", runs.has("gpu_util") and cards, panels.draw_gpu_cards),
+        ("", against, panels_gpu.draw_against),
+        ("GPU utilisation", runs.has("gpu_util"), panels_gpu.draw_gpu_mean),
+        ("", runs.has("gpu_util") and cards, panels_gpu.draw_gpu_cards),
         (
             "",
             not runs.has("gpu_util") and (rate or (runs.has("data_time") and runs.has("step_time_s"))),
-            panels.draw_estimate,
+            panels_gpu.draw_estimate,
         ),
         ("gradient norm", runs.has("grad_norm"), panels.draw_grad_norm),
         ("memory", runs.has("memory"), panels.draw_memory),
@@ -138,13 +143,15 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], None]], notes: list[st
 
     texts = "".join([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)])
     script = script_for(texts)
-    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
+    defaults: dict[str, Any] = {
+        key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")
+    }
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
     with mpl.rc_context({**defaults, **_STYLE, "font.family": list(script.families)}):
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.03)
         size = (WIDTH_IN if columns == 2 else WIDTH_IN / 2 + 0.8, HEIGHT_IN * rows + 0.45)
-        figure = _figure_class()(figsize=size, dpi=DPI, layout=layout)
+        figure: Any = _figure_class()(figsize=size, dpi=DPI, layout=layout)
         FigureCanvasAgg(figure)
         grid = figure.subplots(rows, columns, squeeze=False)
         places = list(grid.flat)
@@ -161,7 +168,8 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], None]], notes: list[st
             )
         _plain(figure)
         figure.draw_without_rendering()  # ticks and layout are made with this style, whatever it is when saved
-    return figure
+    drawn: Figure = figure
+    return drawn
 
 
 def _plain(figure: Figure) -> None:

@@ -18,9 +18,8 @@ from .source import Source, find_files
 from .table import Built
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     import pandas as pd
+    from rich.progress import Progress
 
 _BAR_FROM_BYTES: Final = 16 << 20
 """Smaller files are read before a bar could be read."""
@@ -42,23 +41,26 @@ def load_logs(
     pd = need_pandas()
     given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     chosen = _choose(pattern, reader)
-    files = [(file, Path(entry).is_file()) for entry in given for file in find_files(entry)]
+    files = [file for entry in given for file in find_files(entry)]
     if not files:
         raise AutoprofError(
             f"{', '.join(map(str, given))}: there is no file in it; allowed: a log file or a folder with some"
         )
-    known = dict.fromkeys(file for file, _ in files)
-    tables, said, unread = [], [], []
-    runs = _run_names(known := _leave_out_doubles(list(known)))
+    read: list[tuple[Path, Any]] = []
+    said: list[dict[str, Any]] = []
+    unread: list[str] = []
+    known = _leave_out_doubles(list(dict.fromkeys(files)))
     with _bar(known, progress) as advance, Engine() as engine:
         for file in known:
             built = _read(Source(file, advance), chosen, engine, said)
             if built is None:
                 unread.append(str(file))
                 continue
-            tables.append(_label(built.frame, file, runs[file]))
-    if not tables:
+            read.append((file, built.frame))
+    if not read:
         raise AutoprofError(_nothing(given, unread, pattern))
+    runs = _run_names([file for file, _ in read])
+    tables = [_label(table, file, runs[file]) for file, table in read]
     frame = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     frame["run"] = frame["run"].astype("category")
     units = {name: FIELDS[name].unit for name in frame.columns if name in FIELDS and FIELDS[name].unit}
@@ -127,9 +129,9 @@ def _leave_out_doubles(files: list[Path]) -> list[Path]:
             key, number = (file.parent.parent, file.name), int(checkpoint[1])
             if number >= newest.get(key, (-1, file))[0]:
                 newest[key] = number, file
-        elif file.name == "timing.log" and file.parent in names:
-            continue
-        elif scalars and file.name != "scalars.json" and (file.parent in scalars or file.parent.parent in scalars):
+        elif (file.name == "timing.log" and file.parent in names) or (
+            scalars and file.name != "scalars.json" and (file.parent in scalars or file.parent.parent in scalars)
+        ):
             continue
         else:
             kept.append(file)
@@ -141,9 +143,7 @@ def _run_names(files: list[Path]) -> dict[Path, str]:
     homes = {}
     for file in files:
         home = file.resolve()
-        if re.match(r"^rank[_-]?\d+$", home.parent.name):
-            home = home.parent.parent
-        elif _CHECKPOINT.match(home.parent.name):
+        if re.match(r"^rank[_-]?\d+$", home.parent.name) or _CHECKPOINT.match(home.parent.name):
             home = home.parent.parent
         homes[file] = home
     different = sorted(set(homes.values()))

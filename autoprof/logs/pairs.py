@@ -16,7 +16,7 @@ from .numbers import NUMBER
 
 _WORD: Final = r"[^\W\d][\w%]*(?:[./@-][^\W\d]\w*)*"
 _UNIT: Final = (
-    r"[%A-Za-zµμ][A-Za-z%/]*|\s(?:%|[mun]?s|secs?|seconds?|min|[KMGT]i?B|bytes|k?tok(?:en)?s?/s(?:ec)?(?:/\w+)?|"
+    r"\s?[kKMG]?\s?(?:tok(?:en)?s?|samples?|images?|imgs?|examples?)/s(?:ec)?(?:/\w+)?(?![\w:=])|[%A-Za-zµμ][A-Za-z%/]*|\s(?:%|[mun]?s|secs?|seconds?|min|[KMGT]i?B|bytes|k?tok(?:en)?s?/s(?:ec)?(?:/\w+)?|"
     r"(?:samples?|images?|imgs?|examples?|iters?|it|steps?)/s(?:ec)?|s/it(?:er)?|T?FLOP/?[sS])(?![\w:=])"
 )
 _PAIR: Final = re.compile(

@@ -9,10 +9,11 @@ import gzip
 import io
 import lzma
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from ..errors import AutoprofError
 
@@ -22,9 +23,10 @@ SAMPLE_BYTES: Final = 192 << 10
 """Looked at from the beginning, the middle and the end of a file, to tell what it is."""
 MAX_LINE_BYTES: Final = 64 << 20
 """A longer line is cut: no record is as long, and it would have to be held in memory."""
-_OPENERS: Final[tuple[tuple[bytes, Callable[..., IO[bytes]]], ...]] = (
+_OPENERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
@@ -56,8 +58,10 @@ class Source:
                     file.seek(at)
                     parts.append(file.read(SAMPLE_BYTES).partition(b"\n")[2])
         if encoding is not None:
-            return _one_end(head.decode(encoding, "ignore")).split("\n")
-        return [line for part in parts for line in _one_end(self._decode(part, count=False)).split("\n")]
+            return without_colors(_one_end(head.decode(encoding, "ignore"))).split("\n")
+        return [
+            line for part in parts for line in without_colors(_one_end(self._decode(part, count=False))).split("\n")
+        ]
 
     def is_text(self) -> bool:
         """Say whether the file can be a log at all: it has bytes, and few of the first are zero without a mark of UTF-16."""
@@ -72,7 +76,7 @@ class Source:
     def blocks(self) -> Iterator[str]:
         """Yield the file in blocks of whole lines, every line end made ``\\n``, the last one without it."""
         for raw in self._raw_blocks():
-            yield _one_end(self._decode(raw)).removesuffix("\n")
+            yield without_colors(_one_end(self._decode(raw))).removesuffix("\n")
 
     def _raw_blocks(self) -> Iterator[bytes]:
         with self._open() as file:
@@ -109,7 +113,8 @@ class Source:
                 start = file.read(6)
             for magic, opener in _OPENERS:
                 if start.startswith(magic):
-                    return opener(self.path, "rb")
+                    opened: IO[bytes] = opener(self.path, "rb")
+                    return opened
             return open(self.path, "rb")
         except OSError as error:
             raise AutoprofError(
@@ -153,6 +158,11 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
             f"{text}: {what}; allowed: a log file, a folder with some, or a pattern such as 'runs/*/log.txt'"
         )
     return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
+
+
+def without_colors(text: str) -> str:
+    """Return a text without the colours and the cursor's moves of a terminal."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
 
 
 def _encoding(head: bytes) -> str | None:

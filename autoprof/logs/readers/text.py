@@ -125,13 +125,16 @@ class TextFormat:
 def _validation(form: Form) -> Form:
     """Return the form of a line about validation: its loss is another column, and its times are not the training's."""
     numbers: list[Number] = []
+    losses = [number for number in form.numbers if number.meaning and number.meaning.field in ("loss", "val_loss")]
+    best = min(losses, key=lambda number: number.meaning.rank if number.meaning else 0, default=None)
     for number in form.numbers:
         field_name = number.meaning.field if number.meaning else None
-        if field_name in ("loss", "val_loss"):
+        if number is best:
             numbers.append(replace(number, key="val_loss", meaning=Meaning("val_loss", 0)))
-        elif (field_name in ("step", "epoch") and number.key != "_place") or (
-            field_name is None and not number.key.startswith("_")
-        ):
-            numbers.append(number if field_name else replace(number, key=f"val_{number.key}"))
+        elif field_name in ("step", "epoch"):
+            if number.key != "_place":  # the place in the validation
+                numbers.append(number)
+        elif field_name in (None, "loss", "val_loss") and not number.key.startswith("_"):
+            numbers.append(replace(number, key=f"val_{number.key}", meaning=None))
     form = replace(form, numbers=tuple(numbers))
     return form if form.fields & METRICS else replace(form, numbers=())
