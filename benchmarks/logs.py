@@ -1,7 +1,7 @@
 """``python -m benchmarks.logs``: time and memory of ``load_logs`` on logs of a million lines.
 
-Each log is made anew and read in a process of its own, whose peak resident memory is what the kernel says of it, with what
-importing the packages takes shown beside it.
+Each log is made anew and read in a process of its own, whose peak resident memory is the kernel's count, with
+what importing the packages takes beside it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def jsonl(count: int) -> Iterator[str]:
             continue
         seconds = 0.12 + 0.01 * draw.random()
         yield json.dumps(
-            {"step": step, "loss": draw.random(), "throughput": 64 / seconds, "step_time_s": seconds, "lr": 1e-4, "grad_norm": 1.0}
+            {"step": step, "loss": draw.random(), "throughput": 64 / seconds, "step_time_s": seconds, "lr": 1e-4,
+             "grad_norm": 1.0}
         )  # fmt: skip
 
 
@@ -63,10 +64,11 @@ def megatron(count: int) -> Iterator[str]:
     draw = random.Random(0)
     for step in range(count):
         yield (
-            f" [2026-11-20 10:00:00.123456] iteration {step:8d}/ 1000000 | consumed samples: {step * 256:12d} | elapsed time "
-            f"per iteration (ms): {500 + 20 * draw.random():.1f} | throughput per GPU (TFLOP/s/GPU): {300 * draw.random():.1f} | "
-            f"learning rate: 1.000000E-04 | global batch size:   256 | lm loss: {draw.random():.6E} | loss scale: 65536.0 | "
-            f"grad norm: {draw.random():.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |"
+            f" [2026-11-20 10:00:00.123456] iteration {step:8d}/ 1000000 | consumed samples: {step * 256:12d} | "
+            f"elapsed time per iteration (ms): {500 + 20 * draw.random():.1f} | throughput per GPU (TFLOP/s/GPU): "
+            f"{300 * draw.random():.1f} | learning rate: 1.000000E-04 | global batch size:   256 | lm loss: "
+            f"{draw.random():.6E} | loss scale: 65536.0 | grad norm: {draw.random():.3f} | "
+            f"number of skipped iterations:   0 | number of nan iterations:   0 |"
         )
 
 
@@ -100,9 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             found = measure(make(count), Path(folder))
         print(
-            f"| {name} ({found['reader']}) | {found['bytes'] / 1e6:.0f} | {found['seconds']:.1f} | {found['cpu_s']:.1f} | {count / found['seconds']:,.0f} "
-            f"| {found['peak_kib'] / 1024:.0f} | {found['imports_kib'] / 1024:.0f} | {found['rows']:,} x {found['columns']} "
-            f"| {found['skipped']:,} |",
+            f"| {name} ({found['reader']}) | {found['bytes'] / 1e6:.0f} | {found['seconds']:.1f} | {found['cpu_s']:.1f} "
+            f"| {count / found['seconds']:,.0f} | {found['peak_kib'] / 1024:.0f} | {found['imports_kib'] / 1024:.0f} "
+            f"| {found['rows']:,} x {found['columns']} | {found['skipped']:,} |",
             flush=True,
         )
     return 0

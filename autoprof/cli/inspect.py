@@ -19,14 +19,16 @@ def add(commands: Any) -> None:
             "torchtitan, Lightning CSV, autoprof, any text with names and numbers), print a table and draw a figure."
         ),
     )
-    parser.add_argument("logs", nargs="+", metavar="LOG", help="a file, a folder, or a pattern such as 'runs/*/log.txt'; several are drawn over each other")  # fmt: skip
+    parser.add_argument(
+        "logs", nargs="+", metavar="LOG", help="a file, a folder, or a pattern such as 'runs/*/log.txt'"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the figure to this file (.png, .svg, .pdf)")
     parser.add_argument(
         "--format", choices=("png", "svg", "pdf"), help="of the figure; without -o it is training_metrics.FORMAT"
     )
     parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="the axis of the figure")
     parser.add_argument("--smooth", type=int, metavar="N", help="records of the moving average; 1 for none")
-    parser.add_argument("--pattern", metavar="REGEX", help=r"a regular expression with named groups: 'step (?P<step>\d+) loss (?P<loss>\S+)'")  # fmt: skip
+    parser.add_argument("--pattern", metavar="REGEX", help="your own regular expression, with named groups")
     parser.add_argument("--reader", metavar="KIND", help="the kind of log, where the guess is wrong (docs/logs.md)")
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--show", action="store_true", help="open the figure in a window")

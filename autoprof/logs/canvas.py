@@ -125,4 +125,7 @@ def legend(axes: Axes, right: Axes | None = None) -> None:
             for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
     if handles:
-        (right or axes).legend(list(handles.values()), list(handles), loc="best", fontsize=6.5, framealpha=0.8, edgecolor="none", handlelength=1.6, borderpad=0.2, labelcolor=INK)  # fmt: skip
+        (right or axes).legend(
+            list(handles.values()), list(handles), loc="best", fontsize=6.5, framealpha=0.8, edgecolor="none",
+            handlelength=1.6, borderpad=0.2, labelcolor=INK,
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Millions of lines through DuckDB: a block of text in, a table of numbers out. Memory is that of a block and its table."""
+"""Millions of lines through DuckDB: a block of text in, numbers out. Memory is bounded by the block."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ class Engine:
         """Find the JSON objects (and Python's dicts) in the lines; return each structure with one object of it."""
         self._db.execute(
             "create or replace temp table found as select n, line, '' as prefix, "
-            "case when starts_with(line, '{') and json_valid(line) then line end as p from lines where contains(line, '{')"
+            "case when starts_with(line, '{') and json_valid(line) then line end as p from lines "
+            "where contains(line, '{')"
         )
         if self._count("select count(*) from found where p is null"):
             self._db.execute(_BEHIND_SOMETHING)
@@ -161,7 +162,7 @@ class Engine:
     def values(
         self, structures: list[str], paths: Mapping[str, str], texts: set[str], prefix: Mapping[str, str]
     ) -> pd.DataFrame:
-        """Return the values of the objects of these structures: numbers, and for ``texts`` what is no number as text too.
+        """Return the values of the objects of these structures: numbers; for ``texts`` also what is none, as text.
 
         ``paths`` are JSON pointers by column; the text of column ``a`` is column ``a`` with ``TEXT`` behind it.
         """
@@ -173,8 +174,8 @@ class Engine:
                 outer.append(f"case when try_cast(x[{at}] as double) is null then x[{at}] end as {_name(name + TEXT)}")
         outer += [f"{expression} as {_name(name)}" for name, expression in prefix.items()]
         return self._db.execute(
-            f"select {', '.join(outer)} from (select n, prefix as line, json_extract_string(p, [{pointers}]) as x from objects "
-            "where s in (select unnest(?::varchar[])))",
+            f"select {', '.join(outer)} from (select n, prefix as line, json_extract_string(p, [{pointers}]) as x "
+            "from objects where s in (select unnest(?::varchar[])))",
             [structures],
         ).df()
 

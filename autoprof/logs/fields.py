@@ -146,7 +146,7 @@ _BY_NAME: Final = {name: (field, rank) for field, entry in FIELDS.items() for ra
 
 
 def is_loss(key: str) -> bool:
-    """Say whether a key without a column of its own is a loss: ``loss_bbox``, ``disc_loss``; the scale of one is not."""
+    """Say whether a key without a column of its own is a loss: ``loss_bbox``, ``disc_loss``, not its scale."""
     name = normal(key)
     return _LOSS.search(name) is not None and "scale" not in name
 
@@ -220,7 +220,7 @@ _THOUSANDS: Final = {"k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "B": 1e9, "G": 1e9,
 
 
 def scale_of(kind: str, unit: str | None) -> float | None:
-    """Return what a number with this unit is multiplied by to stand in the column's; None for a unit of another kind."""
+    """Return what a number with this unit is multiplied by to stand in the column's, None for another kind's."""
     if unit is None or not unit.strip():
         return None
     text = unit.strip()
@@ -236,6 +236,6 @@ def scale_of(kind: str, unit: str | None) -> float | None:
 
 
 def rate_unit(unit: str | None) -> str | None:
-    """Return the column that the unit of a rate belongs to: ``tok/s`` is tokens, ``it/s`` is steps, whatever the key."""
+    """Return the column that the unit of a rate belongs to: ``tok/s`` is tokens, ``it/s`` is steps."""
     text = (unit or "").lower().replace(" ", "")
     return next((column for column, pattern in _RATES.items() if pattern.match(text)), None)

@@ -28,20 +28,23 @@ DPI: Final = 200
 RUNS: Final = 8
 """Runs with a colour of their own."""
 _STYLE: Final[dict[str, Any]] = {
-    "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK, "text.color": INK,
-    "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7, "axes.unicode_minus": False,
+    "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
+    "text.color": INK,
+    "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
+    "axes.unicode_minus": False,
     "svg.fonttype": "path", "pdf.fonttype": 42,
 }  # fmt: skip
 
 
 def plot_metrics(
-    df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None, show: bool = False,
+    df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None,
+    show: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw what a table of ``load_logs`` has, save it as ``output`` (None: not at all), and return the figure.
 
     A plot whose column is missing is left out and named in the figure's last line, and in its ``notes``. ``x`` is
-    ``step``, ``time`` or ``tokens``; ``smooth`` the records of the moving average (1 for none); ``show`` opens a window.
-    In a notebook the returned figure shows itself. Raises ``AutoprofError`` where there is nothing to draw.
+    ``step``, ``time`` or ``tokens``; ``smooth`` the records of the moving average (1: none); ``show`` opens a window.
+    In a notebook the figure shows itself. Raises ``AutoprofError`` where there is nothing to draw.
     """
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: what load_logs returns")
@@ -82,10 +85,7 @@ def _runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list[str]
     table = df if "step" in df else df.assign(step=range(1, len(df) + 1))
     names = list(dict.fromkeys(table["run"].astype(str))) if "run" in table else [""]
     tables = {name: table[table["run"].astype(str) == name] for name in names} if "run" in table else {"": table}
-    ranked = (
-        "rank" in table
-        and table.groupby(table["run"] if "run" in table else lambda _at: 0, observed=True)["rank"].nunique().max() > 1
-    )
+    ranked = any("rank" in part and part["rank"].nunique() > 1 for part in tables.values())
     notes = ["A line is the mean over the ranks, its shade their range."] if ranked else []
     notes += [f"{len(names) - RUNS} runs are not drawn: there are {RUNS} colours."] if len(names) > RUNS else []
     tables = dict(list(tables.items())[:RUNS])
@@ -148,7 +148,8 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], None]], notes: list[st
     }
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
-    with mpl.rc_context({**defaults, **_STYLE, "font.family": list(script.families)}):
+    style: Any = {**defaults, **_STYLE, "font.family": list(script.families)}
+    with mpl.rc_context(style):
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.03)
         size = (WIDTH_IN if columns == 2 else WIDTH_IN / 2 + 0.8, HEIGHT_IN * rows + 0.45)
         figure: Any = _figure_class()(figsize=size, dpi=DPI, layout=layout)

@@ -31,12 +31,12 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def load_logs(
     path: Paths, *, pattern: str | None = None, reader: str | None = None, progress: bool | None = None
 ) -> pd.DataFrame:
-    """Read a log, or several, into one table: a row a step (and rank), known fields under their names here, in one unit.
+    """Read a log, or several, into one table: a row a step (and rank), known columns under one name and in one unit.
 
     ``path`` is a file, a folder, a pattern with ``*``, or several of them; a file's kind is told by its content.
-    ``pattern`` is a regular expression whose named groups are columns; ``reader`` is the name of a kind, where the guess is
-    wrong. ``progress`` shows a bar (None: for long files, where somebody looks). ``df.attrs`` has ``units``, and ``files``
-    with what was read, skipped and assumed in each. Raises ``AutoprofError`` for a path without a log, ``MissingExtra``.
+    ``pattern`` is a regular expression whose named groups are columns; ``reader`` is the name of a kind, where the
+    guess is wrong. ``progress`` shows a bar (None: for long files, on a terminal). ``df.attrs`` has ``units``, and
+    ``files`` with what was read, skipped and assumed. Raises ``AutoprofError`` for what is no log, ``MissingExtra``.
     """
     pd = need_pandas()
     given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -104,7 +104,7 @@ def _read(source: Source, chosen: Reader | None, engine: Engine, said: list[dict
             "repeated": built.repeated,
             "out_of_order": built.out_of_order,
             "notes": notes,
-        }  # fmt: skip
+        }
     )
     return built
 
@@ -118,7 +118,7 @@ def _label(frame: pd.DataFrame, file: Path, run: str) -> pd.DataFrame:
 
 
 def _leave_out_doubles(files: list[Path]) -> list[Path]:
-    """Leave out files that say what another of them says: older checkpoints' states, texts beside the same as records."""
+    """Leave out files that say what another says: older checkpoints' states, texts beside the same records."""
     newest: dict[tuple[Path, str], tuple[int, Path]] = {}
     names = {file.parent for file in files if file.name == "steps.jsonl"}
     scalars = {file.parent.parent for file in files if file.parent.name == "vis_data" and file.name == "scalars.json"}

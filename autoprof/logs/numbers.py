@@ -1,4 +1,4 @@
-"""Values as people write them: ``"1.234"``, ``"12.3k tok/s"``, ``"1,024"``, ``"0:32:48"``, ``"97 %"``, ``"tensor(2.3)"``."""
+"""Values as people write them: ``"1.234"``, ``"12.3k tok/s"``, ``"1,024"``, ``"0:32:48"``, ``"97 %"``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 from datetime import datetime, timezone
 from typing import Final, NamedTuple
 
-NUMBER: Final = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)"
+NUMBER: Final = (
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+    r"|[-+]?(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)"
+)
 """A number in a text, in the common part of Python's and DuckDB's (RE2) expressions. ``1.#INF`` is not one."""
 
 _VALUE: Final = re.compile(
@@ -28,7 +31,7 @@ class Value(NamedTuple):
 
 
 def parse_value(text: str) -> Value | None:
-    """Read a value with its unit; a clock (``9 days, 21:39:23``) and a date become seconds. None where there is none."""
+    """Read a value with its unit; a clock (``9 days, 21:39:23``) and a date become seconds. None for no value."""
     clock = _CLOCK.match(text)
     if clock is not None:
         return Value(_clock_s(clock), "s")
@@ -46,7 +49,7 @@ def to_float(text: str) -> float:
 
 
 def parse_list(text: str) -> list[float] | None:
-    """Read a list of values, or a mapping's values in the order of its keys: ``[97, 95]``, ``{"0": "97 %"}``, ``97, 95``."""
+    """Read a list, or a mapping's values in the order of its keys: ``[97, 95]``, ``{"0": "97 %"}``, ``97, 95``."""
     try:
         data = json.loads(text)
     except ValueError:

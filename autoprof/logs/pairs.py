@@ -25,19 +25,23 @@ _PAIR: Final = re.compile(
     rf"(?P<number>(?:{NUMBER})(?![\d.]|:\w|-\d\d-))(?P<unit>{_UNIT})?(?P<total>\s*/\s*\d+)?"
 )
 _BARE: Final = re.compile(
-    r"(?<![\w.:=])(?P<number>\d[\d,]*\.?\d*)\s?(?P<unit>k?(?:tok(?:en)?s?|samples?|images?|imgs?|examples?|iters?|it|steps?)/s(?:ec)?|s/it(?:er)?)(?!\w)"
+    r"(?<![\w.:=])(?P<number>\d[\d,]*\.?\d*)\s?(?P<unit>"
+    r"k?(?:tok(?:en)?s?|samples?|images?|imgs?|examples?|iters?|it|steps?)/s(?:ec)?|s/it(?:er)?)(?!\w)"
 )
 _PLACE: Final = re.compile(r"(?P<open>\[|\|)\s*(?P<number>\d+)\s*/\s*(?P<total>\d+)\s*(?=[\[\](|])")
-_RANK: Final = re.compile(
-    r"\[?\b(?:[Rr]ank|RANK|default|[Gg]lobal [Rr]ank|[Ll]ocal [Rr]ank|local_rank|LOCAL_RANK)[\s_:=]?\s?(?P<number>\d+)\b\]?"
-)
 RANK_SQL: Final = (
     r"\b(?:[Rr]ank|RANK|default|[Gg]lobal [Rr]ank|[Ll]ocal [Rr]ank|local_rank|LOCAL_RANK)[\s_:=]?\s?(\d+)\b"
 )
 TIME_SQL: Final = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 _TIME: Final = re.compile(TIME_SQL)
+RANK: Final = f"try_cast(regexp_extract(line, '{RANK_SQL}', 1) as double)"
+TIME_S: Final = (
+    f"epoch(try_cast(replace(replace(regexp_extract(line, '{TIME_SQL}', 1), '/', '-'), ',', '.') as timestamp))"
+)
+"""What the engine reads of the front of a line: its rank, and its time in seconds since 1970."""
 VALIDATION: Final = re.compile(
-    r"(?i)^\W*(?:\S+ ){0,12}?\W*(?:epoch\((?:val|test)\)|validation|validating|sanity|eval(?:uation)?|evaluating|valid|val|testing|test)\b(?![_/. -]?(?:loss|[a-z]*[:=]))"
+    r"(?i)^\W*(?:\S+ ){0,12}?\W*(?:epoch\((?:val|test)\)|validation|validating|sanity|eval(?:uation)?|evaluating|"
+    r"valid|val|testing|test)\b(?![_/. -]?(?:loss|[a-z]*[:=]))"
 )
 
 
@@ -45,8 +49,8 @@ VALIDATION: Final = re.compile(
 class Number:
     """One number of a form: the key it stands under, the expression that finds it, and what makes it the column's unit.
 
-    Expressions are joined in the order of the line, so that ``loss`` is not found in ``val loss``; ``follows`` is the one
-    before it, where that is in another join. One that stands ``alone`` is in no join.
+    Expressions are joined in the order of the line, so that ``loss`` is not found in ``val loss``; ``follows`` is the
+    one before it. One that stands ``alone`` is in no join.
     """
 
     key: str
@@ -65,7 +69,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Everything that lines of one form have: their numbers; a rank and a time in front of them; the steps of an epoch."""
+    """Everything that lines of one form have: their numbers, and whether a rank and a time stand there."""
 
     numbers: tuple[Number, ...]
     has_rank: bool = False
@@ -135,7 +139,7 @@ def form_of(line: str, hints: Hints) -> Form:
     alone = [number for number in found.values() if number.alone]
     return Form(
         (*_anchored(joined), *alone),
-        _RANK.search(line) is not None,
+        re.search(RANK_SQL, line) is not None,
         _TIME.search(line) is not None,
         VALIDATION.search(line) is not None,
     )
@@ -172,7 +176,7 @@ def _number(line: str, pair: re.Match[str], hints: Hints) -> Number | None:
 
 
 def _scale(meaning: Meaning | None, unit: str | None, hints: Hints) -> float | None:
-    """Return what makes the number one of the column's unit; None where the log does not say the unit and it has one."""
+    """Return what makes the number one of the column's unit; None where it has one that is not said."""
     if meaning is None:
         return 1.0
     kind = FIELDS[meaning.field].kind

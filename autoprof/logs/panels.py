@@ -37,8 +37,8 @@ def draw_loss(axes: Axes, runs: Runs) -> None:
             line_of(axes, line, color, runs, label=runs.show(name) if len(names) > 1 else "loss")
     for run, line in runs.lines("val_loss"):
         axes.plot(
-            line.x, line.y, "D--", color=runs.color(run) if len(runs.tables) > 1 else "#d55e00", markersize=3, linewidth=0.8,
-            markerfacecolor="white", label="validation loss",
+            line.x, line.y, "D--", color=runs.color(run) if len(runs.tables) > 1 else "#d55e00", markersize=3,
+            linewidth=0.8, markerfacecolor="white", label="validation loss",
         )  # fmt: skip
     frame(axes, runs, "Loss", "loss")
     values = [line.y for name in names for _, line in runs.lines(name)]
@@ -100,7 +100,8 @@ def draw_step_time(axes: Axes, runs: Runs) -> None:
     if 0 < high < float(values.max()):
         count = int((values > high).sum())
         axes.set_ylim(0, high)
-        axes.text(0.99, 0.97, f"{count} above the axis, up to {values.max():.3g} {unit}", transform=axes.transAxes, ha="right", va="top", fontsize=6.5, color=FAINT)  # fmt: skip
+        said = f"{count} above the axis, up to {values.max():.3g} {unit}"
+        axes.text(0.99, 0.97, said, transform=axes.transAxes, ha="right", va="top", fontsize=6.5, color=FAINT)
     legend(axes)
 
 
@@ -133,7 +134,10 @@ def draw_timers(axes: Axes, runs: Runs) -> None:
             line = series(table, runs.x, name)
             if line is not None:
                 thin = line.thin()
-                axes.plot(thin.x / runs.x_scale, thin.y, color=COLORS[at], linewidth=1.1, marker="." if len(thin.x) < 40 else None, label=runs.show(str(name).removesuffix(" (ms)")))  # fmt: skip
+                axes.plot(
+                    thin.x / runs.x_scale, thin.y, color=COLORS[at], linewidth=1.1,
+                    marker="." if len(thin.x) < 40 else None, label=runs.show(str(name).removesuffix(" (ms)")),
+                )  # fmt: skip
         break
     frame(axes, runs, "Time by name", "ms", zero=True)
     legend(axes)

@@ -36,7 +36,8 @@ def _facts(table: pd.DataFrame) -> list[tuple[str, str]]:
         if name in table and table[name].notna().any():
             values = table[name].dropna()
             least = values.idxmin()
-            text = f"first {values.iloc[0]:.4g}   last {values.iloc[-1]:.4g}   min {values.min():.4g} at step {table['step'][least]:g}"
+            ends = f"first {values.iloc[0]:.4g}   last {values.iloc[-1]:.4g}"
+            text = f"{ends}   min {values.min():.4g} at step {table['step'][least]:g}"
             facts.append((name.replace("_", " "), text))
     for name, unit in _RATES.items():
         if name in table and table[name].notna().any():

@@ -1,8 +1,9 @@
-"""From a table to lines that can be drawn: one x, a mean over ranks with its range, a moving average, few enough points."""
+"""From a table to lines that can be drawn: one x, a mean over ranks with its range, few enough points."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,7 +33,7 @@ class Series:
             return self
         bins = np.linspace(0, len(self.x), most // 2 + 1).astype(int)
         kept: list[int] = []
-        for start, end in zip(bins[:-1], bins[1:], strict=True):
+        for start, end in pairwise(bins):
             part = self.y[start:end]
             kept += sorted({start + int(np.nanargmin(part)), start + int(np.nanargmax(part))})
         at = np.asarray(kept)

@@ -1,4 +1,4 @@
-"""From a path to lines: folders and patterns, compressed files, any encoding and line end, in blocks of bounded size."""
+"""From a path to lines: folders and patterns, compressed files, any encoding, in blocks of bounded size."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Source:
         ]
 
     def is_text(self) -> bool:
-        """Say whether the file can be a log at all: it has bytes, and few of the first are zero without a mark of UTF-16."""
+        """Say whether the file can be a log at all: it has bytes, and few of the first are zero."""
         with self._open() as file:
             head = file.read(4096)
         return bool(head.strip()) and (_encoding(head) is not None or head.count(0) <= len(head) // 100)

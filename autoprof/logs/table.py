@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
-"""Columns filled from every key that means them; of the others one key is the column, so that no two things are mixed."""
+"""Columns filled from every key that means them; of the others one key is the column: no two are mixed."""
 
 
 class Built:
@@ -128,7 +128,7 @@ class Built:
         return table
 
     def _place(self, table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-        """Give every record a step: its own, counted on over epochs; else the one before it; else its epoch or number."""
+        """Give every record a step: its own, counted on over epochs; else the one before; else a number."""
         if "rank" in table:
             ranks = table["rank"].dropna().unique()
             if len(ranks) == 1:
@@ -174,7 +174,7 @@ class Built:
         self.notes.append(f"steps begin anew in each epoch: counted on, {length:.0f} to an epoch")
 
     def _merge(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Make one row of the records of a step and rank: what several lines say together, the last where they repeat it."""
+        """Make one row of the records of a step and rank: what several lines say, the last where they repeat it."""
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())

@@ -68,7 +68,7 @@ def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
 
 
 def test_utilisation_that_was_not_logged_is_estimated_and_called_so() -> None:
-    """With the wait for data the estimate is an upper bound; without, a share of the run's own best. The formula is drawn."""
+    """With the wait for data it is an upper bound; without, a share of the run's best. The formula is drawn."""
     waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
     axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
     assert axes.lines[0].get_ydata()[0] == pytest.approx(75.0)

@@ -26,8 +26,8 @@ from .torchtitan import TORCHTITAN
 __all__ = ["READERS", "Pattern", "Raw", "Reader", "detect"]
 
 READERS: Final[tuple[Reader, ...]] = (
-    AUTOPROF, LLAMA_FACTORY, METRICS_JSON, SCALARS, Document(), JsonFormat("jsonl"), Csv(), TimingLog(), GlobalTimer(), TORCHTITAN, MEGATRON,
-    DEEPSPEED, MMENGINE, DETECTRON2, FAIRSEQ, NANOGPT, TEXT, TEXT_WITHOUT_STEPS,
+    AUTOPROF, LLAMA_FACTORY, METRICS_JSON, SCALARS, Document(), JsonFormat("jsonl"), Csv(), TimingLog(), GlobalTimer(),
+    TORCHTITAN, MEGATRON, DEEPSPEED, MMENGINE, DETECTRON2, FAIRSEQ, NANOGPT, TEXT, TEXT_WITHOUT_STEPS,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Raw:
-    """The records of one file in its own words. ``frame`` has a column a key, and ``_n``, ``_rank``, ``_time``, ``_split``."""
+    """The records of one file in its own words: a column a key, and ``_n``, ``_rank``, ``_time``, ``_split``."""
 
     reader: str
     lines: int = 0

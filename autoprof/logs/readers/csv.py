@@ -1,4 +1,4 @@
-"""Tables: Lightning's ``metrics.csv`` with its half-empty rows, and any other with a line of names above the numbers."""
+"""Tables: Lightning's ``metrics.csv`` with its half-empty rows, and any other with names above the numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Csv:
     name: str = "csv"
 
     def score(self, sample: Sequence[str]) -> float:
-        """Count the lines with as many values as the head has names, where there is a head with a name that is known."""
+        """Count the lines with as many values as the head has names, where there is a known name in a head."""
         head = _find_head(sample)
         if head is None:
             return 0.0

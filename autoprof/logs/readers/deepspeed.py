@@ -1,7 +1,7 @@
 """DeepSpeed's engine: the line of each ``steps_per_print`` steps and that of its throughput timer.
 
-Source of the lines: ``_report_progress`` of deepspeed/runtime/engine.py, ``ThroughputTimer`` of deepspeed/utils/timer.py,
-which divides by 1024 three times and writes GB.
+Source of the lines: ``_report_progress`` of deepspeed/runtime/engine.py, ``ThroughputTimer`` of
+deepspeed/utils/timer.py, which divides by 1024 three times and writes GB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are one JSON document: ``trainer_state.json`` of transformers' Trainer, a list of records, a dict of lists."""
+"""Files that are one JSON document: ``trainer_state.json`` of the Trainer, a list of records, a dict of lists."""
 
 from __future__ import annotations
 

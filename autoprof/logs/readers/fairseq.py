@@ -1,7 +1,7 @@
 """fairseq: the lines ``train_inner`` and ``valid`` of its simple progress bar; its JSON lines are the JSON reader's.
 
-Source of the lines: ``SimpleProgressBar`` of fairseq/logging/progress_bar.py. The lines ``train`` at the end of an epoch
-are averages of the epoch and are left out.
+Source of the lines: ``SimpleProgressBar`` of fairseq/logging/progress_bar.py. The lines ``train`` at the end of
+an epoch are averages of the epoch and are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dumps of the global timer: ``[RANK 0] forward, start=…, end=…, cpu_dur=…s, cuda_dur=…ms``, a step for each dump of a rank.
+"""Dumps of the global timer: ``[RANK 0] forward, start=…, end=…, cpu_dur=…s, cuda_dur=…ms``, a step a dump.
 
 The rank is the line's own, whatever the file is called; an event that a later dump repeats is counted once.
 """

@@ -12,7 +12,10 @@ from .text import TextFormat
 
 MEGATRON: Final = TextFormat(
     "megatron",
-    record=r"iteration\s+\d+/\s*\d+\s*\||\(after \d+ iterations\) memory|validation loss at iteration|RunningAvgSamplesPerSec|\[Rank \d+\] step=",
+    record=(
+        r"iteration\s+\d+/\s*\d+\s*\||\(after \d+ iterations\) memory|validation loss at iteration|"
+        r"RunningAvgSamplesPerSec|\[Rank \d+\] step="
+    ),
     attach=r"^\s*time \(ms\) \|",
     hints=Hints(
         rename={"after": "step", "batch_generator": "data_time", "consumed_tokens": "tokens"},

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..engine import TEXT, Engine, need_pandas, parse_unique
 from ..fields import FIELDS, METRICS, Meaning, is_loss, normal, scale_of
 from ..numbers import parse_list, parse_value
-from ..pairs import RANK_SQL, TIME_SQL, Hints
+from ..pairs import RANK, TIME_S, Hints
 from ..source import Source
 from .base import Raw
 
@@ -22,14 +22,14 @@ SPLITS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", 
 """Keys that may say that a record is of a validation."""
 _COLUMNS: Final = 300
 _PREFIX: Final = {
-    "_prefix_rank": f"try_cast(regexp_extract(line, '{RANK_SQL}', 1) as double)",
-    "_time": f"epoch(try_cast(replace(replace(regexp_extract(line, '{TIME_SQL}', 1), '/', '-'), ',', '.') as timestamp))",
+    "_prefix_rank": RANK,
+    "_time": TIME_S,
 }
 
 
 @dataclass(frozen=True)
 class JsonFormat:
-    """A kind of log with an object a line; ``marks`` are keys that only this kind has, ``leave`` keys not looked into."""
+    """A kind of log with an object a line; ``marks`` are its own keys, ``leave`` those not looked into."""
 
     name: str
     marks: frozenset[str] = frozenset()

@@ -10,15 +10,11 @@ from typing import Final
 
 from ..engine import Engine, need_pandas
 from ..fields import METRICS, Meaning
-from ..pairs import RANK_SQL, TIME_SQL, Form, Hints, Number, form_of
+from ..pairs import RANK, TIME_S, Form, Hints, Number, form_of
 from ..source import Source
 from .base import Raw
 
 ANY: Final = r"\d"
-_RANK: Final = f"try_cast(regexp_extract(line, '{RANK_SQL}', 1) as double)"
-_TIME: Final = (
-    f"epoch(try_cast(replace(replace(regexp_extract(line, '{TIME_SQL}', 1), '/', '-'), ',', '.') as timestamp))"
-)
 _QUOTED: Final = re.compile(r"\{\s*[\"'][^{}]*[\"']\s*:")
 """An object in a line is the JSON reader's, whatever stands before it."""
 _FORMS: Final = 400
@@ -32,7 +28,7 @@ class TextFormat:
     """A kind of log of text.
 
     ``record`` finds a record's line and ``attach`` one that belongs to the step before it (both for RE2). ``weak``
-    takes lines that tell no step. ``special`` are numbers that stand under no name: an expression each, with its column.
+    takes lines that tell no step. ``special`` are numbers that stand under no name: an expression and its column.
     """
 
     name: str
@@ -89,8 +85,8 @@ class TextFormat:
         parts = []
         for form_id in sorted(set(found.values())):
             form = forms[form_id]
-            texts = {"_rank": _RANK} if form.has_rank else {}
-            texts |= {"_time": _TIME} if form.has_time else {}
+            texts = {"_rank": RANK} if form.has_rank else {}
+            texts |= {"_time": TIME_S} if form.has_time else {}
             part = engine.numbers(form_id, form.numbers, texts)
             raw.used_lines += len(part)
             for number in form.numbers:

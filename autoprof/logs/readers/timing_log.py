@@ -1,7 +1,7 @@
-"""autoprof's ``timing.log`` and the ``timing_{timestamp}.log`` of the logger before it: a section a step, a line a name.
+"""autoprof's ``timing.log`` and the older ``timing_{timestamp}.log``: a section a step, a line a name.
 
-The old logger's Total counts a nested part a second time, so it is not used: only a Total that closes (autoprof's) is the
-step's time.
+The old logger's Total counts a nested part a second time, so it is not used: only a Total that closes (autoprof's) is
+the step's time.
 """
 
 from __future__ import annotations
