@@ -93,8 +93,8 @@ def scaled(line: Series, scale: float) -> Series:
 
 def time_unit(runs: Runs, name: str) -> tuple[float, str]:
     values = [line.y for _, line in runs.lines(name)]
-    middle = float(np.median(np.concatenate(values))) if values else 1.0
-    return (1.0, "s") if middle >= 1 else (1e3, "ms") if middle >= 1e-3 else (1e6, "µs")
+    most = max((float(np.percentile(part, 95)) for part in values), default=1.0)
+    return (1.0, "s") if most >= 1 else (1e3, "ms") if most >= 1e-3 else (1e6, "µs")
 
 
 def spread(values: Any) -> float:
@@ -105,6 +105,8 @@ def spread(values: Any) -> float:
 def frame(axes: Axes, runs: Runs, title: str, y_label: str, *, zero: bool = False) -> None:
     bare(axes, title, y_label)
     axes.set_xlabel(runs.x_label)
+    if runs.x == "step" and all((table["step"] % 1 == 0).all() for table in runs.tables.values()):
+        axes.locator_params(axis="x", integer=True)
     if zero:
         axes.set_ylim(bottom=0)
 

@@ -38,7 +38,7 @@ FIELDS: Final[dict[str, Field]] = {
     "step": Field("", "count", _names(
         "step global_step iteration iter num_updates current_steps trainer_global_step train_step "
         "global_steps steps iters iterations training_step optimizer_step update updates _step it s n_iter "
-        "cur_iter train_iter batch batch_idx 步 步数 第 迭代 迭代次数"
+        "cur_iter train_iter batch batch_idx 步 步数 第 迭代 迭代次数 global_step_max_steps"
     )),
     "epoch": Field("", "count", _names(
         "epoch train_epoch epoch_train ep current_epoch epochs epoch_num cur_epoch 轮 轮次 epoch轮"
@@ -64,13 +64,13 @@ FIELDS: Final[dict[str, Field]] = {
         "tokens_per_second_per_device tokens_per_second_per_gpu tokens_throughput throughput_tps"
     )),
     "step_time_s": Field("s", "time", _names(
-        "step_time iter_time iteration_time elapsed_time_per_iteration time_per_iter time_per_step "
+        "step_time train_speed_s_it iter_time iteration_time elapsed_time_per_iteration time_per_iter time_per_step "
         "step_duration sec_per_step seconds_per_step sec_per_iter s_it s_iter dt batch_time "
         "time_per_iteration step_avg time last_time duration train_step_time avg_step_time time_step 每步耗时 步耗时 "
         "耗时"
     )),
     "steps_per_s": Field("steps/s", "rate", _names(
-        "steps_per_second steps_per_sec steps_per_s it_s it_per_s iter_s iters_per_sec steps_s ups "
+        "train_speed_iter_s steps_per_second steps_per_sec steps_per_s it_s it_per_s iter_s iters_per_sec steps_s ups "
         "iterations_per_second"
     )),
     "lr": Field("", "plain", _names(

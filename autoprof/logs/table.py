@@ -27,6 +27,7 @@ class Built:
         self.records = 0
         self.repeated = 0
         self.out_of_order = 0
+        self._no_steps = False
         self.frame = self._build(raw.frame())
 
     def _build(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -38,7 +39,7 @@ class Built:
         table = self._units(table)
         table = self._place(table, frame)
         table = self._merge(table)
-        return _derive(table, self.notes)
+        return _derive(table, self.notes, counted=not self._no_steps)
 
     def _split_validation(self, frame: pd.DataFrame) -> None:
         """Make the loss of records that call themselves validation another column."""
@@ -141,6 +142,7 @@ class Built:
                 ranked = table.groupby("rank", dropna=False).cumcount() if "rank" in table else np.arange(len(table))
                 table["step"] = ranked + 1.0
                 self.notes.append("no step in the log: the records are numbered")
+            self._no_steps = True
             return table
         if "epoch" in table:
             self._count_on(table, frame)
@@ -210,7 +212,7 @@ def _said(raw: Raw, name: str) -> Iterable[str]:
     return (name,) if any(m.field == name and k not in raw.unknown_units for k, m in raw.meanings.items()) else ()
 
 
-def _derive(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFrame:
     """Add what follows from other columns, and say so: time of a step, throughput, time since the start."""
 
     def add(name: str, values: Any, formula: str) -> None:
@@ -223,7 +225,7 @@ def _derive(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     if "steps_per_s" in table:
         add("step_time_s", 1 / table["steps_per_s"].where(table["steps_per_s"] > 0), "1 / steps per second")
     one_rank = "rank" not in table or table["rank"].nunique(dropna=False) <= 1
-    if "elapsed_s" in table and one_rank:
+    if "elapsed_s" in table and one_rank and counted:  # what stands for a step is none
         seconds = table["elapsed_s"].diff()
         add(
             "step_time_s",

@@ -70,6 +70,13 @@ def test_units_of_a_text_are_read(tmp_path: Path, line: str, column: str, value:
     assert df["loss"].iloc[0] == 2.0
 
 
+def test_a_rate_of_tokens_is_no_rate_of_samples(tmp_path: Path) -> None:
+    """``"throughput": "12.3k tok/s"`` is tokens, whatever its key says."""
+    df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "throughput": "12.3k tok/s"} for at in (1, 2))))
+    assert list(df["tokens_per_s"]) == [12300, 12300]
+    assert "throughput" not in df
+
+
 def test_sparse_columns_meet_in_their_step(tmp_path: Path) -> None:
     """A table with one row for the loss and one for lr has one row a step."""
     df = _load(tmp_path, "step,train_loss,val_loss,lr\n1,2.0,,\n1,,,0.1\n2,1.5,,\n2,,1.8,\n2,,,0.1\n")

@@ -44,7 +44,8 @@ class Document:
             data = json.loads(text)
         except ValueError:
             records, cut = _salvage(text)
-            raw.notes.append(f"the document is not whole: {len(records)} records before {cut} are read")
+            if cut is not None:
+                raw.notes.append(f"the document is not whole: {len(records)} records before character {cut} are read")
         else:
             records = _records(data)
             if isinstance(data, dict) and "log_history" in data:
@@ -76,10 +77,11 @@ def _records(data: Any) -> list[dict[str, Any]]:
     return best or [data]
 
 
-def _salvage(text: str) -> tuple[list[dict[str, Any]], str]:
-    """Read the innermost objects of a document that was cut off."""
-    decoder, records, at = json.JSONDecoder(), [], text.find("[")
-    at = text.find("{", max(at, 0))
+def _salvage(text: str) -> tuple[list[dict[str, Any]], int | None]:
+    """Read the objects of a document that was cut off, or of several; return where the rest begins, None for none."""
+    decoder = json.JSONDecoder()
+    records: list[dict[str, Any]] = []
+    at = text.find("{", 0 if text.lstrip().startswith("{") and "[" not in text[:64] else max(text.find("["), 0))
     last = at
     while at >= 0:
         try:
@@ -90,4 +92,4 @@ def _salvage(text: str) -> tuple[list[dict[str, Any]], str]:
         if isinstance(data, dict):
             records.append(data)
         last, at = end, text.find("{", end)
-    return records, f"character {last}"
+    return records, last if text[last:].strip() else None

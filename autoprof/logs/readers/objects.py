@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..engine import TEXT, Engine, need_pandas, parse_unique
-from ..fields import FIELDS, METRICS, Meaning, is_loss, normal, scale_of
+from ..fields import FIELDS, METRICS, Meaning, is_loss, normal, rate_unit, scale_of
 from ..numbers import parse_list, parse_value
 from ..pairs import RANK, TIME_S, Hints
 from ..source import Source
@@ -128,6 +128,9 @@ class JsonFormat:
                 return math.nan
             own = scale_of(kind, value.unit)
             said |= own is not None
+            column = rate_unit(value.unit)
+            if column is not None and meaning is not None and meaning.field == "throughput":
+                raw.meanings[key] = meaning._replace(field=column)
             return value.number * (own if own is not None else scale if scale is not None else 1.0)
 
         part[key] = part[key].fillna(need_pandas().Series(parse_unique(column, read), index=part.index))
