@@ -62,7 +62,7 @@ def series(run: pd.DataFrame, x: str, name: str) -> Series | None:
 
 
 def window_for(count: int, asked: int | None) -> int:
-    """Return the records that a moving average is over: those asked for, else a hundredth, five at least; 1 for none."""
+    """Return the records that a moving average is over: as asked, else a hundredth, five at least; 1 for none."""
     if asked is not None:
         return max(asked, 1)
     return max(5, count // 100) if count >= SMOOTH_FROM else 1
