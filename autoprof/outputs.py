@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFolder | None:
     """Make the folder that this run's sinks write to; None where none of them writes files."""
-    wanted = settings.sinks
-    if wanted.log is None and wanted.jsonl is None and wanted.memory_plot is None:
-        return None
     from .runs import RunFolder
+    from .sinks import writes_files
+
+    if not writes_files(settings.sinks):
+        return None
 
     rank, world_size = _rank()
     folder = RunFolder.create(

@@ -105,7 +105,9 @@ class SpanTable:
         columns = [total.tolist(), frame.layout.self_ns(total).tolist(), *(_cells(frame, name) for name in _MEASURED)]
         if frame.device_duration_ns is not None and frame.device_ns is not None:  # no device time, so no total
             unseen = frame.device_ns == NOT_MEASURED
-            columns[:2] = ([("" if out else ns) for ns, out in zip(column, unseen, strict=True)] for column in columns[:2])
+            columns[:2] = (
+                [("" if out else ns) for ns, out in zip(column, unseen, strict=True)] for column in columns[:2]
+            )
         head = f"{self.rank},{frame.step},{int(frame.warmup)},"
         return "".join(
             f"{head}{fixed},{','.join(map(str, values))}\n"

@@ -1,4 +1,4 @@
-"""A stretch of steps as numbers with names: what goes to trackers and monitors, which want few points, not every step."""
+"""A stretch of steps as numbers with names, for trackers and monitors, which want few points, not every step."""
 
 from __future__ import annotations
 

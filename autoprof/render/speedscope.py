@@ -20,7 +20,11 @@ class SpeedscopeEncoder:
     """Gather the frames of one rank; ``profiles`` refer to ``frames``, which several ranks of one file share."""
 
     def __init__(
-        self, rank: int = 0, *, origin_unix_ns: int | None = None, frames: dict[tuple[str, str | None], int] | None = None
+        self,
+        rank: int = 0,
+        *,
+        origin_unix_ns: int | None = None,
+        frames: dict[tuple[str, str | None], int] | None = None,
     ) -> None:
         self._rank = rank
         self._slicer = Slicer(origin_unix_ns)

@@ -61,7 +61,9 @@ class TraceEncoder:
             place = f'"pid":{self._pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(stop - start)}'
             if span == STEP:
                 end = stop if track[0] == "host" else end
-                events.append(f'{{"ph":"X","name":"step {frame.step}","cat":"step",{place},"args":{_step_args(frame)}}}')
+                events.append(
+                    f'{{"ph":"X","name":"step {frame.step}","cat":"step",{place},"args":{_step_args(frame)}}}'
+                )
             else:
                 arrow = arrows.get(span, "") if track[0] == "host" else ""
                 events.append(f"{static[span]}{memory[span] if memory else ''}}},{place}{arrow}}}")
@@ -74,15 +76,22 @@ class TraceEncoder:
 
     def _process(self, frame: StepFrame) -> list[str]:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
-        facts = [("process_name", {"name": f"rank {self._rank}", **origin}), ("process_sort_index", {"sort_index": self._rank})]
-        return [_dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts]
+        facts = [
+            ("process_name", {"name": f"rank {self._rank}", **origin}),
+            ("process_sort_index", {"sort_index": self._rank}),
+        ]
+        return [
+            _dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts
+        ]
 
     def _begin_track(self, events: list[str], track: Track, row: int) -> int:
         number = self._tids[track, row] = len(self._tids) + 1
         tid = self._tids[track, row] = self._pid + number
         order = {"host": 0, "device": 10_000}[track[0]] + 100 * (track[1] if track[1] >= 0 else 90 - track[1]) + row
         facts = [("thread_name", {"name": track_name(track, row)}), ("thread_sort_index", {"sort_index": order})]
-        events += [_dumps({"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args}) for name, args in facts]
+        events += [
+            _dumps({"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args}) for name, args in facts
+        ]
         return tid
 
     def _spans(self, layout: Layout) -> list[str]:
@@ -139,8 +148,6 @@ def _memory_args(frame: StepFrame) -> list[str]:
     if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
         return []
     return [
-        ""
-        if NOT_MEASURED in (start, end)
-        else f',"memory_start_bytes":{start},"memory_end_bytes":{end}'
+        "" if NOT_MEASURED in (start, end) else f',"memory_start_bytes":{start},"memory_end_bytes":{end}'
         for start, end in zip(frame.memory_start_bytes.tolist(), frame.memory_end_bytes.tolist(), strict=True)
     ]

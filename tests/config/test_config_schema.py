@@ -67,7 +67,7 @@ def test_an_empty_section_has_its_default(text):
 
 def test_an_empty_sinks_key_is_ambiguous():
     """It could mean none or all; the error says how to write either."""
-    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for all four")
+    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for the usual four")
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("0.5", 0.5)])
