@@ -63,7 +63,7 @@ class SpeedscopeOptions(Part):
 
     first: int | None = Field(default=None, ge=1, strict=True)
     """The step that the window begins with; `null` is the first one past the warm-up."""
-    steps: int | None = Field(default=20, ge=1, strict=True)
+    count: int | None = Field(default=20, ge=1, strict=True)
     """How many recorded steps are in the window; `null` is all that follow."""
     max_mb: int = Field(default=100, ge=1, strict=True)
     """The window ends when the file has about this size, in megabytes."""

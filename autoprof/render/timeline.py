@@ -129,13 +129,14 @@ class Shape:
         return tuple(pair for key, found in pairs.items() if len(found) == count[key] for pair in found)
 
     def nests(self, spans: Sequence[int], starts: Nanoseconds, ends: Nanoseconds) -> bool:
-        """Say whether these spans lie inside one another as the layout has them, one after the other."""
+        """Say whether these spans are in order of time, one after the other inside their parents."""
         parents, before = self._kin(tuple(spans))
         inside = parents >= 0
         child, parent = np.flatnonzero(inside), parents[inside]
         later, earlier = np.flatnonzero(before >= 0), before[before >= 0]
         return bool(
-            (starts[child] >= starts[parent]).all()
+            (starts[1:] >= starts[:-1]).all()
+            and (starts[child] >= starts[parent]).all()
             and (ends[child] <= ends[parent]).all()
             and (starts[later] >= ends[earlier]).all()
         )

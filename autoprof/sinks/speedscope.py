@@ -23,7 +23,7 @@ class SpeedscopeSink:
         folder = folder_of(run)
         self._path = folder.rank_path / "trace.speedscope.json"
         self._name = folder.path.name
-        self._window = StepWindow(options.first, options.steps)
+        self._window = StepWindow(options.first, options.count)
         self._limit = options.max_mb * BYTES_PER_MB
         self._frames: dict[tuple[str, str | None], int] = {}
         self._encoder: SpeedscopeEncoder | None = SpeedscopeEncoder(run.rank, frames=self._frames)

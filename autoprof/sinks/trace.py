@@ -21,8 +21,8 @@ class TraceSink:
     """Write the steps of the window; the file is closed when the window is, or the size limit is reached."""
 
     def __init__(self, options: TraceOptions, run: RunInfo) -> None:
-        self._window = StepWindow(options.first, options.steps)
-        self._left = options.max_mb * BYTES_PER_MB
+        self._window = StepWindow(options.first, options.count)
+        self._left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
         self._encoder = TraceEncoder(run.rank)
         self._file = LineFile(folder_of(run).rank_path / "trace.json", options.flush_s, run.clock)
         self._file.write(OPEN)
@@ -35,7 +35,7 @@ class TraceSink:
                 self._finish()
             return
         events = self._encoder.encode(frame)
-        self._left -= len(events)
+        self._left -= len(events.encode("utf-8", "replace"))
         if self._left < 0:
             self._finish()
         else:

@@ -6,11 +6,11 @@ from ..span import StepFrame
 
 
 class StepWindow:
-    """The recorded steps from ``first`` on (None: the first one past the warm-up), ``steps`` of them (None: all)."""
+    """The recorded steps from ``first`` on (None: the first one past the warm-up), ``count`` of them (None: all)."""
 
-    def __init__(self, first: int | None, steps: int | None) -> None:
+    def __init__(self, first: int | None, count: int | None) -> None:
         self._first = first
-        self._left = steps
+        self._left = count
         self.over = False
 
     def takes(self, frame: StepFrame) -> bool:
