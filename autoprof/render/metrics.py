@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ..aggregate.rows import step_rows
-from ..span import Layout, Nanoseconds, Phase, StepFrame
+from ..span import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..units import NS_PER_MS, NS_PER_S
 
 LAYOUTS: Final = 32
@@ -24,14 +24,14 @@ class Metrics:
     """What a stretch of recorded steps comes to: means over its steps, and the last value of what was logged.
 
     ``rows`` and ``phases`` are nanoseconds over the stretch; a row counts a span nested in its own row once.
-    ``recorded`` and ``dropped`` count from the start of the run.
+    ``throughput`` and ``overhead`` are by the host's clock. ``recorded`` and ``dropped`` count from the start of the run.
     """
 
     step: int
     time_unix_ns: int
     steps: int
     step_ns: int
-    overhead_ns: int
+    overhead: float
     phases: Mapping[Phase, int]
     rows: RowTimes
     throughput: float | None = None
@@ -53,7 +53,7 @@ class Metrics:
             **{f"ms/{name}/{phase}": seconds * 1000 for name, phase, seconds in self.top(top)},
         }
         rest: dict[str, float] = {} if self.throughput is None else {"throughput": self.throughput}
-        rest |= {"overhead": self.overhead_ns / self.step_ns} if self.step_ns else {}
+        rest["overhead"] = self.overhead
         rest |= {f"memory/{name}": float(value) for name, value in self.memory.items()}
         rest |= {f"scalar/{name}": float(value) for name, value in self.scalars.items()}
         return {f"{prefix}/{name}" if prefix else name: value for name, value in {**mean_ms, **rest}.items()}
@@ -72,7 +72,7 @@ class Stretch:
         self._phases: dict[Phase, int] = {}
         self._scalars: dict[str, float] = {}
         self._memory: dict[str, int] = {}
-        self._steps = self._step_ns = self._overhead_ns = 0
+        self._steps = self._step_ns = self._observed_ns = self._overhead_ns = 0
         self._samples, self._sampled_ns = 0.0, 0
         self._last = 0, 0
 
@@ -80,7 +80,13 @@ class Stretch:
         return self._steps
 
     def add(self, frame: StepFrame) -> None:
-        """Take one step."""
+        """Take one step. One whose device time is not known is left out, as it is from the statistics."""
+        if frame.scalars:
+            self._scalars.update(frame.scalars)
+        if frame.memory:
+            self._memory.update(frame.memory)
+        if frame.device_ns is not None and frame.device_duration_ns is None:
+            return
         total, sums = frame.total_ns, self._sums
         known = sums.get(frame.layout)
         if known is None:
@@ -93,21 +99,20 @@ class Stretch:
         self._recorded += 1
         self._dropped += frame.dropped
         self._step_ns += frame.step_ns
+        self._observed_ns += frame.duration_ns
         self._overhead_ns += frame.overhead_ns
         self._last = frame.step, frame.start_unix_ns
-        if frame.scalars:
-            self._scalars.update(frame.scalars)
-            samples = frame.scalars.get("samples")
-            if samples is not None and isfinite(samples):
-                self._samples += samples
-                self._sampled_ns += frame.step_ns
-        if frame.memory:
-            self._memory.update(frame.memory)
+        samples = frame.scalars.get("samples")
+        if samples is not None and isfinite(samples):
+            self._samples += samples
+            self._sampled_ns += frame.duration_ns
 
     def _fold(self) -> None:
         for layout, sums in self._sums.items():
             rows = step_rows(layout)
             for key, ns in zip(rows.keys, rows.totals(sums).tolist(), strict=True):
+                if key.lane == UNTIMED_LANE:  # it has no device time, which is not a time of none
+                    continue
                 self._rows[key.name, key.phase] = self._rows.get((key.name, key.phase), 0) + ns
             own = layout.self_ns(sums)
             for phase, spans in layout.phase_groups:
@@ -126,7 +131,7 @@ class Stretch:
             time_unix_ns=time_unix_ns,
             steps=self._steps,
             step_ns=self._step_ns,
-            overhead_ns=self._overhead_ns,
+            overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
             phases=phases,
             rows=self._rows,
             throughput=self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None,

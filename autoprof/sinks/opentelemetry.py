@@ -44,7 +44,7 @@ class OpentelemetrySink(MetricsSink):
             ("autoprof.phase.time", "s", "Time of a step by phase", _phases),
             ("autoprof.span.time", "s", "Time of a step by name, children included", self._rows),
             ("autoprof.throughput", "{sample}/s", "Samples a second", _throughput),
-            ("autoprof.overhead", "1", "autoprof's own time by step time", _overhead),
+            ("autoprof.overhead", "1", "autoprof's own time by step time", lambda m: [(m.overhead, {})]),
             ("autoprof.memory", "By", "Memory at the end of the last step", _memory),
             ("autoprof.scalar", "1", "What the program logged last", _scalars),
             ("autoprof.steps", "{step}", "Recorded steps past the warm-up", lambda m: [(m.recorded, {})]),
@@ -90,10 +90,6 @@ def _phases(metrics: Metrics) -> Values:
 
 def _throughput(metrics: Metrics) -> Values:
     return [] if metrics.throughput is None else [(metrics.throughput, {})]
-
-
-def _overhead(metrics: Metrics) -> Values:
-    return [(metrics.overhead_ns / metrics.step_ns, {})] if metrics.step_ns else []
 
 
 def _memory(metrics: Metrics) -> Values:

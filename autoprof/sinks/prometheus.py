@@ -63,10 +63,7 @@ class PrometheusSink(MetricsSink):
         yield self._gauge("step", "The last step", metrics.step)
         if metrics.throughput is not None:
             yield self._gauge("throughput_samples_per_second", "Samples a second", metrics.throughput)
-        if metrics.step_ns:
-            yield self._gauge(
-                "overhead_ratio", "autoprof's own time by step time", metrics.overhead_ns / metrics.step_ns
-            )
+        yield self._gauge("overhead_ratio", "autoprof's own time by step time", metrics.overhead)
         yield self._counter("recorded_steps", "Recorded steps past the warm-up", metrics.recorded)
         yield self._counter("dropped_marks", "Marks and spans lost", metrics.dropped)
         phases = {(str(phase),): ns / metrics.steps / NS_PER_S for phase, ns in metrics.phases.items()}
