@@ -24,7 +24,7 @@ class Metrics:
     """What a stretch of recorded steps comes to: means over its steps, and the last value of what was logged.
 
     ``rows`` and ``phases`` are nanoseconds over the stretch; a row counts a span nested in its own row once.
-    ``throughput`` and ``overhead`` are by the host's clock. ``recorded`` and ``dropped`` count from the start of the run.
+    ``throughput`` and ``overhead`` are by the host's clock. ``recorded`` and ``dropped`` count from the run's start.
     """
 
     step: int

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from random_frames import runs
-from sink_builders import MS, VRT, Clock, frame_of, layout_of, summary_of
+from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check, load
 
 from autoprof.config.schema import TraceOptions
