@@ -101,8 +101,9 @@ def _scalars(frame: StepFrame) -> str:
     aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
     samples = top.get("samples")
-    if samples is not None and frame.step_ns > 0:
-        text += f'"throughput":{samples * NS_PER_S / frame.step_ns:.6g},'
+    throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else None
+    if throughput is not None and isfinite(throughput):
+        text += f'"throughput":{throughput:.6g},'
     if aside:
         text += f'"scalars":{_dumps(aside)},'
     if odd:

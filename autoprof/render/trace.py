@@ -120,8 +120,9 @@ class TraceEncoder:
         values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []
         scalars = {name: value for name, value in frame.scalars.items() if isfinite(value)}
         samples = scalars.get("samples")
-        if samples is not None and frame.step_ns > 0:
-            values.append(("throughput", {"samples_per_s": samples * NS_PER_S / frame.step_ns}))
+        throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else None
+        if throughput is not None and isfinite(throughput):
+            values.append(("throughput", {"samples_per_s": throughput}))
         values += [(name, {"value": value}) for name, value in scalars.items()]
         return [f'{{"ph":"C","name":{_dumps(name)},{place},"args":{_dumps(dict(args))}}}' for name, args in values]
 
