@@ -65,6 +65,10 @@ class _Block:
         self.count = position + 1
 
 
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
 class Aggregate:
     """Fold frames into statistics. Not thread-safe: it belongs to the thread that calls ``Session.step``."""
 
@@ -217,7 +221,7 @@ class Aggregate:
             rows=tuple(rows),
             overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
             overhead_ns=self._overhead_ns,
-            throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
+            throughput=_finite(self._samples * 1e9 / self._samples_ns) if self._samples_ns else None,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
             dropped=dict(self.dropped),
