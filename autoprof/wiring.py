@@ -22,8 +22,11 @@ from .probes import (
     BackwardProbe,
     Handle,
     ModuleProbe,
+    RangeProbe,
+    RangingRecorder,
     hide_from_script,
     make_hooks,
+    make_recorder,
     probe_function,
     probe_optimizers,
     step_aside_for_compiler,
@@ -83,7 +86,7 @@ def open_session(
     if clock is None:
         clock, note = choose_clock(device.type)
         notes += [note] if note else []
-    recorder = Recorder(clock)
+    recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, None, ())
         return Session(model, settings, recorder, idle, clock=clock, memory=choose_memory(device))
@@ -177,9 +180,10 @@ class _Wiring:
 
 def _make_probes(recorder: Recorder, selection: Selection, memory: Memory) -> list[ModuleProbe | BackwardProbe]:
     hooks = make_hooks(recorder)
-    probes: list[ModuleProbe | BackwardProbe] = [
-        ModuleProbe(recorder, hooks, target, memory) for target in selection.targets
-    ]
+    probes: list[ModuleProbe | BackwardProbe] = []
+    if isinstance(recorder, RangingRecorder):  # attached first, they end up inside autoprof's own hooks
+        probes += [RangeProbe(recorder, target) for target in selection.targets]
+    probes += [ModuleProbe(recorder, hooks, target, memory) for target in selection.targets]
     if any(Phase.BACKWARD in target.phases for target in selection.targets):
         probes.append(BackwardProbe(hooks.passes))
     return probes

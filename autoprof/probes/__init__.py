@@ -9,6 +9,8 @@ from .hooks import make_hooks
 from .loader import TimedLoader
 from .module import ModuleProbe
 from .optimizer import probe_optimizers
+from .range_probe import RangeProbe
+from .ranges import RangingRecorder, make_recorder
 from .scripting import hide_from_script
 
 __all__ = [
@@ -16,10 +18,13 @@ __all__ = [
     "BoundaryProbe",
     "Handle",
     "ModuleProbe",
+    "RangeProbe",
+    "RangingRecorder",
     "TimedLoader",
     "hide_from_script",
     "log_timing",
     "make_hooks",
+    "make_recorder",
     "probe_function",
     "probe_optimizers",
     "span",
