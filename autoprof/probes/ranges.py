@@ -171,7 +171,7 @@ class Ranges:
         while stack and stack[-1].task == task and not any(stack[-1].key is one for one in path):
             _pop(stack)
         for one in reversed(path):
-            if one.follows and not any(entry.key is one and entry.task == task for entry in stack):
+            if one.follows and not any(entry.key is one for entry in stack):
                 self._begin(task, stack)
                 self.open(one, with_phase(one.name, "backward"), task)
 

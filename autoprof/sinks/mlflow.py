@@ -30,6 +30,7 @@ class MlflowSink(MetricsSink):
         self._client = tracking.MlflowClient(tracking_uri=options.tracking_uri)
         self._ours = active is None or options.tracking_uri not in (None, mlflow.get_tracking_uri())
         self.run_id: str = self._new_run(options, run) if self._ours else active.info.run_id
+        self._client.log_batch(self.run_id, metrics=())  # what it imports and builds at first use, it does now
         self._courier = Courier("mlflow", self._log)
         super().__init__(options, run.clock)
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import copy
 import io
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, assume, given, settings
+from random_nests import build, nests
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
 from autoprof.errors import SessionError
+from autoprof.names import with_phase
 from autoprof.probes import ranges as ranges_module
 from autoprof.probes.ranges import NvtxRanges, Ranges
+from autoprof.span import Phase
+from autoprof.testing import ListSink
 
 CONFIG: dict[str, Any] = {"targets": [{"match": ".*|"}], "sinks": {}, "ranges": "profiler"}
 
@@ -210,6 +216,69 @@ def test_a_graph_that_outlives_the_session_opens_nothing() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as found:
         loss.backward()
     assert tree(found, names_of(model)) == []
+
+
+class Listener:
+    """Hear ranges open and close; one that is closed out of turn is an error."""
+
+    def __init__(self) -> None:
+        self.opened: Counter[str] = Counter()
+        self.open: list[str] = []
+
+    def __call__(self, name: str) -> Any:
+        self.opened[name] += 1
+        self.open.append(name)
+
+        def close() -> None:
+            assert self.open.pop() == name
+
+        return close
+
+
+def small_enough(model: nn.Module, x: torch.Tensor) -> bool:
+    """Say whether the model trains, in not too many calls; a nest may multiply what it calls."""
+    calls = 0
+
+    def count(*_args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 300:
+            raise RuntimeError("too large")
+
+    counters = [module.register_forward_pre_hook(count) for module in model.modules()]
+    try:
+        model(x.clone().requires_grad_()).sum().backward()
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+    finally:
+        for counter in counters:
+            counter.remove()
+    return True
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(nests)
+def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
+    """Each span that took time is one range, no range is invented, each is closed in turn and none is left open."""
+    torch.manual_seed(0)
+    model, x = build(description), torch.randn(2, 4)
+    assume(small_enough(model, x))
+    sink, listener = ListSink(), Listener()
+    config = {**CONFIG, "sample": {"warmup": 0}}
+    with autoprof.instrument(model, config, sinks=[sink]) as session:
+        session._recorder.ranges._openers = [listener]  # type: ignore[attr-defined]
+        for _ in range(2):
+            model(x.clone().requires_grad_()).sum().backward()
+            session.step()
+            assert listener.open == []
+    assert not [reason for reason in session.summary().skipped if "range" in reason]
+    spans, timed = Counter[str](), Counter[str]()
+    for span in (span for frame in sink.frames for span in frame.spans if span.calls and span.fqn is not None):
+        name = with_phase(span.name, str(span.phase))
+        spans[name] += 1
+        timed[name] += span.host_ns > 0 or span.phase is not Phase.BACKWARD
+    del listener.opened["(backward)"]
+    assert timed <= listener.opened <= spans
 
 
 class FakeNvtx:
