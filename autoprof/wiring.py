@@ -57,8 +57,8 @@ def instrument(
 
     ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
     ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
-    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError`` or
-    ``OutputError``; then nothing is attached and nothing is left behind.
+    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
+    ``MissingExtra``; then nothing is attached and nothing is left behind.
     """
     return open_session(model, config, optimizer=optimizer, sinks=sinks)
 

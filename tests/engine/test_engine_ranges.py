@@ -218,6 +218,24 @@ def test_a_graph_that_outlives_the_session_opens_nothing() -> None:
     assert tree(found, names_of(model)) == []
 
 
+def test_a_compiled_model_is_one_graph_with_the_option_too() -> None:
+    """Ranges stay outside the graph: it does not break, and the model is not compiled anew in later steps."""
+    torch.compiler.reset()
+    model, graphs = Net(), []
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        for _ in range(3):
+            step(compiled, optimizer)
+            session.step()
+    assert len(graphs) == 1
+
+
 class Listener:
     """Hear ranges open and close; one that is closed out of turn is an error."""
 

@@ -11,6 +11,7 @@ from benchmarks.workloads import small_gpt
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
+OPTIONS = {"sinks": {}, "sample": {"warmup": 0}, "ranges": "both"}
 
 
 def test_nvtx_ranges_are_balanced_on_the_training_thread() -> None:
@@ -28,7 +29,7 @@ def test_nvtx_ranges_are_balanced_on_the_training_thread() -> None:
 def test_the_profiler_shows_a_backward_for_each_forward_on_a_device() -> None:
     """Ranges that autograd's thread opens are there, as many as the spans that the session has."""
     workload = small_gpt(CUDA)
-    with autoprof.instrument(workload.model, {**workload.config, "sinks": {}, "ranges": "both"}) as session:
+    with autoprof.instrument(workload.model, {**workload.config, **OPTIONS}) as session:
         workload.step()
         session.step()
         with profile(activities=[ProfilerActivity.CPU]) as found:
@@ -37,4 +38,5 @@ def test_the_profiler_shows_a_backward_for_each_forward_on_a_device() -> None:
         session.step()
         names = {row.name for row in session.summary().rows if row.phase is autoprof.Phase.BACKWARD and row.fqn}
     seen = {event.name for event in found.events()}
+    assert names
     assert {f"{name} [backward]" for name in names} <= seen

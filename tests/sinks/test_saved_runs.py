@@ -206,3 +206,43 @@ def test_what_cannot_be_shown_is_said(
     assert main(["show", str(two_ranks[0]), *arguments]) == 2
     assert message in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A real run with every sink that needs no server: each has its files, no note says that one failed."""
+    reports = {"every": 1, "interval_s": 0}
+    sinks = {
+        **SINKS, "console": {}, "tensorboard": reports, "opentelemetry": reports, "prometheus": {**reports, "port": 0},
+    }  # fmt: skip
+    folder, live, summary = train(tmp_path / "runs", sinks)
+    assert summary.notes == ()
+    files = [path for path in folder.rglob("*") if path.is_file() and "tfevents" not in path.name]
+    assert sorted(str(path.relative_to(folder)) for path in files) == [
+        "memory.png", "rank0/steps.csv", "rank0/steps.jsonl", "rank0/timing.log", "rank0/trace.json",
+        "rank0/trace.speedscope.json", "run.json", "summary.json", "summary.txt",
+    ]  # fmt: skip
+    assert len(list((folder / "rank0" / "tensorboard").glob("*tfevents*"))) == 1
+    assert len(live.frames) == 6
+
+
+def test_a_sink_that_fails_loses_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracker that goes down in the middle of a run is off and named; the records and the training go on."""
+    from autoprof.sinks.tensorboard import TensorboardSink
+
+    def gone(self: TensorboardSink, metrics: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(TensorboardSink, "report", gone)
+    folder, live, summary = train(tmp_path / "runs", {"jsonl": {}, "tensorboard": {"every": 1, "interval_s": 0}})
+    assert any("TensorboardSink is off after OSError: the disk is gone" in note for note in summary.notes)
+    assert len(list(read_run(folder).frames)) == len(live.frames) == 6
+
+
+def test_a_missing_package_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes before the first step, and no folder stays."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(autoprof.MissingExtra, match=r"pip install 'torch-autoprof\[wandb\]'"):
+        train(tmp_path / "runs", {"jsonl": {}, "wandb": {}})
+    assert list(tmp_path.iterdir()) == []
