@@ -73,8 +73,14 @@ class SpeedscopeEncoder:
             f'{{"type":"evented","name":{json.dumps(f"rank {self._rank}: {track_name(*place)}", ensure_ascii=False)},'
             f'"unit":"nanoseconds","startValue":0,"endValue":{self._ends[place] * GRID_NS},'
             f'"events":[{",".join(events)}]}}'
-            for place, events in sorted(self._events.items(), key=lambda item: (item[0][0][0] == "device", item[0]))
+            for place, events in sorted(self._events.items(), key=lambda item: _order(*item[0]))
         ]
+
+
+def _order(track: Track, row: int) -> tuple[bool, bool, int, int]:
+    """Put the training thread first: it is what is shown when the file is opened."""
+    kind, number = track
+    return number < 0, kind == "device", number, row
 
 
 def speedscope_file(encoders: list[SpeedscopeEncoder], frames: dict[tuple[str, str | None], int], name: str) -> str:

@@ -119,6 +119,14 @@ def test_a_profile_is_the_account_of_the_step() -> None:
     assert times == [300_000_000, 650_000_000, 1_300_000_000, 1_650_000_000]
 
 
+def test_the_training_thread_comes_first() -> None:
+    """What is shown when the file is opened is the account of the steps, not what was measured elsewhere."""
+    rows = (("io", "user", -1, 10), ("A", "forward", -1, 10), ("B", "user", -1, 10))
+    data = file_of(frame_of(rows, lanes=[-1, 0, 1]))
+    names = [profile["name"] for profile in data["profiles"]]
+    assert names == ["rank 0: training thread", "rank 0: thread 1", "rank 0: log_timing"]
+
+
 def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[SpeedscopeSink, Path]:
     run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), io.StringIO(), clock)
     assert run.folder is not None
