@@ -97,6 +97,7 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def records(folder: Path) -> list[dict[str, str]]:
     """Read the rows that an offline run wrote: the log's own framing (LevelDB's), each record a protobuf."""
+    wandb.teardown()  # waits for the process that writes the file
     (path,) = folder.rglob("run-*.wandb")
     data, rows, pending = path.read_bytes(), [], b""
     offset = 7
