@@ -21,6 +21,8 @@ from .probes import (
     OptimizerHooks,
     OptimizerProbe,
     Placement,
+    RangeProbe,
+    RangingRecorder,
     Reducer,
     ShapeProbe,
     probe_collectives,
@@ -93,6 +95,8 @@ def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sam
     placement = Placement(setup.model, recorder, hooks, [*modules.values()], follow_kind=setup.follow)
     probes: dict[str, list[Probe]] = {fqn: [probe] for fqn, probe in modules.items()}
     for fqn, target in every.items():
+        if isinstance(recorder, RangingRecorder):  # attached first, it ends up inside autoprof's own hooks
+            probes[fqn].insert(0, RangeProbe(recorder, target))
         if target.shapes:
             probes[fqn].append(ShapeProbe(recorder, target))
     levels = [

@@ -240,6 +240,10 @@ class Run:
         """Return the frames of one rank."""
         return Frames(self.path / f"rank{rank}" / "steps.jsonl")
 
+    def rank_summary(self, rank: int) -> Summary | None:
+        """Return the summary of one rank, None where it did not write one."""
+        return self.summary if rank == 0 else _read_summary(self.path / f"rank{rank}")
+
 
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Open a saved run. Raises ``OutputError`` where there is none."""
@@ -249,7 +253,11 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); a run has a run.json") from error
     ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
-    summary = None
-    if (folder / "summary.json").is_file():
-        summary = Summary.from_dict(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
-    return Run(folder, info, tuple(ranks), summary)
+    return Run(folder, info, tuple(ranks), _read_summary(folder))
+
+
+def _read_summary(folder: Path) -> Summary | None:
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    return Summary.from_dict(json.loads(path.read_text(encoding="utf-8")))

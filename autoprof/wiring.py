@@ -25,6 +25,7 @@ from .probes import (
     find_anchor,
     hide_from_script,
     make_hooks,
+    make_recorder,
     probe_function,
     step_aside_for_compiler,
 )
@@ -53,8 +54,8 @@ def instrument(
 
     ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
     ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
-    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError`` or
-    ``OutputError``; then nothing is attached and nothing is left behind.
+    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
+    ``MissingExtra``; then nothing is attached and nothing is left behind.
     """
     return open_session(model, config, optimizer=optimizer, sinks=sinks)
 
@@ -84,7 +85,7 @@ def open_session(
     if clock is None:
         clock, note = choose_clock(device.type, device.index)
         notes += [note] if note else []
-    recorder = Recorder(clock)
+    recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, ())
         memory = memory or choose_memory(device)

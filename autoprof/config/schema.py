@@ -7,7 +7,21 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
-from .options import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
+from .options import (
+    ConsoleOptions,
+    CsvOptions,
+    JsonlOptions,
+    LogOptions,
+    MemoryPlotOptions,
+    MlflowOptions,
+    OpentelemetryOptions,
+    PrometheusOptions,
+    Sinks,
+    SpeedscopeOptions,
+    TensorboardOptions,
+    TraceOptions,
+    WandbOptions,
+)
 from .part import Part
 from .rules import MODULE_PHASES, FunctionRule, Rule
 from .source import Source
@@ -16,14 +30,22 @@ __all__ = [
     "MODULE_PHASES",
     "Config",
     "ConsoleOptions",
+    "CsvOptions",
     "FunctionRule",
     "JsonlOptions",
     "LogOptions",
     "MemoryPlotOptions",
     "MemorySnapshot",
+    "MlflowOptions",
+    "OpentelemetryOptions",
+    "PrometheusOptions",
     "Rule",
     "Sample",
     "Sinks",
+    "SpeedscopeOptions",
+    "TensorboardOptions",
+    "TraceOptions",
+    "WandbOptions",
 ]
 
 
@@ -85,7 +107,9 @@ class Config(Part):
     output: Path = Path("runs")
     """The folder in which each run gets its own; relative to the working directory."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
-    """Where the steps go: `{}` is nowhere; without this key, to all four sinks."""
+    """Where the steps go: `{}` is nowhere; without this key, to console, log, jsonl and memory_plot."""
+    ranges: Literal["off", "nvtx", "profiler", "both"] = "off"
+    """Show the spans of recorded steps to other tools as well: `nvtx` to Nsight, `profiler` to `torch.profiler`."""
 
     memory_snapshot: MemorySnapshot | None = None
     """What the CUDA allocator holds, and who asked for it: written for a window of steps, or when memory runs out."""
@@ -111,7 +135,7 @@ class Config(Part):
     @classmethod
     def _not_empty(cls, value: Any) -> Any:
         if value is None:
-            raise ValueError("the value is missing; write {} for no sinks, or leave the key out for all four")
+            raise ValueError("the value is missing; write {} for no sinks, or leave the key out for the usual four")
         return value
 
     @field_validator("compile", mode="before")
@@ -122,7 +146,7 @@ class Config(Part):
             raise ValueError(f"'{word}' is not in this version of autoprof; allowed: outside")
         return value
 
-    @field_validator("flops", "monitor", mode="before")
+    @field_validator("flops", "monitor", "ranges", mode="before")
     @classmethod
     def _off_is_a_word(cls, value: Any) -> Any:
         return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false

@@ -15,6 +15,8 @@ from .module import ModuleProbe
 from .optimizer import OptimizerHooks, OptimizerProbe
 from .patch import PatchProbe
 from .placement import Placement, find_anchor
+from .range_probe import RangeProbe
+from .ranges import RangingRecorder, make_recorder
 from .saving import probe_saving
 from .scripting import hide_from_script
 from .shapes import ShapeProbe
@@ -33,6 +35,8 @@ __all__ = [
     "OptimizerProbe",
     "PatchProbe",
     "Placement",
+    "RangeProbe",
+    "RangingRecorder",
     "Reducer",
     "ShapeProbe",
     "TimedLoader",
@@ -40,6 +44,7 @@ __all__ = [
     "hide_from_script",
     "log_timing",
     "make_hooks",
+    "make_recorder",
     "probe_collectives",
     "probe_function",
     "probe_loaders",

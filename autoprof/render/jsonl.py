@@ -106,8 +106,9 @@ def _scalars(frame: StepFrame) -> str:
     aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
     unit, held = next(((unit, held) for unit in UNITS if (held := top.get(unit)) is not None), ("", None))
-    if held is not None and frame.step_ns > 0:
-        text += f'"throughput":{held * NS_PER_S / frame.step_ns:.6g},"throughput_unit":"{unit}",'
+    throughput = held * NS_PER_S / frame.step_ns if held is not None and frame.step_ns > 0 else None
+    if throughput is not None and isfinite(throughput):
+        text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
     if aside:
         text += f'"scalars":{_dumps(aside)},'
     if odd:

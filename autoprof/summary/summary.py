@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 from ..span import Phase
@@ -89,8 +90,15 @@ class Summary:
         return replace(self, notes=(*self.notes, note))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain JSON types."""
+        """Return the summary as plain JSON types.
+
+        JSON knows neither NaN nor infinity: such a scalar is null, and ``not_finite`` says what it was.
+        """
         data = asdict(self)
+        odd = {name: repr(float(value)) for name, value in self.scalars.items() if not isfinite(value)}
+        data["scalars"] = {**self.scalars, **dict.fromkeys(odd)}
+        if odd:
+            data["not_finite"] = odd
         data["phases"] = {str(phase): ns for phase, ns in self.phases.items()}
         for row, source in zip(data["rows"], self.rows, strict=True):
             row["phase"] = str(source.phase)
@@ -103,6 +111,8 @@ class Summary:
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
         """Read back what ``to_dict`` wrote."""
         values = dict(data)
+        odd = values.pop("not_finite", {})
+        values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in odd.items()}}
         values["phases"] = {Phase(phase): ns for phase, ns in data["phases"].items()}
         values["rows"] = tuple(Row(**{**row, "phase": Phase(row["phase"])}) for row in data["rows"])
         values["findings"] = tuple(
