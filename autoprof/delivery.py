@@ -87,7 +87,7 @@ class Delivery:
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
-        self.diagnosis.closed(raw.step)
+        self.diagnosis.closed(raw)
         if self._compiled:
             self._name_unseen(raw)
         self._resolver.submit(raw)
@@ -192,6 +192,7 @@ class Delivery:
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
         self._resolver.give_up()
+        self.diagnosis.final = True
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close

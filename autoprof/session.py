@@ -16,7 +16,7 @@ from .clocks import Clock
 from .delivery import Delivery
 from .errors import SessionError
 from .memory import Memory
-from .probes import BackwardProbe, BoundaryProbe, Handle, ModuleProbe, Placement, TimedLoader
+from .probes import BoundaryProbe, Handle, Placement, Probe, TimedLoader
 from .recorder import PAUSE, UNPAUSE, Recorder, activate
 from .resolve import RawStep
 from .signals import OwnWork, raised_by_handler
@@ -45,7 +45,7 @@ class Session:
         *,
         clock: Clock,
         memory: Memory,
-        probes: Sequence[ModuleProbe | BackwardProbe] = (),
+        probes: Sequence[Probe] = (),
         placement: Placement | None = None,
     ) -> None:
         self._work = OwnWork()

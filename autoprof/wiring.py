@@ -13,16 +13,19 @@ from . import lifecycle
 from .calibrate import measure_price
 from .clocks import Clock, choose_clock
 from .delivery import Delivery
-from .diagnose import Diagnosis, Facts
+from .diagnose import Diagnosis, Facts, Signals, Watch
 from .errors import SessionError
 from .memory import Memory, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
     BackwardProbe,
+    Compilations,
     Handle,
+    LogProbe,
     ModuleProbe,
     Placement,
+    SyncProbe,
     find_anchor,
     hide_from_script,
     make_hooks,
@@ -131,6 +134,7 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         placement, probes = self._probes(memory)
+        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
         delivery = self._delivery(folder, notes)
         session = Session(
             self._model,
@@ -139,7 +143,7 @@ class _Wiring:
             delivery,
             clock=self._clock,
             memory=memory,
-            probes=probes,
+            probes=[*probes, syncs, logs],
             placement=placement,
         )
         undo.add(lambda: lifecycle.release(session))
@@ -151,7 +155,15 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        delivery.diagnosis = self._diagnosis(memory, optimizers)
+        compilations = Compilations()
+        for one in (compilations.handle, syncs, logs):
+            apart.add(one.remove)
+        delivery.diagnosis = Diagnosis(
+            self._facts(memory, folder),
+            optimizers,
+            Signals(syncs, logs, compilations),
+            Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size()),
+        )
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
@@ -168,13 +180,13 @@ class _Wiring:
             probes.append(BackwardProbe(hooks.passes))
         return placement, probes
 
-    def _diagnosis(self, memory: Memory, optimizers: tuple[Any, ...]) -> Diagnosis:
-        facts = Facts(
+    def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
+        return Facts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
+            rank=0 if folder is None else folder.rank,
         )
-        return Diagnosis(facts, optimizers)
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee

@@ -5,7 +5,9 @@ from __future__ import annotations
 from .diagnosis import Diagnosis
 from .evidence import Evidence, Facts, LongStep, OptimizerFact
 from .observer import Observer, describe_optimizers, evidence_of_run, facts_of
+from .ranks import Watch
 from .rules import RULES, diagnose, judge
+from .signals import Signals
 
 __all__ = [
     "RULES",
@@ -15,6 +17,8 @@ __all__ = [
     "LongStep",
     "Observer",
     "OptimizerFact",
+    "Signals",
+    "Watch",
     "describe_optimizers",
     "diagnose",
     "evidence_of_run",

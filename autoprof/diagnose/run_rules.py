@@ -1,4 +1,4 @@
-"""Rules on the run as a whole: outlier steps and their cause, autoprof's own cost, and what only others could tell."""
+"""Rules on the run as a whole: outlier steps and their cause, autoprof's own cost."""
 
 from __future__ import annotations
 
@@ -115,20 +115,3 @@ def overhead(seen: Evidence) -> Finding | None:
         gain_ns=round((run.overhead - budget) * run.step_mean_ns),
         evidence=facts,
     )
-
-
-def sync_call(_seen: Evidence) -> Finding | None:
-    """Calls that wait for the device: no probe sees them yet."""
-    return abstain("sync-call", "calls that wait for the device (.item(), .cpu())", "keep them out of the step")
-
-
-def recompile(_seen: Evidence) -> Finding | None:
-    """Graphs compiled anew: no probe counts them yet."""
-    return abstain("recompile", "the count of compilations", "TORCH_LOGS=recompiles prints them")
-
-
-def straggler(seen: Evidence) -> Finding | None:
-    """A rank slower than the others: one rank's statistics alone cannot tell."""
-    alone = seen.facts.world_size <= 1
-    remedy = "nothing to do where one process trains alone" if alone else "compare the ranks' steps.jsonl"
-    return abstain("straggler", "other ranks" if alone else "the other ranks' statistics", remedy)

@@ -32,6 +32,14 @@ COMM_SHARE: Final = 0.10
 """Gradients are reduced while backward goes on (Li et al. 2020, arXiv:2006.15704); what is exposed is the rest."""
 LOGGING_SHARE: Final = 0.05
 """Logging wins nothing for the model: what it costs is all to be won."""
+SYNC_SHARE: Final = 0.05
+"""What a reading of values costs is not the wait, for meanwhile the device works, but the gap that follows."""
+RECOMPILE_SHARE: Final = 0.05
+"""A compiled model is compiled in its first steps; what compiles later compiles for shapes that may not come again."""
+RECOMPILES: Final = 3
+"""Twice is how torch finds out that a shape is dynamic: the first shape, then any."""
+STRAGGLER_SHARE: Final = 0.05
+"""What one rank takes longer all ranks lose: a twentieth of the step on 8 GPUs is nearly half a GPU."""
 LAUNCH_SHARE: Final = 0.30
 """A queue runs dry at every reading of the loss; for three tenths of the step it does so where the host is slow."""
 

@@ -1,8 +1,7 @@
-"""Rules on where the step's time goes: loader, copies, recompute, optimizer, communication, logging."""
+"""Rules on where the step's time goes: loader, copies, recompute, optimizer, communication."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,7 +13,6 @@ from .thresholds import (
     COMM_SHARE,
     DATA_SHARE,
     H2D_SHARE,
-    LOGGING_SHARE,
     OPTIMIZER_SHARE,
     RECOMPUTE_SHARE,
 )
@@ -22,12 +20,6 @@ from .weigh import Weighed, abstain, weigh_rows
 
 NEARLY_ALL: Final = 0.8
 """From this part on a time is said to be in one place."""
-LOGGING: Final = re.compile(
-    r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)"
-    r"(?![a-z]|_prob|_softmax|_likelihood|_sum)",
-    re.IGNORECASE,
-)
-"""Words that say of a span of the user's own that it is about the run, not about the model; a logarithm is no log."""
 
 
 def data_wait(seen: Evidence) -> Finding | None:
@@ -155,24 +147,6 @@ def comm_exposed(seen: Evidence) -> Finding | None:
         f"communication takes {_spent(weighed)} that no computation hides",
         "let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
         "less (bfloat16 gradients)",
-        name=_place(rows),
-    )
-
-
-def logging(seen: Evidence) -> Finding | None:
-    """Logging, metrics and printing within the step, as far as spans are called so."""
-    own = seen.rows.get(Phase.USER)
-    if own is None:
-        return abstain("logging", "user spans", 'put with autoprof.span("Logging"): around what logs in the step')
-    rows = [row for row in own if LOGGING.search(row.name)]
-    if not rows:
-        return None
-    weighed = weigh_rows("logging", seen, rows, LOGGING_SHARE)
-    if not isinstance(weighed, Weighed):
-        return weighed
-    return weighed.finding(
-        f"logging and metrics take {_spent(weighed)}{_most(seen, rows)}",
-        "log each tenth step; keep sums on the device and read them (.item()) only then",
         name=_place(rows),
     )
 

@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from types import CodeType
 from typing import Any, Final
 
 import wrapt
@@ -23,7 +24,8 @@ from .module import ModuleProbe, Orphan
 HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
 _FLAGS: Final = ("_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
 _CALLBACKS: Final = "torch._dynamo.callback"
-_open: list[_Aside] = []
+_open: list[_Aside | _Around] = []
+_skipped: list[CodeType] = []
 _asked = False
 
 
@@ -37,10 +39,26 @@ def step_aside_for_compiler(modules: Iterable[nn.Module], compiled: Callable[[],
 
     ``torch._dynamo`` takes a second to import, so it is waited for where nobody has imported it yet.
     """
+    aside = _Aside(modules, compiled)
+    return _enlist(aside, aside.close)
+
+
+def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handle:
+    """Call ``start`` before torch compiles and ``end`` after it."""
+    around = _Around(start, end)
+    return _enlist(around, around.close)
+
+
+def skip_in_compiler(function: Any) -> None:
+    """Have torch never compile this function of ours, which compiled code may come to call where its graph breaks."""
+    _skipped.append(function.__code__)
+
+
+def _enlist(one: _Aside | _Around, close: Callable[[], None]) -> Handle:
     global _asked
-    handle, aside = Handle(), _Aside(modules, compiled)
-    handle.add(aside.close)
-    _open.append(aside)
+    handle = Handle()
+    handle.add(close)
+    _open.append(one)
     if _CALLBACKS in sys.modules:
         _register(sys.modules[_CALLBACKS])
     elif not _asked:
@@ -58,6 +76,9 @@ def _register(callbacks: Any) -> None:
 
 
 def _start(*_args: Any) -> None:
+    while _skipped:
+        with suppress(Exception):
+            sys.modules["torch._dynamo.eval_frame"].skip_code(_skipped.pop())
     for aside in _open:
         with suppress(Exception):
             aside.start()
@@ -67,6 +88,19 @@ def _end(*_args: Any) -> None:
     for aside in _open:
         with suppress(Exception):
             aside.end()
+
+
+class _Around:
+    """What one part of ours does before torch compiles, and after it."""
+
+    def __init__(self, start: Callable[[], None], end: Callable[[], None]) -> None:
+        self.start = start
+        self.end = end
+
+    def close(self) -> None:
+        """Do so no more."""
+        if self in _open:
+            _open.remove(self)
 
 
 class _Aside:
