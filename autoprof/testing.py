@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,10 +61,10 @@ class FakeDevice:
     now. As torch does, a thread keeps a current stream for each device: ``work(ns, device=1)`` is a kernel on tensors
     of another device than the current one. ``move`` says on which device a module's tensors lie; what it was never
     told of lies on none. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for``
-    holds the current stream (or another device's) up until another one is done, ``wait_here`` the host. An event is passed ``lag_ns`` after its stream has
-    reached it; ``lags`` has the lag of a stream that differs. ``queries`` and ``waits`` count what a test may want to
-    forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events of two devices, and events that the
-    device has not passed, cannot be compared.
+    holds the current stream (or another device's) up until another one is done, ``wait_here`` the host. An event is
+    passed ``lag_ns`` after its stream has reached it; ``lags`` has the lag of a stream that differs. ``queries`` and
+    ``waits`` count what a test may want to forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events
+    of two devices, and events that the device has not passed, cannot be compared.
     """
 
     device_type = "fake"
@@ -78,7 +78,7 @@ class FakeDevice:
         self.queries = 0
         self.waits = 0
         self._current = threading.local()
-        self._index_of = WeakIdKeyDictionary()
+        self._index_of: MutableMapping[Tensor, int] = WeakIdKeyDictionary()
         self._free_at: dict[Place, int] = {}
         self._values: type[Tensor] | None = None
 
@@ -108,8 +108,7 @@ class FakeDevice:
             self._index_of[tensor] = device
 
     def index_of(self, tensor: Tensor) -> int | None:
-        index: int | None = self._index_of.get(tensor)
-        return index
+        return self._index_of[tensor] if tensor in self._index_of else None  # noqa: SIM401
 
     def value(self, tensor: Tensor) -> Tensor:
         """Return the tensor's values as the device's own: a method that reads them has the host wait for the stream.

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .config import Config
     from .runs import RunFolder
     from .sinks import Sink
-    from .targets import Selection
 
 SWITCH = "AUTOPROF"
 """The environment's switch: ``AUTOPROF=0`` makes every session inert, whatever the configuration says."""

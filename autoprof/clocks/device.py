@@ -153,10 +153,8 @@ class DeviceClock:
         return int(reading.host_ns)
 
     def passed(self, readings: Sequence[Reading]) -> bool:
-        if (
-            self._source.here() is None or self._source.here(self.home) is None
-        ):  # a query would kill the capture (pytorch#104487)
-            return False
+        if self._source.here() is None or self._source.here(self.home) is None:
+            return False  # a query would kill the capture (pytorch#104487)
         return all(self._source.query(stamp.event) for stamp in _last_of_each(readings))
 
     def times(self, readings: Sequence[Reading]) -> Times:

@@ -11,8 +11,8 @@ import torch
 
 from ..clocks import Clock, choose_clock
 from ..config import Config, parse_config
-from ..targets import Visibility, foresee, select_targets
 from ..probes import find_anchor
+from ..targets import Visibility, foresee, select_targets
 from .hazards import check_hazards
 from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
 from .measures import best_price, check_clock, check_price

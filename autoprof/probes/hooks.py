@@ -73,12 +73,14 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    inputs, *others = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
+    inputs, outputs, after_gaps = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
 
     @cache
     def on(device: int | None, several: bool) -> Scope:
         watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
-        return Scope(_plain_hooks(recorder, device), _following_hooks(recorder, device, watch_inputs, *others, gaps))
+        return Scope(
+            _plain_hooks(recorder, device), _following_hooks(recorder, device, watch_inputs, outputs, after_gaps, gaps)
+        )
 
     return Hooks(on, passes)
 

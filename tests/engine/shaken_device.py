@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from random import Random
+
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from autoprof.clocks import DeviceClock, Place
 from autoprof.testing import FakeClock, FakeDevice, FakeEvent
@@ -12,7 +16,10 @@ PLACES: tuple[Place, ...] = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 7))
 
 
 class ShakenDevice(FakeDevice):
-    """Every reading finds some work queued before it; now and then the stream, or a capture, changes."""
+    """Every reading finds some work queued before it; now and then the stream, or a capture, changes.
+
+    Most have the model's tensors on several devices, wherever the host is, and move them now and then.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -20,15 +27,34 @@ class ShakenDevice(FakeDevice):
         lags = {place: self.random.randrange(0, 300_000) for place in PLACES}
         super().__init__(FakeClock(tick_ns=1), lags=lags)
         self._somewhere: Place = (0, 0)
+        self.spread = self.random.random() < 0.7
+        self._used: dict[int, Place] = {}
+        self._lies: MutableMapping[Tensor, int | None] = WeakIdKeyDictionary()
 
     @property
     def place(self) -> Place:
         return self._somewhere
 
-    def here(self) -> Place | None:
+    def here(self, device: int | None = None) -> Place | None:
         if self.random.random() < self.restless:
             self._somewhere = self.random.choice(PLACES)
-        return None if self.random.random() < self.restless / 10 else self._somewhere
+        if self.random.random() < self.restless / 10:
+            return None
+        return self._somewhere if device is None else self.place_on(device)
+
+    def place_on(self, device: int) -> Place:
+        if self.random.random() < self.restless:
+            self._used[device] = self.random.choice([place for place in PLACES if place[0] == device])
+        return self._used.get(device, (device, 0))
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        if not self.spread:
+            return None
+        if tensor not in self._lies:
+            self._lies[tensor] = self.random.choice([None, 0, 0, 1, 1])
+        elif tensor.is_leaf and self.random.random() < self.restless / 10:  # the user has moved the module
+            self._lies[tensor] = self.random.choice([None, 0, 1])
+        return self._lies[tensor]
 
     def record(self, event: FakeEvent, place: Place) -> None:
         self.clock.advance(self.random.choice([0, 0, 1, 10, 100_000]))
