@@ -196,7 +196,10 @@ def _kind_of_value(device: FakeDevice) -> type[Tensor]:
             if getattr(function, "__name__", "") in METHODS:
                 device.wait_here()
             call: Any = super().__torch_function__
-            return call(function, types, args, dict(kwargs or {}))
+            made = call(function, types, args, dict(kwargs or {}))
+            if isinstance(made, DeviceValue):
+                device._index_of[made] = device.place[0]
+            return made
 
     return DeviceValue
 

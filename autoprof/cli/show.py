@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from ..aggregate import Aggregate
-    from ..diagnose import Observer, diagnose, facts_of
+    from ..diagnose import Observer, diagnose, evidence_of_run, facts_of_run
     from ..render.summary_text import render_summary
     from ..runs import read_run
 
@@ -33,6 +33,8 @@ def _run(arguments: argparse.Namespace) -> int:
             observer.add(frame)
         ended = "this run was not closed; its records say:"
         notes = (f"{frames.bad_lines} lines of steps.jsonl are not whole",) if frames.bad_lines else ()
-        summary = diagnose(observer.evidence(aggregate.summary(notes=(ended, *notes)), facts_of(run.info)))
+        summary = diagnose(observer.evidence(aggregate.summary(notes=(ended, *notes)), facts_of_run(run, observer)))
+    elif len(run.ranks) > 1:
+        summary = diagnose(evidence_of_run(run))
     print("\n".join(render_summary(summary, width=shutil.get_terminal_size().columns)))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .diagnosis import Diagnosis
 from .evidence import Evidence, Facts, LongStep, OptimizerFact
-from .observer import Observer, describe_optimizers, evidence_of_run, facts_of
+from .observer import Observer, describe_optimizers, evidence_of_run, facts_of, facts_of_run
 from .ranks import Watch
 from .rules import RULES, diagnose, judge
 from .signals import Signals
@@ -23,5 +23,6 @@ __all__ = [
     "diagnose",
     "evidence_of_run",
     "facts_of",
+    "facts_of_run",
     "judge",
 ]

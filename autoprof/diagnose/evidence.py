@@ -14,6 +14,7 @@ from .compiled import CompileFacts
 from .interval import Interval as Interval
 from .ranks import RankFacts
 
+
 class LongStep(NamedTuple):
     """One of a run's longest steps: how long it was, and how long each span of its layout."""
 
@@ -21,6 +22,8 @@ class LongStep(NamedTuple):
     step_ns: int
     layout: Layout
     total_ns: Nanoseconds
+    clock_mhz: float | None = None
+    """The device's clock at its last reading before the step's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ class Evidence:
     longest: tuple[LongStep, ...] | None = None
     memory: tuple[tuple[int, int], ...] = ()
     memory_kind: str | None = None
+    clock_mhz: float | None = None
+    """The device's usual clock: the median of the last readings."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:

@@ -10,10 +10,11 @@ from ..span import TRAINING_LANE, Phase
 from ..summary import Finding
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
-from .thresholds import COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
+from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
 from .weigh import abstain, near, stand
 
 GARBAGE = "garbage collection"
+CLOCK_NAME = "device clock"
 
 
 class Cause(NamedTuple):
@@ -23,6 +24,7 @@ class Cause(NamedTuple):
     phase: Phase | None
     why: str
     next: str
+    rank: int | None = None
 
 
 def jitter(seen: Evidence) -> Finding | None:
@@ -51,12 +53,58 @@ def jitter(seen: Evidence) -> Finding | None:
         cause.next,
         cause.name,
         cause.phase,
+        cause.rank,
         gain_ns=lost,
-        evidence={**facts, "cause": cause.name or "other"},
+        evidence={**facts, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
     )
 
 
 def _cause(seen: Evidence, long: list[LongStep]) -> Cause:
+    return _collected(seen, long) or _clock_drop(seen, long) or _other_rank(seen, long) or _span(seen, long)
+
+
+def _collected(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    collected = len({step.step for step in long} & set(seen.facts.collected or ()))
+    others = max(seen.facts.collections - collected, 0)
+    rest = max(seen.summary.steps - len(long), 1)
+    if collected < COLLECTED * len(long) or 2 * others / rest > collected / len(long):
+        return None
+    why = (
+        f"A full garbage collection ran in {collected} of the {len(long)} longest of them, and in {others} of "
+        f"{rest} other steps."
+    )
+    return Cause(GARBAGE, None, why, "gc.freeze() after set-up, gc.disable() with a gc.collect() between epochs")
+
+
+def _clock_drop(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    """Say whether the device's clock was low in these steps; nothing where it was not read."""
+    usual = seen.clock_mhz
+    low = [step.clock_mhz for step in long if usual and step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
+    if usual is None or len(low) < COLLECTED * len(long):
+        return None
+    why = (
+        f"The device's clock was down to {min(low):.0f} MHz in {len(low)} of the {len(long)} longest of them, of "
+        f"{usual:.0f} MHz usually."
+    )
+    return Cause(
+        CLOCK_NAME, None, why, "look at the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
+    )
+
+
+def _other_rank(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    """Say whether another rank's own work made these steps long, for which this one only waited."""
+    blamed = {} if seen.facts.ranks is None else seen.facts.ranks.long_steps
+    ranks = Counter(blamed[str(step.step)] for step in long if str(step.step) in blamed)
+    if not ranks:
+        return None
+    (rank, count), *_ = ranks.most_common(1)
+    if rank == seen.facts.rank or count < COLLECTED * len(long):
+        return None
+    why = f"In {count} of the {len(long)} longest of them rank {rank} worked that much longer, and the others waited."
+    return Cause(None, None, why, f"look at the rows of rank {rank}'s steps.jsonl in these steps", rank)
+
+
+def _span(seen: Evidence, long: list[LongStep]) -> Cause:
     usual = {(row.name, row.phase): row.p50_ns for row in seen.summary.rows if row.lane == TRAINING_LANE}
     blamed: Counter[tuple[str, Phase] | None] = Counter()
     whole = 0
@@ -64,15 +112,6 @@ def _cause(seen: Evidence, long: list[LongStep]) -> Cause:
         excess = step.step_ns - seen.summary.step_p50_ns
         whole += excess
         blamed[_deepest(step, excess, usual)] += excess
-    collected = len({step.step for step in long} & set(seen.facts.collected or ()))
-    others = max(seen.facts.collections - collected, 0)
-    rest = max(seen.summary.steps - len(long), 1)
-    if collected >= COLLECTED * len(long) and 2 * others / rest <= collected / len(long):
-        why = (
-            f"A full garbage collection ran in {collected} of the {len(long)} longest of them, and in {others} of "
-            f"{rest} other steps."
-        )
-        return Cause(GARBAGE, None, why, "gc.freeze() after set-up, gc.disable() with a gc.collect() between epochs")
     (most, ns), *_ = blamed.most_common(1)
     if most is None:
         why = "No single span explains them: the excess is outside of all spans, or spread over many."

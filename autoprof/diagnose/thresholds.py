@@ -66,6 +66,8 @@ JITTER_STEPS: Final = 3
 COLLECTED: Final = 0.75
 """Part of the outliers in which a full collection ran, for it to be their cause; and twice that of the other steps."""
 
+CLOCK_DROP: Final = 0.8
+"""Part of the usual clock: boost clocks wander by some percent, throttling takes a fifth and more."""
 GROWTH_SHARE: Final = 0.05
 """How much larger the last third's least reading must be than the first third's."""
 GROWTH_BYTES: Final = 16 * 2**20

@@ -168,7 +168,6 @@ class CallTable:
         return np.array([sums[at] for sums in self.steps], dtype=np.int64)
 
 
-
 def _add(sums: dict[Site, list[int]], site: Site, count: int, ns: int) -> None:
     kept = sums.get(site)
     if kept is None:
