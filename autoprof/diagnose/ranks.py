@@ -150,10 +150,8 @@ def read_ranks(
         records.append(record)
     if absent:
         which = ", ".join(map(str, absent[:4])) + (", …" if len(absent) > 4 else "")
-        return RankFacts(
-            world_size,
-            f"the records of rank {which}: not in this run's folder (on another machine, or without the sink jsonl)",
-        )
+        why = "not in this run's folder (on another machine, or without the sink jsonl)"
+        return RankFacts(world_size, f"the records of rank {which}: {why}")
     return compare(records, longest)
 
 

@@ -229,6 +229,6 @@ def _even_out(phase: Phase | None) -> str:
     if phase is Phase.USER:
         return "what only that rank does (logging, saving) belongs on every rank in turn, or outside of the step"
     return (
-        "give every rank as much work (lengths of its samples, its part of the model); if it has the same, look at that "
-        "machine: another process, its clocks and temperature, its link"
+        "give every rank as much work (lengths of its samples, its part of the model); if it has the same, look at "
+        "that machine: another process, its clocks and temperature, its link"
     )

@@ -132,7 +132,7 @@ class CallTable:
         self.add(site, start_ns, end_ns)
 
     def take(self) -> list[Call]:
-        """Return the calls since the last ``take`` or ``count``, in order; they are counted by ``count`` or by nobody."""
+        """Return the calls since the last ``take``, in order; ``count`` counts them, or nobody does."""
         if self._pending is not None:
             self._settle()
         calls = self._open

@@ -44,8 +44,8 @@ PROGRAMS: Final = (
     Program("a snapshot every sixth step", "jitter", clocked.stalls),
     Program("garbage collected by hand", "jitter", real.collections, on_machine=True),
     Program("a list that keeps activations", "memory-growth", real.leak, on_machine=True),
-    Program("shapes that change while compiled", "recompile", real.changing_shapes, on_machine=True),
-    Program("one rank slower than the other", "straggler", ranks.slow_rank, on_machine=True),
+    Program("shapes that change", "recompile", real.changing_shapes, on_machine=True),
+    Program("one rank slower than another", "straggler", ranks.slow_rank, on_machine=True),
     Program("memory nearly full", "memory-pressure", clocked.small_memory),
     Program("steps too short to profile", "overhead", clocked.own_cost),
 )

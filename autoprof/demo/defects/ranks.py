@@ -83,7 +83,7 @@ def launch(folder: Path, broken: bool) -> Path:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
-    multiprocessing.spawn(train_rank, args=(port, str(folder), broken), nprocs=RANKS)
+    multiprocessing.spawn(train_rank, args=(port, str(folder), broken), nprocs=RANKS)  # type: ignore[attr-defined]
     (run,) = folder.iterdir()
     return run
 
