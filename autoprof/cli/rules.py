@@ -57,9 +57,8 @@ def render_rules(results: list[tuple[Program, Summary, Summary]]) -> list[str]:
         mark = "" if _is_right(program, broken, healthy) else "  (wrong)"
         first = broken.findings[0]
         gain = format_ms(first.gain_ns) if first.gain_ns else "-"
-        lines.append(
-            f"{number:>3} {program.name:<33}{_verdict(broken):<18}{gain:>12}  {_verdict(healthy):<8}{_where(program)}{mark}".rstrip()
-        )
+        verdicts = f"{_verdict(broken):<18}{gain:>12}  {_verdict(healthy):<8}{_where(program)}{mark}"
+        lines.append(f"{number:>3} {program.name:<33}{verdicts}".rstrip())
     numbers = "".join(f"{number:>4}" for number in range(1, len(results) + 1))
     lines += ["", f"{'rule':<17}{numbers}"]
     lines += [f"{rule:<17}" + "".join(f"{_cell(broken, rule):>4}" for _, broken, _ in results) for rule in RULES]

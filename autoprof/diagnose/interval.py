@@ -45,3 +45,14 @@ class Interval(NamedTuple):
         away = 0.98 * sqrt(count)
         low, high = max(int(count / 2 - away), 0), min(int(count / 2 + away), count - 1)
         return cls(float(ordered[low]), float(np.median(ordered)), float(ordered[high]))
+
+
+def proportion(count: int, among: int) -> tuple[float, float]:
+    """Return between which factors a count may vary from run to run: Wilson's 95 % interval over the proportion seen.
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, JASA 22 (1927), 209-212.
+    """
+    z2, part = 1.96**2, count / among
+    middle, root = part + z2 / (2 * among), 1.96 * sqrt(part * (1 - part) / among + z2 / (4 * among**2))
+    whole = 1 + z2 / among
+    return max((middle - root) / whole, 0.0) / part, min((middle + root) / whole, 1.0) / part

@@ -10,6 +10,7 @@ from ..span import TRAINING_LANE, Phase
 from ..summary import Finding
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
+from .interval import proportion
 from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
 from .weigh import abstain, near, stand
 
@@ -33,12 +34,14 @@ def jitter(seen: Evidence) -> Finding | None:
     lost = run.step_mean_ns - run.step_p50_ns
     share = lost / max(run.step_mean_ns, 1)
     facts: dict[str, Any] = {"lost_ns": lost, "share": round(share, 4), "bound": JITTER_SHARE, "steps": run.steps}
-    standing = stand(Interval(share, share, share), JITTER_SHARE)
+    long = [step for step in seen.longest or () if step.step_ns >= JITTER_TIMES * run.step_p50_ns]
+    interval = _lost(seen, lost, len(long))
+    facts.update(share_low=round(interval.low, 4), share_high=round(interval.high, 4))
+    standing = stand(interval, JITTER_SHARE)
     if standing == "below":
         return None
     if seen.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", facts)
-    long = [step for step in seen.longest if step.step_ns >= JITTER_TIMES * run.step_p50_ns]
     numbers = sorted(step.step for step in long)
     facts = {**facts, "outliers": numbers, "longest_ns": run.step_max_ns}
     if len(long) < JITTER_STEPS or standing == "near":
@@ -57,6 +60,20 @@ def jitter(seen: Evidence) -> Finding | None:
         gain_ns=lost,
         evidence={**facts, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
     )
+
+
+def _lost(seen: Evidence, lost_ns: int, kept: int) -> Interval:
+    """Return what share of all time long steps lose, as uncertain as it is how many of them a run happens to have.
+
+    Of the longest steps only some are kept; there are at least as many as it takes to lose so much, were all as long
+    as the longest.
+    """
+    run = seen.summary
+    most = max(run.step_max_ns - run.step_p50_ns, 1)
+    count = min(max(kept, round(lost_ns * run.steps / most)), run.steps)
+    low, high = proportion(count, run.steps) if count > 0 else (1.0, 1.0)
+    shares = (max(lost_ns, 0) * factor / max(run.step_p50_ns + lost_ns * factor, 1) for factor in (low, 1.0, high))
+    return Interval(*shares)
 
 
 def _cause(seen: Evidence, long: list[LongStep]) -> Cause:

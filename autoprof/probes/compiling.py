@@ -27,6 +27,7 @@ _CALLBACKS: Final = "torch._dynamo.callback"
 _open: list[_Aside | _Around] = []
 _skipped: list[CodeType] = []
 _asked = False
+_compiled = False
 
 
 def is_ours(hook: Any) -> bool:
@@ -50,7 +51,12 @@ def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handl
 
 
 def skip_in_compiler(function: Any) -> None:
-    """Have torch never compile this function of ours, which compiled code may come to call where its graph breaks."""
+    """Have torch never compile this function of ours, which compiled code may come to call where its graph breaks.
+
+    Its frames are skipped; and where it was put on the stack before a graph broke and is called after that, the mark of
+    ``torch.compiler.disable`` keeps it from being traced, as a call of C is not traced either.
+    """
+    function._torchdynamo_disable = True
     _skipped.append(function.__code__)
 
 
@@ -75,7 +81,15 @@ def _register(callbacks: Any) -> None:
             handler.register_end_callback(_end)
 
 
+def has_compiled() -> bool:
+    """Tell whether torch has compiled anything in this process: its guards may hold what a global name stands for."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return _compiled or bool(counters.get("frames"))
+
+
 def _start(*_args: Any) -> None:
+    global _compiled
+    _compiled = True
     while _skipped:
         with suppress(Exception):
             sys.modules["torch._dynamo.eval_frame"].skip_code(_skipped.pop())

@@ -1,7 +1,8 @@
 """Time what logs inside a step: ``print``, the handlers of ``logging``, the writers of TensorBoard and wandb.
 
 Each of them takes microseconds at least; to note where it was called and how long it took adds about one. The wrappers
-stay from a session's first step to its end and do nothing where no step is recorded.
+stay from a session's first step to its end and do nothing where no step is recorded. ``print`` is seen only as long as
+torch has compiled nothing: dynamo guards the object that the name stands for.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import builtins
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from functools import wraps
+from functools import cache, wraps
 from threading import get_ident
 from typing import Any, Final
 
 from ..clocks import Clock
 from ..recorder import Recorder
 from .calls import CallTable, site_of
-from .compiling import around_compiler, skip_in_compiler
+from .compiling import around_compiler, has_compiled, skip_in_compiler
 from .handle import Handle
 
 WRITERS: Final = (
@@ -106,7 +107,8 @@ def _end(told: list[tuple[LogProbe, int]], name: str, frame: Any) -> None:
 
 
 def _places() -> Iterator[tuple[Any, str, str]]:
-    yield builtins, "print", "print"
+    if not has_compiled():  # what a graph guards must be what it was when the graph was made
+        yield builtins, "print", "print"
     yield logging.Logger, "callHandlers", "logging"
     for module, kind in WRITERS:
         owner = getattr(sys.modules.get(module), kind, None)
@@ -133,7 +135,18 @@ def _take_away() -> None:
 
 def _wrap(owner: Any, name: str, called: str) -> Callable[[], None]:
     inner = vars(owner)[name]
+    wrapper = _wrapper(inner, called)
 
+    def put_back() -> None:
+        if vars(owner).get(name) is wrapper:  # what somebody else has put in its place meanwhile stays
+            setattr(owner, name, inner)
+
+    setattr(owner, name, wrapper)
+    return put_back
+
+
+@cache  # dynamo compiles anew where a global is another object than it was
+def _wrapper(inner: Any, called: str) -> Any:
     @wraps(inner)
     def logging_call(*args: Any, **kwargs: Any) -> Any:
         told = _begin() if _listening else None
@@ -144,13 +157,8 @@ def _wrap(owner: Any, name: str, called: str) -> Callable[[], None]:
         finally:
             _end(told, called, _caller(1))
 
-    def put_back() -> None:
-        if vars(owner).get(name) is logging_call:  # what somebody else has put in its place meanwhile stays
-            setattr(owner, name, inner)
-
     skip_in_compiler(logging_call)
-    setattr(owner, name, logging_call)
-    return put_back
+    return logging_call
 
 
 for _code in (_begin, _end):

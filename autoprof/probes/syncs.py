@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from threading import get_ident
 from typing import Any, Final
 
 import torch
 
 from ..clocks import Clock, DeviceClock
+from ..clocks.events import TorchEvents
 from ..recorder import Recorder
 from .calls import CallTable, site_of
-from .compiling import around_compiler, skip_in_compiler
+from .compiling import around_compiler, has_compiled, skip_in_compiler
 from .handle import Handle
 
 METHODS: Final = (
@@ -162,7 +163,8 @@ def _put_in_place() -> None:
         return
     for owner, name, of_tensor in _places():
         _installed.append(_put_descriptor(owner, name, of_tensor))
-    _installed.append(_put_function(torch.cuda, "synchronize"))
+    if not has_compiled():  # what a graph guards must be what it was when the graph was made
+        _installed.append(_put_function(torch.cuda, "synchronize"))
 
 
 def _take_away() -> None:
@@ -185,21 +187,36 @@ def _put_descriptor(owner: Any, name: str, of_tensor: bool) -> Callable[[], None
 
 def _put_function(owner: Any, name: str) -> Callable[[], None]:
     inner = getattr(owner, name)
+    wrapper = _wrapper(inner, name)
 
+    def put_back() -> None:
+        if getattr(owner, name) is wrapper:
+            setattr(owner, name, inner)
+
+    setattr(owner, name, wrapper)
+    return put_back
+
+
+@cache  # dynamo compiles anew where a global is another object than it was
+def _wrapper(inner: Any, name: str) -> Any:
     @wraps(inner)
     def waiting(*args: Any, **kwargs: Any) -> Any:
         if not _listening:
             return inner(*args, **kwargs)
         return _watch(inner, None, name, _caller(1))(*args, **kwargs)
 
-    def put_back() -> None:
-        if getattr(owner, name) is waiting:
-            setattr(owner, name, inner)
-
     skip_in_compiler(waiting)
-    setattr(owner, name, waiting)
-    return put_back
+    return waiting
 
 
-for _code in (_Watched.__get__, _watch, site_of, CallTable.watch, CallTable.add, CallTable._settle):
+for _code in (
+    DeviceClock.index_of,
+    TorchEvents.index_of,
+    _Watched.__get__,
+    _watch,
+    site_of,
+    CallTable.watch,
+    CallTable.add,
+    CallTable._settle,
+):
     skip_in_compiler(_code)

@@ -40,7 +40,7 @@ PROGRAMS: Final = (
     Program("tiny kernels, slow launches", "launch-bound", device.launches, on_fake_device=True),
     Program("a value read after each layer", "sync-call", device.reading, on_fake_device=True),
     Program("metrics in every step", "logging", clocked.metrics),
-    Program("printing in every step", "logging", clocked.printing),
+    Program("a log line in every step", "logging", clocked.log_lines),
     Program("a snapshot every sixth step", "jitter", clocked.stalls),
     Program("garbage collected by hand", "jitter", real.collections, on_machine=True),
     Program("a list that keeps activations", "memory-growth", real.leak, on_machine=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from dataclasses import replace
 
 from torch import nn
@@ -56,7 +57,7 @@ def metrics(broken: bool) -> Summary:
 
 
 class SlowStream(io.StringIO):
-    """What is printed to goes over a slow line."""
+    """What is logged goes over a slow line."""
 
     def __init__(self, clock: FakeClock, ns: int) -> None:
         super().__init__()
@@ -68,16 +69,23 @@ class SlowStream(io.StringIO):
         return super().write(text)
 
 
-def printing(broken: bool) -> Summary:
-    """Print in every step; the twin prints in each twentieth."""
+def log_lines(broken: bool) -> Summary:
+    """Log a line in every step; the twin logs in each twentieth."""
     clock = FakeClock()
-    stream = SlowStream(clock, 60 * MS)  # a line is two writes
+    logger = logging.getLogger("autoprof.demo.defects")
+    handler = logging.StreamHandler(SlowStream(clock, 120 * MS))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
     def show(number: int) -> None:
         if broken or number % 20 == 0:
-            print(f"step {number}", file=stream)
+            logger.info("step %d", number)
 
-    return train(four(clock), clock, in_step=show)
+    try:
+        return train(four(clock), clock, in_step=show)
+    finally:
+        logger.removeHandler(handler)
 
 
 def stalls(broken: bool) -> Summary:
