@@ -114,7 +114,7 @@ def dry_ns(frame: StepFrame, begun_ns: int, calls: Iterable[Call]) -> int | None
     begins, length = frame.device_start_ns[seen], frame.device_ns[seen]
     ahead = np.concatenate((begins, begins + length, (0, frame.device_duration_ns))) - host
     busy = np.sort(host[ahead - ahead.min() > DRY_NS])
-    waits = [(call.start_ns - begun_ns, call.end_ns - begun_ns) for call in calls]
+    waits = [(start_ns - begun_ns, end_ns - begun_ns) for _, start_ns, end_ns in calls]
     until = [start for start, _ in waits[1:]] + [frame.duration_ns]
     ends = np.array([end for _, end in waits], dtype=np.int64)
     at = np.searchsorted(busy, ends)

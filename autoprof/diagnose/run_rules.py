@@ -11,6 +11,7 @@ from ..summary import Finding
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
 from .interval import proportion
+from .signal_rules import recompile
 from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
 from .weigh import abstain, near, stand
 
@@ -38,7 +39,7 @@ def jitter(seen: Evidence) -> Finding | None:
     interval = _lost(seen, lost, len(long))
     facts.update(share_low=round(interval.low, 4), share_high=round(interval.high, 4))
     standing = stand(interval, JITTER_SHARE)
-    if standing == "below":
+    if standing == "below" or _compiling(seen, lost):
         return None
     if seen.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", facts)
@@ -60,6 +61,15 @@ def jitter(seen: Evidence) -> Finding | None:
         gain_ns=lost,
         evidence={**facts, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
     )
+
+
+def _compiling(seen: Evidence, lost_ns: int) -> bool:
+    """Say whether most of what long steps lose went to compiling, of which ``recompile`` speaks: once is enough."""
+    compiled = seen.facts.compiled
+    if compiled is None or 2 * compiled.ns < lost_ns * seen.summary.steps:
+        return False
+    said = recompile(seen)
+    return said is not None and said.severity != "info"
 
 
 def _lost(seen: Evidence, lost_ns: int, kept: int) -> Interval:

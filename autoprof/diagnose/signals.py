@@ -13,7 +13,6 @@ from .compiled import facts_of_compilations
 
 WAITING: Final = 256
 """Steps kept until their frames come; a device is a few behind."""
-NONE: Final = (0, 0)
 
 
 class Signals:
@@ -27,16 +26,16 @@ class Signals:
 
     def closed(self, raw: RawStep) -> None:
         """Take what was called in a step that has ended; what a warm-up step called is forgotten."""
-        counts = not raw.warmup
-        begun_ns = raw.clock.host_ns(raw.start)
-        self._compilations.closed(raw.clock.host_ns(raw.end) - begun_ns, counts)
-        for probe in (self._logs, self._syncs):
-            if not counts:
-                probe.table.drop()
-        if not counts:
-            return
+        clock, counts = raw.clock, not raw.warmup
+        begun_ns = clock.host_ns(raw.start)
+        self._compilations.closed(clock.host_ns(raw.end) - begun_ns, counts)
         logs, waits = self._logs.table, self._syncs.table
-        logs.close_step(logs.count(logs.take()))
+        if not counts:
+            logs.drop()
+            waits.drop()
+            return
+        calls = logs.take()
+        logs.close_step(logs.count(calls) if calls else 0)
         if self._syncs.on_device:
             calls = waits.take()
             if calls:
@@ -44,7 +43,7 @@ class Signals:
                     del self._waiting[next(iter(self._waiting))]
                 self._waiting[raw.step] = begun_ns, calls
             else:
-                waits.close_step(*NONE)
+                waits.close_step(0, 0)
 
     def add(self, frame: StepFrame) -> None:
         """Take the frame of a step: its marks tell when the device had work again after each wait."""

@@ -29,6 +29,7 @@ _LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
 _DEMO: Final = os.path.join(_OURS, "demo", "")
 _USER, _LIBRARY, _HIDDEN = range(3)
 _kinds: dict[str, int] = {}
+_sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
 
 
 class Site(NamedTuple):
@@ -43,12 +44,8 @@ class Site(NamedTuple):
 BEYOND: Final = Site("", 0, "", f"(beyond {SITES} sites)")
 
 
-class Call(NamedTuple):
-    """One call, in nanoseconds of the clock's host time."""
-
-    site: Site
-    start_ns: int
-    end_ns: int
+Call = tuple[Site, int, int]
+"""One call: its site, its start and its end in nanoseconds of the clock's host time. (A named tuple takes 0.4 µs.)"""
 
 
 def _kind(file: str) -> int:
@@ -77,7 +74,13 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
         if kind is None:
             kind = _kind(file)
         if kind == _USER:
-            return Site(file, frame.f_lineno, code.co_name, call)
+            key = id(code), frame.f_lasti, call
+            known = _sites.get(key)
+            if known is None:  # the line of an instruction takes a walk through the code's table
+                known = code, Site(file, frame.f_lineno, code.co_name, call)
+                if len(_sites) < STEPS:
+                    _sites[key] = known  # with the code, for as long as its id stands for it
+            return known[1]
         if kind == _HIDDEN:
             return None
         frame = frame.f_back
@@ -120,7 +123,7 @@ class CallTable:
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
         """Take a call that is over."""
         if len(self._open) < CALLS:
-            self._open.append(Call(site, start_ns, end_ns))
+            self._open.append((site, start_ns, end_ns))
         else:
             _add(self._more, site, 1, end_ns - start_ns)
 

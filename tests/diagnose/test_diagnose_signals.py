@@ -17,7 +17,7 @@ from autoprof.diagnose.calls import CallFacts, CallSite, dry_ns, shorten_path
 from autoprof.diagnose.compiled import CompileFacts, Recompiled
 from autoprof.diagnose.observer import CLOCK
 from autoprof.diagnose.ranks import RankFacts
-from autoprof.probes.calls import Call, Site
+from autoprof.probes.calls import Site
 from autoprof.probes.compilations import _read
 from autoprof.span import Phase, Span
 from autoprof.testing import make_frame
@@ -80,13 +80,13 @@ def test_the_device_stands_still_from_the_end_of_a_wait_to_the_first_mark_it_is_
     """A launch of 8 ms, then a kernel: 8 ms, although the wait before was 20."""
     # The host waits from 0 to 20, launches until 28 (the mark at 28 is passed at 38), and goes on.
     frame = frame_of([(20, 8, 20, 18)], host=40, device=40)
-    assert dry_ns(frame, 0, [Call(PLACE, 0, 20 * MS)]) == 8 * MS
+    assert dry_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
 
 
 def test_a_wait_that_is_followed_by_another_ends_there() -> None:
     """No time is counted twice, and none after the step."""
     frame = frame_of([(0, 5, 0, 5)], host=30, device=30)
-    two = [Call(PLACE, 5 * MS, 10 * MS), Call(PLACE, 12 * MS, 25 * MS)]
+    two = [(PLACE, 5 * MS, 10 * MS), (PLACE, 12 * MS, 25 * MS)]
     assert dry_ns(frame, 0, two) == (2 + 5) * MS
     assert dry_ns(make_frame([], duration_ns=5), 0, two) is None
 

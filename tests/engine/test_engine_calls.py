@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof.probes import compiling, logcalls, syncs
-from autoprof.probes.calls import SITES, Call, CallTable, Site
+from autoprof.probes.calls import SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 MS = 1_000_000
@@ -266,10 +266,10 @@ def test_calls_of_one_step_are_bounded_and_none_is_lost(monkeypatch: pytest.Monk
 
 
 def test_a_name_for_what_a_call_is_made_of() -> None:
-    """``Call`` is plain numbers and a place: nothing of torch is kept."""
+    """A call is plain numbers and a place: nothing of torch is kept."""
     table = CallTable(FakeClock())
     table.add(Site("a.py", 1, "f", "item"), 3, 5)
-    assert table.take() == [Call(Site("a.py", 1, "f", "item"), 3, 5)]
+    assert table.take() == [(Site("a.py", 1, "f", "item"), 3, 5)]
 
 
 def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytest.MonkeyPatch) -> None:
