@@ -93,7 +93,7 @@ class Delivery:
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
-        self.diagnosis.closed(raw.step)
+        self.diagnosis.closed(raw)
         for source in (self.memory, self.footprint):
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
@@ -217,6 +217,7 @@ class Delivery:
         if self.footprint is not None:
             self.footprint.holdings(again=True)
         self._attempt(partial(self.gauges.finish, count=how == CLOSED))
+        self.diagnosis.final = True
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close

@@ -13,7 +13,7 @@ from . import lifecycle
 from .calibrate import measure_price
 from .clocks import Clock, choose_clock
 from .delivery import Delivery
-from .diagnose import Diagnosis, Facts
+from .diagnose import Diagnosis, Facts, Signals, Watch
 from .equipment import Setup, make_gauges, make_sampling, open_snapshots, probe_step
 from .errors import SessionError
 from .gauges import RootProbe
@@ -21,7 +21,10 @@ from .memory import Footprint, Memory, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
+    Compilations,
     Handle,
+    LogProbe,
+    SyncProbe,
     find_anchor,
     hide_from_script,
     make_hooks,
@@ -136,6 +139,7 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
+        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
         delivery = self._delivery(folder, notes)
         hooks = make_hooks(self._recorder)
         setup = Setup(
@@ -173,14 +177,22 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        sampling.around += probe_step(setup, steps, hooks, apart)
+        sampling.around += [*probe_step(setup, steps, hooks, apart), syncs, logs]
         delivery.outside = lambda: {
             "paired": sampling.paired(),
             "apart": steps.course.spent(),
             "loader": steps.fetches.prefetch(),
         }
-        delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
-        delivery.memory = memory
+        compilations = Compilations()
+        for one in (compilations.handle, syncs, logs):
+            apart.add(one.remove)
+        delivery.footprint, delivery.memory = footprint, memory
+        delivery.diagnosis = Diagnosis(
+            self._facts(memory, folder),
+            footprint.optimizers,
+            Signals(syncs, logs, compilations),
+            Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size()),
+        )
         open_snapshots(setup, folder, steps, delivery.say, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
@@ -188,13 +200,13 @@ class _Wiring:
         session.start([*made, *sinks], [functions, apart])
         return session
 
-    def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:
-        facts = Facts(
+    def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
+        return Facts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
+            rank=0 if folder is None else folder.rank,
         )
-        return Diagnosis(facts, footprint.optimizers)
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee

@@ -56,12 +56,12 @@ def _run(arguments: argparse.Namespace) -> int:
 def _summary(run: Run, rank: int | None) -> Summary:
     """Return what the run says of this rank; of a run that was killed, what its records say."""
     from ..aggregate import Aggregate
-    from ..diagnose import Observer, diagnose, facts_of
+    from ..diagnose import Observer, diagnose, evidence_of_run, facts_of_run
     from ..memory import tabulate
 
     summary = run.summary if rank is None else run.rank_summary(rank)
     if summary is not None:
-        return summary
+        return diagnose(evidence_of_run(run)) if rank is None and len(run.ranks) > 1 else summary
     aggregate, observer = Aggregate(), Observer()
     frames = run.frames if rank is None else run.rank_frames(rank)
     for frame in frames:
@@ -70,7 +70,7 @@ def _summary(run: Run, rank: int | None) -> Summary:
     ended = "this run was not closed; its records say:"
     notes = (f"{frames.bad_lines} lines of steps.jsonl are not whole",) if frames.bad_lines else ()
     told = tabulate(aggregate.summary(notes=(ended, *notes)), None)
-    return diagnose(observer.evidence(told, facts_of(run.info)))
+    return diagnose(observer.evidence(told, facts_of_run(run, observer)))
 
 
 def _write_files(run: Run, arguments: argparse.Namespace) -> list[Path]:
