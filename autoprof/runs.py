@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -243,13 +243,20 @@ class Run:
 
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Open a saved run. Raises ``OutputError`` where there is none."""
+    run, summary = read_records(path), None
+    if (run.path / "summary.json").is_file():
+        summary = Summary.from_dict(json.loads((run.path / "summary.json").read_text(encoding="utf-8")))
+    return replace(run, summary=summary)
+
+
+def read_records(path: str | os.PathLike[str]) -> Run:
+    """Open a saved run without its summary: records can be read also where the summary is another version's."""
     folder = Path(path)
     try:
         info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if not isinstance(info, dict):
+            raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); a run has a run.json") from error
     ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
-    summary = None
-    if (folder / "summary.json").is_file():
-        summary = Summary.from_dict(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
-    return Run(folder, info, tuple(ranks), summary)
+    return Run(folder, info, tuple(ranks), None)

@@ -15,7 +15,7 @@ ROOMS = (
     "config", "clocks", "memory", "price", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",
-    "render", "runs",
+    "render", "runs", "compare",
     "probes", "diagnose", "calibrate", "sinks", "outputs",
     "governor", "sampling", "lifecycle", "delivery", "stepping", "session", "wiring", "compat",
     "testing", "demo", "doctor", "cli", "__main__",
