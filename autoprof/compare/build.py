@@ -6,23 +6,29 @@ import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from glob import glob, has_magic
 from math import isclose
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from ..errors import ConfigError, OutputError, nearest
 from ..span import Nanoseconds, Phase
 from ..summary import Clock
+from ..units import format_percent as _percent
 from .data import Change, Comparison, Lone
 from .differences import differences
-from .judge import Candidate, Scale, candidate, gather, judge, too_short
+from .intervals import Mean
+from .judge import Candidate, Pick, Scale, candidate, gather, judge, too_short
 from .memory import memory_changes
 from .notes import notes_of
 from .pairs import Pairs, Side, pair
-from .series import Floats, Key, RankSeries, RunSeries, read_series
+from .series import Floats, Key, RankSeries, RunSeries, over_all_steps, read_series
 
+UNLIKE: Final = 0.01
+"""How much more often a row may occur on one side, as a share of steps, before its mean over all steps is compared."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -121,8 +127,10 @@ def _whole(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, 
     blank = Change("step", None, "ns", None, None)
     if clock is not None:
         found.append(replace(candidate(blank, a, b, _step, _step), known=same_work))
+        mean = replace(blank, name="mean step")
+        found.append(replace(candidate(mean, a, b, _step, _step, of=Mean), known=same_work))
     if clock != "host":
-        by_host = replace(blank, name="step, host's clock")
+        by_host = replace(blank, name="step (host's clock)")
         found.append(replace(candidate(by_host, a, b, _host, _host), known=same_work))
     if all(rank.samples is not None for run in (*a, *b) for rank in run.ranks):
         rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample, _sample)
@@ -150,26 +158,52 @@ def _phase_rows(
     seen = {phase for run in (*a, *b) for rank in run.ranks for phase in rank.phases}
     found = []
     for phase in (phase for phase in Phase if phase in seen and (not chosen or phase in chosen)):
-
-        def pick(rank: RankSeries, phase: Phase = phase) -> Nanoseconds | None:
-            column = rank.phases.get(phase)
-            return None if column is None else column[column > 0]
-
-        one = candidate(Change("", phase, "ns", None, None), a, b, pick, pick)
+        whole, part = partial(_phase, phase=phase), partial(_phase_when_there, phase=phase)
+        one = _by_frequency(Change("", phase, "ns", None, None), a, b, (part, part), (whole, whole))
         found.append(too_short(_shared(one, step_a, step_b), _limit(a, b)))
     return found
+
+
+def _phase(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
+    return rank.phases.get(phase)
+
+
+def _phase_when_there(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
+    column = rank.phases.get(phase)
+    return None if column is None else column[column > 0]
 
 
 def _row(
     old: Key, new: Key, a: Sequence[RunSeries], b: Sequence[RunSeries], step_a: float | None, step_b: float | None
 ) -> Candidate:
     blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
-    one = candidate(blank, a, b, lambda rank: rank.rows.get(old), lambda rank: rank.rows.get(new))
+    picks = partial(_column, key=old), partial(_column, key=new)
+    if any(key in rank.fqns and rank.fqns[key] for run in (*a, *b) for rank in run.ranks for key in (old, new)):
+        # A module that is not in a step may have been left out by the governor: that is not zero.
+        one = candidate(blank, a, b, *picks)
+    else:
+        one = _by_frequency(blank, a, b, picks, (partial(over_all_steps, key=old), partial(over_all_steps, key=new)))
     calls_a, calls_b = _calls(a, old), _calls(b, new)
     one = too_short(_shared(one, step_a, step_b), _limit(a, b) * max(calls_a, calls_b))
     if not isclose(calls_a, calls_b, rel_tol=0.01) and not one.change.why:
         one = replace(one, change=replace(one.change, why=f"{calls_b:.4g} calls a step, {calls_a:.4g} in A"))
     return one
+
+
+def _column(rank: RankSeries, key: Key) -> Nanoseconds | None:
+    return rank.rows.get(key)
+
+
+def _by_frequency(
+    blank: Change, a: Sequence[RunSeries], b: Sequence[RunSeries], parts: tuple[Pick, Pick], wholes: tuple[Pick, Pick]
+) -> Candidate:
+    """Compare medians of the steps that have it; means of all where it is rarer on one side: it costs less then."""
+    often_a, often_b = _often(a, parts[0]), _often(b, parts[1])
+    if often_a is None or often_b is None or abs(often_a - often_b) <= UNLIKE:
+        return candidate(blank, a, b, *parts)
+    one = candidate(blank, a, b, *wholes, of=Mean)
+    why = one.change.why or f"mean over all steps: it is in {_percent(often_a)} of A's, {_percent(often_b)} of B's"
+    return replace(one, change=replace(one.change, why=why))
 
 
 def _shared(one: Candidate, step_a: float | None, step_b: float | None) -> Candidate:
@@ -195,6 +229,13 @@ def _limit(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> int:
 
 def _calls(runs: Sequence[RunSeries], key: Key) -> float:
     return float(np.median([rank.calls[key] for run in runs for rank in run.ranks if key in rank.calls]))
+
+
+def _often(runs: Sequence[RunSeries], pick: Pick) -> float | None:
+    """Return the share of steps in which there is anything."""
+    columns = [(pick(rank), len(rank.step_ns)) for run in runs for rank in run.ranks]
+    shares = [len(column) / steps for column, steps in columns if column is not None and steps]
+    return sum(shares) / len(shares) if shares else None
 
 
 def _samples(runs: Sequence[RunSeries]) -> float | None:

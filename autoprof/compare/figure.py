@@ -13,7 +13,7 @@ from ..render.figures import FAINT, INK, bare, blank_figure, styled
 from ..render.fonts import Script, script_for
 from ..render.text import elide
 from .data import Change, Comparison
-from .words import interval, percent, value
+from .words import by_phase, interval, percent, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,10 +70,10 @@ def comparison_figure(comparison: Comparison) -> Figure:
     told = [one for one in comparison.rows if one.ratio is not None]
     shown = told[:ROWS]
     groups: list[tuple[str, list[Change]]] = [("", [one for one in comparison.whole if one.unit == "ns" and one.ratio])]
-    groups.append(("all modules", [one for one in comparison.phases if one.ratio is not None]))
+    groups.append(("whole step by phase", [one for one in comparison.phases if one.ratio is not None]))
     for row in shown:
-        if (row.name, []) not in [(name, []) for name, _ in groups]:
-            groups.append((row.name, [one for one in shown if one.name == row.name]))
+        if row.name not in [name for name, _ in groups]:
+            groups.append((row.name, sorted((one for one in shown if one.name == row.name), key=by_phase)))
     groups = [(name, rows) for name, rows in groups if rows]
     if not groups:
         raise OutputError("compare: there is no row with an interval, so no picture; both sides need 20 recorded steps")
@@ -182,8 +182,8 @@ def _title(comparison: Comparison) -> str:
 
 
 def _footnote(comparison: Comparison, left: int, script: Script) -> str:
-    sides = [", ".join(Path(run.path).name for run in side[:3]) for side in (comparison.a, comparison.b)]
-    more = ["" if len(side) <= 3 else f" and {len(side) - 3} more" for side in (comparison.a, comparison.b)]
+    sides = [script.show(Path(side[0].path).name) for side in (comparison.a, comparison.b)]
+    more = ["" if len(side) == 1 else f" and {len(side) - 1} more" for side in (comparison.a, comparison.b)]
     clock = "device" if comparison.clock == "device" else "host"
     notes = [f"A: {elide(sides[0], 50)}{more[0]}   B: {elide(sides[1], 50)}{more[1]}   {clock} time"]
     words = f"Grey: ±{100 * comparison.margin:g} %, what counts as the same."

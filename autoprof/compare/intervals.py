@@ -5,8 +5,8 @@ say less than n independent ones. The interval of a median is therefore that of 
 "Practical Nonparametric Statistics", 3rd edition, 3.2), at ranks that follow from the variance of the share of steps
 below the median *between batches* of neighbouring steps (batch means: Law, "Simulation Modeling and Analysis", 5th
 edition, 9.5.3), corrected for what is left of the correlation between batches. Against a block bootstrap: the batches
-grow with the run, so no length of a block has to be guessed; it draws nothing at random; and it holds for steps with two modes,
-where the bootstrapped variance of a median is too small.
+grow with the run, so no length of a block has to be guessed; it draws nothing at random; and it holds for steps with
+two modes, where the bootstrapped variance of a median is too small.
 
 With several runs, a run is one observation: what differs between two runs of the same program (placement, clocks,
 neighbours) no number of steps within one can tell.
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import atan, exp, hypot, inf, isfinite, lgamma, pi, sqrt
-from typing import Final, Protocol
+from math import atan, exp, hypot, inf, isfinite, lgamma, log, log1p, pi, sqrt
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,15 +55,9 @@ class Steps:
         if count < FEWEST:  # one observation of its run: how sure it is, only other runs can tell
             return cls(np.array([median]), median, 0.0, 1.0)
         below = (logs < median) + 0.5 * (logs == median)
-        edges = np.linspace(0, count, BATCHES + 1).astype(np.int64)
-        shares = np.add.reduceat(below, edges[:-1]) / np.diff(edges) - 0.5
-        square = float(shares @ shares)
-        lag = float(shares[1:] @ shares[:-1]) / square if square else 0.0
-        lag = min(max(lag + 1 / BATCHES, 0.0), _STRONGEST)  # 1/n is what a short series is too small by (Kendall 1954)
-        inflation = (1 + lag) / (1 - lag)
-        spread = sqrt(square / (BATCHES - 1) / BATCHES * inflation)
+        spread, freedom = _error(below - 0.5)
         independent = 0.5 / sqrt(count)  # never surer than steps that know nothing of one another
-        return cls(np.sort(logs), median, max(spread, independent), max((BATCHES - 1) / inflation, 1.0))
+        return cls(np.sort(logs), median, max(spread, independent), freedom)
 
     def reach(self, errors: float, up: bool) -> float:
         """Return how far the median may lie up or down: the order statistic so many standard errors away."""
@@ -77,11 +71,46 @@ class Steps:
         return abs(float(value) - self.median)
 
 
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean over all steps, for what is rare and long: no median sees that. ``median`` is the mean's logarithm."""
+
+    median: float
+    spread: float
+    freedom: float
+
+    @classmethod
+    def of(cls, values: npt.NDArray[np.float64 | np.int64]) -> Mean:
+        """Take values in the order of their steps, zero where there is nothing."""
+        mean = max(float(values.mean()), 1e-9)
+        if len(values) < FEWEST:
+            return cls(log(mean), 0.0, 1.0)
+        error, freedom = _error(values / mean - 1.0)
+        return cls(log(mean), max(error, float(values.std()) / mean / sqrt(len(values))), freedom)
+
+    def reach(self, errors: float, up: bool) -> float:
+        """Return how far the mean's logarithm may lie up or down."""
+        if up:
+            return log1p(errors * self.spread)
+        return -log1p(-errors * self.spread) if errors * self.spread < 1 else inf
+
+
+def _error(values: Any) -> tuple[float, float]:
+    """Return the standard error of the mean of values around zero, by batches, and its degrees of freedom."""
+    edges = np.linspace(0, len(values), BATCHES + 1).astype(np.int64)
+    batches = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    square = float(batches @ batches)
+    lag = float(batches[1:] @ batches[:-1]) / square if square else 0.0
+    lag = min(max(lag + 1 / BATCHES, 0.0), _STRONGEST)  # 1/n is what a short series is too small by (Kendall 1954)
+    inflation = (1 + lag) / (1 - lag)
+    return sqrt(square / (BATCHES - 1) / BATCHES * inflation), max((BATCHES - 1) / inflation, 1.0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSteps:
     """The ranks of one run. They wait for one another, so they are no independent evidence: the mean of them all."""
 
-    ranks: tuple[Steps, ...]
+    ranks: tuple[Steps | Mean, ...]
 
     @property
     def median(self) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..units import format_ns
 from .data import Change, Over, Verdict
-from .intervals import FEWEST, LEVEL, Contrast, RunSteps, Steps, contrast, holm
+from .intervals import FEWEST, LEVEL, Contrast, Mean, RunSteps, Steps, contrast, holm
 from .series import RankSeries, RunSeries
 
 ALPHA: Final = 1 - LEVEL
@@ -40,8 +40,11 @@ class Candidate:
     """Whether it says anything about the limit: not where the sides did different work."""
 
 
-def gather(runs: Sequence[RunSeries], pick: Pick, *, fewest: int = FEWEST) -> tuple[list[RunSteps], int, float | None]:
-    """Return what the runs say of a column, the fewest steps that one of them has of it, and its median."""
+def gather(
+    runs: Sequence[RunSeries], pick: Pick, *, fewest: int = FEWEST, of: type[Steps] | type[Mean] = Steps
+) -> tuple[list[RunSteps], int, float | None]:
+    """Return what the runs say of a column, the fewest steps that one of them has of it, and its median (or mean)."""
+    centre = np.median if of is Steps else np.mean
     found: list[RunSteps] = []
     least: int | None = None
     medians = []
@@ -51,9 +54,9 @@ def gather(runs: Sequence[RunSeries], pick: Pick, *, fewest: int = FEWEST) -> tu
             continue
         steps = min(map(len, columns))
         least = steps if least is None else min(least, steps)
-        medians.append(float(np.mean([np.log(np.maximum(np.median(column), 1e-9)) for column in columns])))
+        medians.append(float(np.mean([np.log(np.maximum(centre(column), 1e-9)) for column in columns])))
         if steps >= fewest:
-            found.append(RunSteps(tuple(map(Steps.of, columns))))
+            found.append(RunSteps(tuple(of.of(column) for column in columns)))
     return found, least or 0, exp(sum(medians) / len(medians)) if medians else None
 
 
@@ -65,10 +68,11 @@ def candidate(
     pick_b: Pick,
     *,
     fewest: int = FEWEST,
+    of: type[Steps] | type[Mean] = Steps,
 ) -> Candidate:
     """Fill in what both sides have of a column."""
-    runs_a, steps_a, value_a = gather(a, pick_a, fewest=fewest)
-    runs_b, steps_b, value_b = gather(b, pick_b, fewest=fewest)
+    runs_a, steps_a, value_a = gather(a, pick_a, fewest=fewest, of=of)
+    runs_b, steps_b, value_b = gather(b, pick_b, fewest=fewest, of=of)
     change = replace(change, a=value_a, b=value_b, steps_a=steps_a, steps_b=steps_b)
     if runs_a and runs_b:
         return Candidate(change, contrast(runs_a, runs_b))

@@ -29,7 +29,7 @@ def _notes(
     work: tuple[float | None, float | None] | None,
 ) -> Iterator[str]:
     if len(a) == len(b) == 1:
-        yield "one run a side: the intervals do not know how two runs of one program differ; several a side (--a, --b) tell"
+        yield "one run a side: the intervals do not know how runs of one program differ; several a side (--a, --b) tell"
     if {run.path for run in a} & {run.path for run in b}:
         yield "the same run is on both sides"
     if clock is None:

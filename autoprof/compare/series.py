@@ -48,12 +48,13 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSeries:
-    """One rank: columns in nanoseconds over the steps in which a row occurred, in order.
+    """One rank: columns in nanoseconds over the steps in which a row occurred, in order; ``at`` says which those are.
 
     ``sample_ns`` is the host's time by samples. Readings of memory are in bytes; ``peaks`` are the largest of the run.
     """
 
     rows: Mapping[Key, Nanoseconds]
+    at: Mapping[Key, Nanoseconds]
     phases: Mapping[Phase, Nanoseconds]
     step_ns: Nanoseconds
     host_ns: Nanoseconds
@@ -122,11 +123,12 @@ class _Reader:
             kept = [step for step in self.steps if step.on_device]
             self.untimed += len(self.steps) - len(kept)
             self.steps = kept
-        rows, calls, fqns = _columns(self.steps)
+        rows, at, calls, fqns = _columns(self.steps)
         phases = {phase for step in self.steps for phase in step.phases}
         samples = [(step.host_ns, step.samples) for step in self.steps if step.samples is not None]
         found = RankSeries(
             rows=rows,
+            at=at,
             phases={phase: _array(step.phases.get(phase, 0) for step in self.steps) for phase in phases},
             step_ns=_array(step.step_ns for step in self.steps),
             host_ns=_array(step.host_ns for step in self.steps),
@@ -138,6 +140,16 @@ class _Reader:
             calls=calls,
         )
         return _with_memory(found, self.steps), clock
+
+
+def over_all_steps(rank: RankSeries, key: Key) -> Nanoseconds | None:
+    """Return a row's time in every step, zero where it did not occur."""
+    column = rank.rows.get(key)
+    if column is None:
+        return None
+    whole: Nanoseconds = np.zeros(len(rank.step_ns), dtype=np.int64)
+    whole[rank.at[key]] = column
+    return whole
 
 
 def _array(values: Iterable[int]) -> Nanoseconds:
@@ -154,11 +166,13 @@ def _with_memory(series: RankSeries, steps: list[_Step]) -> RankSeries:
     return replace(series, levels=columns, peaks={name: top for name, top in peaks.items() if name.endswith("_bytes")})
 
 
-def _columns(steps: list[_Step]) -> tuple[dict[Key, Nanoseconds], dict[Key, float], dict[Key, frozenset[str]]]:
+def _columns(
+    steps: list[_Step],
+) -> tuple[dict[Key, Nanoseconds], dict[Key, Nanoseconds], dict[Key, float], dict[Key, frozenset[str]]]:
     """Put the steps of each layout into one matrix, then the columns of one key back into the order of the steps."""
     at: dict[Layout, list[int]] = {}
-    for index, step in enumerate(steps):
-        at.setdefault(step.layout, []).append(index)
+    for position, step in enumerate(steps):
+        at.setdefault(step.layout, []).append(position)
     pieces: dict[Key, list[tuple[Nanoseconds, Nanoseconds]]] = {}
     calls: dict[Key, int] = {}
     fqns: dict[Key, set[str]] = {}
@@ -175,21 +189,18 @@ def _columns(steps: list[_Step]) -> tuple[dict[Key, Nanoseconds], dict[Key, floa
         for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
             if fqn is not None and lane != UNTIMED_LANE:
                 fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
-    found = {key: _in_order(parts) for key, parts in pieces.items()}
+    found: dict[Key, Nanoseconds] = {}
+    where: dict[Key, Nanoseconds] = {}
+    for key, parts in pieces.items():
+        places_of = np.concatenate([index for index, _ in parts])
+        order = np.argsort(places_of, kind="stable")
+        where[key], found[key] = places_of[order], np.concatenate([values for _, values in parts])[order]
     per_step = {key: calls[key] / max(len(column), 1) for key, column in found.items()}
-    return found, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
+    return found, where, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
 
 
 def _key(name: str, phase: Phase, lane: int) -> Key:
     return Key(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "beside")
-
-
-def _in_order(parts: list[tuple[Nanoseconds, Nanoseconds]]) -> Nanoseconds:
-    if len(parts) == 1:
-        return parts[0][1]
-    order = np.argsort(np.concatenate([index for index, _ in parts]), kind="stable")
-    column: Nanoseconds = np.concatenate([values for _, values in parts])[order]
-    return column
 
 
 def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:

@@ -9,7 +9,7 @@ from ..names import shorten, visible
 from ..render.text import cells, crop, fit, glyphs_for, safe, wrap
 from ..units import format_ms, format_percent
 from .data import Change, Comparison, Difference, Lone, RunNote
-from .words import PLAIN, headline, interval, outcome, percent, tally, value
+from .words import PLAIN, by_phase, headline, interval, outcome, percent, tally, value
 
 NARROWEST: Final = 80
 ROWS: Final = 40
@@ -109,7 +109,7 @@ def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
         yield ""
         was = rows[0].was
         yield name if was is None else f"{name} (was {was})"
-        for row in rows:
+        for row in sorted(rows, key=by_phase):
             yield from _change(row, f"  {row.phase}", width)
     left = [row for row in comparison.rows if row not in shown]
     if left:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from ..span import Phase
 from ..units import format_bytes, format_ms
 from .data import Change, Comparison, Verdict
 
@@ -47,6 +48,11 @@ def label(change: Change) -> str:
     if not change.name or change.name == str(change.phase):
         return str(change.phase)
     return f"{change.name} {change.phase}"
+
+
+def by_phase(change: Change) -> int:
+    """Order the rows of one name as a step goes."""
+    return -1 if change.phase is None else list(Phase).index(change.phase)
 
 
 def headline(comparison: Comparison) -> str:
