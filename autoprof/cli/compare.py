@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ..compare import Comparison
 
 _EPILOG = """
-A limit (--fail-over 5%%) fails, with status 1, when the whole step, the throughput, a phase or a row is slower
-by more than that: when the one-sided test of "at most 5 %% slower" is rejected at 5 %%, adjusted for all rows
+A limit (--fail-over 5%) fails, with status 1, when the whole step, the throughput, a phase or a row is slower
+by more than that: when the one-sided test of "at most 5 % slower" is rejected at 5 %, adjusted for all rows
 (Holm). With --phase or --name the chosen rows count and the whole step does not. What may be slower by more but
 is not proven to be fails with --strict only. Status 2 is an error of usage or input.
 """

@@ -80,10 +80,8 @@ def compare_runs(
     pattern = _pattern(name)
     _check(margin=margin, fail_over=fail_over, min_share=min_share)
     ranks = None if rank is None else (rank,)
-    sides = [[read_series(path, ranks) for path in find_runs(paths)] for paths in (a, b)]
-    side_a, side_b = sides
-    clocks = {run.note.clock for side in sides for run in side if run.note.steps}
-    clock: Clock | None = None if len(clocks) > 1 else next(iter(clocks), "host")
+    side_a, side_b = ([read_series(path, ranks) for path in find_runs(paths)] for paths in (a, b))
+    clock = _clock((*side_a, *side_b))
     scale = Scale(margin, fail_over)
     filtered = bool(chosen) or pattern is not None
     work = _samples(side_a), _samples(side_b)
@@ -120,6 +118,11 @@ def compare_runs(
         notes=notes_of(side_a, side_b, clock, margin, None if same_work else work),
         filtered=filtered,
     )
+
+
+def _clock(runs: Iterable[RunSeries]) -> Clock | None:
+    clocks = {run.note.clock for run in runs if run.note.steps}
+    return None if len(clocks) > 1 else next(iter(clocks), "host")
 
 
 def _whole(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, same_work: bool) -> list[Candidate]:

@@ -70,6 +70,11 @@ class Steps:
         value = self.logs[low] + (at - low) * (self.logs[high] - self.logs[low])
         return abs(float(value) - self.median)
 
+    @property
+    def half_range(self) -> float:
+        """Half the way from the least to the most: farther off no median can be."""
+        return float(self.logs[-1] - self.logs[0]) / 2
+
 
 @dataclass(frozen=True, slots=True)
 class Mean:
@@ -93,6 +98,11 @@ class Mean:
         if up:
             return log1p(errors * self.spread)
         return -log1p(-errors * self.spread) if errors * self.spread < 1 else inf
+
+    @property
+    def half_range(self) -> float:
+        """Nothing bounds a mean."""
+        return inf
 
 
 def _error(values: Any) -> tuple[float, float]:
@@ -215,7 +225,7 @@ class OfRuns:
 
 def _variance(run: RunSteps) -> float:
     width = (run.reach(1.0, False) + run.reach(1.0, True)) / 2
-    return width**2 if isfinite(width) else inf
+    return min(width, *(rank.half_range for rank in run.ranks)) ** 2  # a drift has no bound of its own, but a range
 
 
 def contrast(a: Sequence[RunSteps], b: Sequence[RunSteps]) -> Contrast:

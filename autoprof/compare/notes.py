@@ -59,8 +59,12 @@ def _of_run(run: RunNote) -> Iterator[str]:
     elif run.ended != "closed":
         yield f"ended early ({run.ended}): its records are compared"
     if run.bad_lines:
-        yield f"has {run.bad_lines} records that are not whole; they are left out"
+        yield f"has {_counted(run.bad_lines, 'record')} that cannot be read; left out"
     if run.untimed:
-        yield f"has {run.untimed} steps without a device time; they are left out"
+        yield f"has {_counted(run.untimed, 'step')} without a device time; left out"
     if run.stride > 1:
         yield f"is long: of its recorded steps each {run.stride}th is compared"
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")

@@ -26,6 +26,7 @@ def render_comparison(
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
     lines = [*_runs(comparison, width), *_differences(comparison.differences, width)]
+    lines += [""] if comparison.notes else []
     for note in comparison.notes:
         lines += wrap("note", note, width)
     lines += ["", _head(width), glyphs.rule * (_name_room(width) + _ROOM)]
@@ -75,8 +76,6 @@ def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
         else:
             yield f"  {one.key}:"
             yield from (f"    {side} {text}" for side, text in zip("AB", sides, strict=True))
-    if found:
-        yield ""
 
 
 def _head(width: int) -> str:
@@ -144,7 +143,7 @@ def _regrouped(comparison: Comparison, width: int) -> list[str]:
 def _legend(comparison: Comparison, width: int) -> list[str]:
     clock = "the host's clock" if comparison.clock != "device" else "the device's clock"
     text = (
-        f"Times are medians on {clock}; an interval is that of its own row. slower, faster: proven to differ, at 5 % "
+        f"Medians on {clock}; an interval is that of its own row. slower, faster: proven to differ, at 5 % "
         f"for all rows together; same: proven to lie within ±{100 * comparison.margin:g} %; inconclusive: neither."
     )
     return wrap("", text, width, room=0)

@@ -129,6 +129,13 @@ def test_runs_that_agree_by_luck_are_no_surer_than_their_steps() -> None:
     assert low < 0 < high
 
 
+def test_a_drift_within_runs_has_a_range() -> None:
+    """Readings that only grow have no interval of their own; between runs they have one."""
+    runs = [RunSteps((Steps.of(np.linspace(100, 101 + at, 40)),)) for at in range(6)]
+    low, high = contrast(runs[:3], runs[3:]).interval()
+    assert -0.1 < low < high < 0.1
+
+
 def test_ranks_that_wait_for_one_another_are_one_observation() -> None:
     """Eight ranks with the same steps are as sure as one."""
     values, other = noise(100, 1), 1.02 * noise(100, 2)

@@ -136,7 +136,7 @@ def test_a_run_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) -> 
     assert row(comparison, "Net/mixer").verdict == "slower"
     notes = "\n".join(comparison.notes)
     assert f"B: {b} was not closed (it was killed, or still runs): its records so far are compared" in notes
-    assert "has 1 records that are not whole" in notes
+    assert "has 1 record that cannot be read; left out" in notes
 
 
 def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
