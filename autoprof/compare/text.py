@@ -9,7 +9,7 @@ from ..names import shorten, visible
 from ..render.text import cells, crop, fit, glyphs_for, safe, wrap
 from ..units import format_ms, format_percent
 from .data import Change, Comparison, Difference, Lone, RunNote
-from .words import PLAIN, by_phase, headline, interval, outcome, percent, tally, value
+from .words import PLAIN, by_phase, headline, interval, label, outcome, percent, tally, value
 
 NARROWEST: Final = 80
 ROWS: Final = 40
@@ -40,7 +40,7 @@ def render_comparison(
     if comparison.memory:
         lines += ["", "memory"]
         for change in comparison.memory:
-            lines += _change(change, f"  {change.name.removesuffix('_bytes').replace('_', ' ')}", width)
+            lines += _change(change, f"  {label(change)}", width)
     lines += ["", *_legend(comparison, width), ""]
     lines += wrap("verdict", headline(comparison), width)
     counted = tally(comparison.rows)

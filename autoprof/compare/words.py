@@ -42,9 +42,10 @@ def interval(change: Change) -> str:
 
 
 def label(change: Change) -> str:
-    """Phrase what changed: ``VRT/Stage8 forward``, ``forward`` for a whole phase."""
+    """Phrase what changed: ``VRT/Stage8 forward``, ``forward`` for a whole phase, ``rss peak`` for a reading."""
     if change.phase is None:
-        return change.name
+        reading = change.unit == "bytes" and change.name.endswith("_bytes")
+        return change.name.removesuffix("_bytes").replace("_", " ") if reading else change.name
     if not change.name or change.name == str(change.phase):
         return str(change.phase)
     return f"{change.name} {change.phase}"

@@ -150,6 +150,21 @@ def test_rows_beyond_the_top_are_counted(tmp_path: Path) -> None:
     assert "… and 25 more rows: 25 same" in text
 
 
+def test_names_of_modules_keep_their_underscores(tmp_path: Path) -> None:
+    """Readings of memory are phrased, names are not."""
+    columns = {("A", "forward"): 10 * noise(30, 1)}
+    runs = []
+    for count in (100, 200):
+        runs.append(save(tmp_path, columns, change=lambda _, fields: {**fields, "memory": {"rss_peak_bytes": 5}}))
+        table = [
+            {"name": "my_block", "parameter_bytes": count, "buffer_bytes": 0, "gradient_bytes": 0, "state_bytes": 0}
+        ]
+        (runs[-1] / "summary.json").write_text(json.dumps({"memory_table": table}))
+    text = "\n".join(render_comparison(compare_runs(*runs)))
+    assert "  my_block" in text
+    assert "  rss peak" in text
+
+
 def test_json_is_the_comparison(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """``--format json`` prints all of it, and nothing else."""
     assert status(runs[0], runs[2], "--format", "json", "--fail-over", "5%") == 1
