@@ -15,7 +15,7 @@ ROOMS = (
     "config", "clocks", "memory", "price", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",
-    "render", "runs", "logs",
+    "render", "runs", "compare", "logs",
     "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
     "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "wiring", "compat",
     "testing", "demo", "doctor", "cli", "__main__",

@@ -109,9 +109,9 @@ class Summary:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Read back what ``to_dict`` wrote."""
-        values = dict(data)
-        odd = values.pop("not_finite", {})
+        """Read back what ``to_dict`` wrote; what a later version says beside it is left out."""
+        values = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
+        odd = data.get("not_finite", {})
         values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in odd.items()}}
         values["phases"] = {Phase(phase): ns for phase, ns in data["phases"].items()}
         values["rows"] = tuple(Row(**{**row, "phase": Phase(row["phase"])}) for row in data["rows"])

@@ -1,4 +1,4 @@
-"""What the pictures here have in common: fonts, colours, and a figure without pyplot."""
+"""What pictures have in common: fonts, colours, and a figure without pyplot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ..render.fonts import Script
+from .fonts import Script
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
