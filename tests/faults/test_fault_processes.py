@@ -230,7 +230,7 @@ import autoprof
 from moments import Strike
 autoprof.delivery.DELIVER_EVERY_NS = 0
 config = {{
-    "targets": [{{"match": ".*"}}], "sample": {{"warmup": 0}},
+    "targets": [{{"match": ".*"}}], "sample": {{"warmup": 0}}, "flops": "off",
     "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}}},
 }}
 from autoprof.testing import FakeClock, open_session
