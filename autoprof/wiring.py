@@ -40,7 +40,7 @@ from .span import Phase
 from .stepping import Steps
 
 if TYPE_CHECKING:
-    from .config import Config
+    from .config import Config, Deep
     from .runs import RunFolder
     from .sinks import Sink
 
@@ -167,6 +167,9 @@ class _Wiring:
         delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
         delivery.memory = memory
         self._snapshots(folder, delivery, steps, apart)
+        session.targets = self._selection.targets
+        if settings.deep is not None and folder is not None:
+            self._capture_deep(settings.deep, folder, delivery, steps, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
@@ -213,6 +216,22 @@ class _Wiring:
         steps.on_begin(window.step_begins)
         if wanted.first is not None:
             steps.sampling.reserve(wanted.first, wanted.window + 1)
+        window.begin()
+
+    def _capture_deep(self, wanted: Deep, folder: RunFolder, delivery: Delivery, steps: Steps, undo: Handle) -> None:
+        from .deep import DeepWindow
+
+        window = DeepWindow(
+            wanted,
+            folder.rank_path,
+            folder.rank,
+            targets=self._selection.targets,
+            course=steps.sampling,
+            summary=delivery.summary,
+            say=delivery.say,
+        )
+        undo.add(window.close)
+        steps.on_begin(window.step_begins)
         window.begin()
 
     def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:

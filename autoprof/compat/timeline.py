@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..errors import OutputError
+from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
 from ..render.fonts import Script, script_for
 from ..render.text import cells, elide
-from .figures import COLORS, FAINT, INK, bare, blank_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
 from ..render.fonts import Script, script_for
 from ..render.text import elide
-from .figures import COLORS, FAINT, INK, bare, blank_figure, styled
 from .timing_records import Timing
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
+from .deep import Deep, DeepPattern
 from .options import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
 from .part import Part
 from .rules import MODULE_PHASES, FunctionRule, Rule
@@ -16,6 +17,8 @@ __all__ = [
     "MODULE_PHASES",
     "Config",
     "ConsoleOptions",
+    "Deep",
+    "DeepPattern",
     "FunctionRule",
     "JsonlOptions",
     "LogOptions",
@@ -84,6 +87,9 @@ class Config(Part):
 
     memory_snapshot: MemorySnapshot | None = None
     """What the CUDA allocator holds, and who asked for it: written for a window of steps, or when memory runs out."""
+
+    deep: Deep | None = None
+    """A deep capture of some steps through `torch.profiler`."""
 
     _source: Source = PrivateAttr(default=Source())
 

@@ -10,6 +10,8 @@ from .loader import TimedLoader
 from .module import ModuleProbe
 from .optimizer import OptimizerHooks, OptimizerProbe
 from .placement import Placement, find_anchor
+from .range_probe import RangeProbe
+from .ranges import Ranges
 from .scripting import hide_from_script
 from .shapes import ShapeProbe
 
@@ -21,6 +23,8 @@ __all__ = [
     "OptimizerHooks",
     "OptimizerProbe",
     "Placement",
+    "RangeProbe",
+    "Ranges",
     "ShapeProbe",
     "TimedLoader",
     "find_anchor",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ..render.fonts import Script
+from .fonts import Script
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
