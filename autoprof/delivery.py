@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from time import monotonic, perf_counter_ns, sleep
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .aggregate import Aggregate
 from .calibrate import LimitMeter
@@ -21,7 +21,7 @@ from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
 from .resolve import RawStep, Resolver
 from .signals import raised_by_handler
 from .span import StepFrame
-from .summary import PairedCost, Summary
+from .summary import Summary
 
 if TYPE_CHECKING:
     from .runs import RunFolder
@@ -34,6 +34,8 @@ DELIVER_EVERY_NS: Final = 20_000_000
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
+COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
+"""Why a step is in no statistic: compiling takes seconds that no other step takes."""
 
 logger = logging.getLogger("autoprof")
 
@@ -45,7 +47,8 @@ class Delivery:
         self.folder = folder
         self.skipped: dict[str, int] = {}
         self.diagnosis = Diagnosis()
-        self.paired: Callable[[], PairedCost | None] = _unknown
+        self.outside: Callable[[], dict[str, Any]] = dict
+        """What a summary says of the run beside its steps: fields of ``Summary``."""
         self.expected: Callable[[], frozenset[str]] = frozenset
         """Asks which modules are recorded when they are called."""
         self.footprint: Footprint | None = None
@@ -93,6 +96,9 @@ class Delivery:
                 source.spent_ns = 0
         if self._compiled:
             self._name_unseen(raw)
+            if not raw.warmup:
+                raw.warmup = True
+                self.skipped[COMPILED] = self.skipped.get(COMPILED, 0) + 1
         self._resolver.submit(raw)
         now = raw.clock.host_ns(raw.end)
         if now >= self._due_ns or self._resolver.crowded:
@@ -175,7 +181,7 @@ class Delivery:
             notes=tuple(self._notes),
             skipped={reason: count for reason, count in lost.items() if count},
         )
-        summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), paired=self.paired())
+        summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), **self.outside())
         return self._diagnosed(summary)
 
     def _tabulated(self, summary: Summary) -> Summary:

@@ -132,6 +132,11 @@ class Recorder:
         self._renewals: list[Callable[[], None]] = []
         self._step_renewals: list[Callable[[], None]] = []
 
+    @property
+    def on_device(self) -> bool:
+        """Whether readings are a device's."""
+        return not self._numbers
+
     def on_change(self, renew: Callable[[], None]) -> None:
         """Have ``renew`` called whenever ``extend``, ``read``, ``thread`` or ``alone`` has changed."""
         self._renewals.append(renew)

@@ -48,6 +48,8 @@ class Sampling:
     ) -> None:
         self.left = 0
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
+        self.around: list[Probe] = []
+        """Probes of every level."""
         self._governor = Governor(budget, len(levels))
         self._recorder = recorder
         self._levels = levels or [Level()]
@@ -74,7 +76,7 @@ class Sampling:
         began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._on = self._levels[self._governor.level].probes
+            self._on = [*self._levels[self._governor.level].probes, *self.around]
             for probe in self._on:
                 probe.attach()
             now_ns = perf_counter_ns()
@@ -94,7 +96,8 @@ class Sampling:
         self._on = None
         activate(self._recorder, False)
         failed: list[Exception] = []
-        for probe in {id(probe): probe for level in self._levels for probe in level.probes}.values():
+        every = (*(probe for level in self._levels for probe in level.probes), *self.around)
+        for probe in {id(probe): probe for probe in every}.values():
             try:
                 probe.detach()
             except Exception as error:

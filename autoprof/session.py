@@ -14,7 +14,6 @@ from .memory import Memory
 from .probes import Handle, TimedLoader
 from .recorder import Recorder
 from .signals import raised_by_handler
-from .span import Phase
 from .stepping import Steps
 from .summary import Summary
 
@@ -39,7 +38,6 @@ class Session:
         self._recorder = recorder
         self._delivery = delivery
         self._memory = memory
-        self._data_code = recorder.label("Data", None, Phase.DATA)
         self._handle = Handle()
         self._enabled = enabled
         self.targets: tuple[Target, ...] = ()
@@ -95,15 +93,12 @@ class Session:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Charge what happens inside (validation, saving) to no step."""
-        self._steps.pause()
-        try:
+        with self._steps.course.apart("pause"):
             yield
-        finally:
-            self._steps.resume()
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
-        wrapped: Any = TimedLoader(iterable, self._recorder, self._data_code, self._steps.maybe_end)
+        wrapped: Any = TimedLoader(iterable, self._steps.fetches)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:

@@ -158,7 +158,8 @@ class StepFrame:
     ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
     ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
     in this step. ``warmup`` steps are kept apart from every statistic. ``gap_steps`` were left alone before this one;
-    they took ``gap_ns`` together. ``shapes`` are those first met in this step.
+    they took ``gap_ns`` together. ``shapes`` are those first met in this step. ``micro_steps`` is how many rounds of
+    forward and backward went before one optimizer step (accumulation), None where no backward pass was seen.
     """
 
     step: int
@@ -184,6 +185,7 @@ class StepFrame:
     gap_steps: int = 0
     gap_ns: int = 0
     shapes: tuple[ShapeChange, ...] = ()
+    micro_steps: int | None = None
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:

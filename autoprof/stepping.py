@@ -12,10 +12,11 @@ from torch import nn
 
 from . import lifecycle
 from .clocks import Clock
+from .course import Course
 from .delivery import Delivery
 from .memory import Memory
-from .probes import BoundaryProbe, OptimizerHooks, Placement
-from .recorder import PAUSE, UNPAUSE, Recorder
+from .probes import BoundaryProbe, Fetches, OptimizerHooks, Placement
+from .recorder import Recorder
 from .resolve import RawStep
 from .sampling import Sampling
 from .signals import OwnWork, raised_by_handler
@@ -57,14 +58,17 @@ class Steps:
         self._clock = clock
         self._memory = memory
         self._placement = placement
-        self._boundary = BoundaryProbe(model, self.maybe_end)
+        self.course = Course(
+            recorder, self.work, self._record, self.maybe_end, self._set_apart, clock=lambda: self._clock
+        )
+        self.fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), self.course)
+        self._boundary = BoundaryProbe(model, self.course.trains, self.course.evaluates)
         self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
         self.auto = config.step == "auto"
         """Whether steps end without being told so."""
         self._off = not config.enabled
         self._optimizer_steps = 0
-        self._paused = 0
-        self._pause_ns = 0
+        self._paused_ns = 0
         self._number = 0
         self._work_ns = 0
         self._charged_ns = 0
@@ -81,7 +85,7 @@ class Steps:
         self.sampling.reserve(first, count)
         self.on_begin(begins)
         if self.raw is not None and begins(self._number) is True:
-            self.raw.warmup = True
+            self._set_apart()
 
         def undo() -> None:
             self.sampling.release(first, count)
@@ -93,7 +97,6 @@ class Steps:
     def start(self) -> None:
         """Attach everything and open the first step."""
         if self.auto:
-            self._boundary.attach()
             self._counting.attach()
         self._open(self._clock.read())
 
@@ -103,7 +106,6 @@ class Steps:
         """End a step because the user says so, now and from now on."""
         if self.auto:
             self.auto = False
-            self._boundary.detach()
             self._counting.detach()
         self._end()
 
@@ -119,7 +121,7 @@ class Steps:
 
     def maybe_end(self) -> None:
         """Take word of a fetch or a training forward."""
-        if self.auto and self._optimizer_steps and not self._paused:
+        if self.auto and self._optimizer_steps and not self.course.is_apart:
             self._end()
 
     def _end(self) -> None:
@@ -129,6 +131,7 @@ class Steps:
         try:
             with self.work:
                 try:
+                    self.course.resume()
                     if self.raw is not None:
                         self._go_over(began)
                     elif not self.sampling.left or not self._linger(began):
@@ -154,6 +157,7 @@ class Steps:
             raw.leave_alone()
         self.raw = None
         self._boundary.detach()
+        self.course.listens = False
         self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
         self._optimizer_steps = 0
 
@@ -164,6 +168,7 @@ class Steps:
         elif self.auto:
             self._optimizer_steps = 1
             self._boundary.attach()
+            self.course.listens = True
         else:
             return False
         return True
@@ -194,7 +199,9 @@ class Steps:
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )
-        if not self._paused:
+        self.course.listens = True
+        if not self.course.is_apart:
+            self._boundary.attach()
             self.sampling.switch(True)
 
     def _close(self) -> tuple[Any, int]:
@@ -229,25 +236,21 @@ class Steps:
 
     # Pauses, and the end.
 
-    def pause(self) -> None:
-        """Charge what comes to no step, until ``resume``. Pauses nest."""
-        with self.work:
-            self._paused += 1
-            if self._paused == 1:
-                self._pause_ns = perf_counter_ns()
-                if self.raw is not None:
-                    self._recorder.mark(PAUSE)
-                    self.sampling.switch(False)
+    def _record(self, on: bool) -> bool:
+        """Have the open step recorded or not, as what comes belongs to it or not; say whether there is one."""
+        now_ns = perf_counter_ns()
+        if on:
+            self.sampling.skip(now_ns - self._paused_ns)
+        else:
+            self._paused_ns = now_ns
+        if self.raw is None or self._off:
+            return False
+        self.sampling.switch(on)
+        return True
 
-    def resume(self) -> None:
-        """Go on with the step."""
-        with self.work:
-            self._paused -= 1
-            if not self._paused:
-                if self.raw is not None:
-                    self.sampling.switch(True)
-                    self._recorder.mark(UNPAUSE)
-                self.sampling.skip(perf_counter_ns() - self._pause_ns)
+    def _set_apart(self) -> None:
+        if self.raw is not None:
+            self.raw.warmup = True
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
@@ -264,7 +267,13 @@ class Steps:
         """Take everything off, whatever fails."""
         self._off = True
         self.sampling.left = 0
-        for undo in (self.sampling.take_off, self._boundary.detach, self._counting.detach, self._recorder.stop):
+        for undo in (
+            self.course.resume,
+            self.sampling.take_off,
+            self._boundary.detach,
+            self._counting.detach,
+            self._recorder.stop,
+        ):
             try:
                 undo()
             except Exception as error:
@@ -279,4 +288,5 @@ class Steps:
         with suppress(Exception):
             self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
             self.sampling.switch(False)
+            self._boundary.detach()
             self._recorder.stop()

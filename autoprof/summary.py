@@ -177,6 +177,15 @@ def named(shapes: Any) -> tuple[NamedShape, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """What was charged to no step: validation, ``torch.save``, pauses. Counted in all steps, recorded or not."""
+
+    name: str
+    calls: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up apart.
 
@@ -186,7 +195,10 @@ class Summary:
     there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. A span shorter than
     ``clock_limit_ns`` is perhaps none: reports show it, and ``calls`` times as much for a row, as less than that.
     ``memory_table`` has the whole run first, then the names; ``unmeasured`` says why columns of it are empty.
-    ``memory`` has the last reading of each kind.
+    ``memory`` has the last reading of each kind. ``micro_steps`` is what most steps had: rounds of forward and backward
+    before one optimizer step; None where no backward pass was seen. ``apart`` is what was charged to no step, by the
+    host's clock. ``loader`` has ``workers``, ``fetches`` and ``unready``, how many fetches found no batch ready; empty
+    where nobody can know.
     """
 
     clock: Clock
@@ -218,6 +230,9 @@ class Summary:
     memory_table: tuple[MemoryRow, ...] = ()
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     shapes: tuple[Shapes, ...] = ()
+    micro_steps: int | None = None
+    apart: tuple[Apart, ...] = ()
+    loader: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
@@ -270,6 +285,7 @@ class Summary:
         values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
         values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
         values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
+        values["apart"] = tuple(Apart(**one) for one in data.get("apart", ()))
         values["notes"] = tuple(data["notes"])
         values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         return cls(**values)

@@ -20,16 +20,25 @@ from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
     BackwardProbe,
+    CopyProbe,
     Handle,
+    Hooks,
     ModuleProbe,
     OptimizerHooks,
     OptimizerProbe,
     Placement,
+    Reducer,
     ShapeProbe,
     find_anchor,
     hide_from_script,
     make_hooks,
+    probe_collectives,
     probe_function,
+    probe_loaders,
+    probe_losses,
+    probe_modes,
+    probe_saving,
+    probe_update,
     step_aside_for_compiler,
 )
 from .recorder import Recorder
@@ -40,7 +49,7 @@ from .span import Phase
 from .stepping import Steps
 
 if TYPE_CHECKING:
-    from .config import Config, Deep
+    from .config import Config
     from .runs import RunFolder
     from .sinks import Sink
 
@@ -143,8 +152,9 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
-        sampling, placement = self._sampling(memory, optimizers, footprint)
         delivery = self._delivery(folder, notes)
+        hooks = make_hooks(self._recorder)
+        sampling, placement = self._sampling(hooks, memory, optimizers, footprint)
         steps = Steps(
             self._model,
             settings,
@@ -156,7 +166,7 @@ class _Wiring:
             optimizers=optimizers,
             placement=placement,
         )
-        delivery.paired, delivery.expected = steps.sampling.paired, steps.sampling.expected
+        delivery.expected = sampling.expected
         session = Session(steps, self._recorder, delivery, memory)
         undo.add(lambda: lifecycle.release(session))
         lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
@@ -164,12 +174,20 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
+        sampling.around += self._probe_step(steps, hooks, optimizers, apart)
+        delivery.outside = lambda: {
+            "paired": sampling.paired(),
+            "apart": steps.course.spent(),
+            "loader": steps.fetches.prefetch(),
+        }
         delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
         delivery.memory = memory
         self._snapshots(folder, delivery, steps, apart)
         session.targets = self._selection.targets
         if settings.deep is not None and folder is not None:
-            self._capture_deep(settings.deep, folder, delivery, steps, apart)
+            from .deep import capture_steps
+
+            capture_steps(settings.deep, folder, session.targets, steps, delivery, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
@@ -177,11 +195,11 @@ class _Wiring:
         return session
 
     def _sampling(
-        self, memory: Memory, optimizers: tuple[Any, ...], footprint: Footprint
+        self, hooks: Hooks, memory: Memory, optimizers: tuple[Any, ...], footprint: Footprint
     ) -> tuple[Sampling, Placement]:
         from .targets import levels_of_detail
 
-        sample, recorder, hooks = self._settings.sample, self._recorder, make_hooks(self._recorder)
+        sample, recorder = self._settings.sample, self._recorder
         details = levels_of_detail(self._model, self._selection)
         every = {target.fqn: target for detail in details for target in detail.targets}
         modules = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
@@ -190,22 +208,37 @@ class _Wiring:
         for fqn, target in every.items():
             if target.shapes:
                 probes[fqn].append(ShapeProbe(recorder, target))
-        code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-        around: list[Probe] = [
-            OptimizerProbe(recorder, code, optimizers),
-            OptimizerHooks(optimizers, after=footprint.stepped),
-        ]
-        if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
-            around.append(BackwardProbe(hooks.passes))
         levels = [
             Level(
-                [*(probe for target in detail.targets for probe in probes[target.fqn]), *around],
+                [probe for target in detail.targets for probe in probes[target.fqn]],
                 detail.words,
                 frozenset(target.fqn for target in detail.targets),
             )
             for detail in details
         ]
-        return Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price), placement
+        sampling = Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price)
+        code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
+        sampling.around += [
+            OptimizerProbe(recorder, code, optimizers),
+            OptimizerHooks(optimizers, after=footprint.stepped),
+        ]
+        if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
+            sampling.around.append(BackwardProbe(hooks.passes))
+        return sampling, placement
+
+    def _probe_step(self, steps: Steps, hooks: Hooks, optimizers: tuple[Any, ...], handle: Handle) -> list[Probe]:
+        """Attach what sees the step beside the model; return what is to be told only while the session records."""
+        probe_loaders(steps.fetches, handle)
+        probe_saving(self._recorder, steps.course.apart, handle)
+        probe_modes(self._model, steps.course.switched, handle)
+        hooks.passes.reducer = Reducer(self._recorder, self._model)
+        steps.course.trained.append(hooks.passes.reducer.forward)
+        return [
+            probe_update(self._recorder, optimizers, handle),
+            CopyProbe(self._recorder, handle),
+            probe_collectives(self._recorder, handle),
+            probe_losses(self._recorder, hooks, self._model, handle),
+        ]
 
     def _snapshots(self, folder: RunFolder | None, delivery: Delivery, steps: Steps, undo: Handle) -> None:
         wanted = self._settings.memory_snapshot
@@ -216,22 +249,6 @@ class _Wiring:
         steps.on_begin(window.step_begins)
         if wanted.first is not None:
             steps.sampling.reserve(wanted.first, wanted.window + 1)
-        window.begin()
-
-    def _capture_deep(self, wanted: Deep, folder: RunFolder, delivery: Delivery, steps: Steps, undo: Handle) -> None:
-        from .deep import DeepWindow
-
-        window = DeepWindow(
-            wanted,
-            folder.rank_path,
-            folder.rank,
-            targets=self._selection.targets,
-            course=steps.sampling,
-            summary=delivery.summary,
-            say=delivery.say,
-        )
-        undo.add(window.close)
-        steps.on_begin(window.step_begins)
         window.begin()
 
     def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:

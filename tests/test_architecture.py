@@ -17,7 +17,7 @@ ROOMS = (
     "flops", "devices",
     "render", "runs",
     "probes", "diagnose", "calibrate", "sinks", "outputs",
-    "governor", "sampling", "lifecycle", "delivery", "stepping", "session", "deep", "wiring", "compat",
+    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "session", "deep", "wiring", "compat",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [

@@ -11,12 +11,11 @@ import numpy as np
 
 from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
+from .block import BLOCK, Block
 from .rows import RowKey, step_rows
 from .shapes import ShapeNotes
 from .table import UNKNOWN, Table
 
-BLOCK: Final = 64
-"""Steps of one layout folded in together: the arithmetic's fixed cost is spread over them."""
 BLOCKS: Final = 32
 """Layouts with a block of their own; a run whose steps all differ folds them in early instead of growing."""
 ROWS: Final = 4096
@@ -28,43 +27,6 @@ UNTIMED_STEPS: Final = "steps without a device time"
 STEP: Final = RowKey("", Phase.OTHER, 0)
 """The row of the steps themselves: always the first."""
 _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
-
-
-class _Block:
-    """Steps of one layout waiting to be folded in.
-
-    ``host`` and ``bound`` (what was host-bound) are None while the host's clock is the one that counts.
-    """
-
-    __slots__ = ("bound", "count", "host", "last_step", "layout", "row_of", "rows", "steps", "total")
-
-    def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
-        self.layout = layout
-        self.rows = step_rows(layout)
-        self.row_of = row_of
-        self.count = 0
-        self.last_step = -1
-        self.total: Nanoseconds = np.empty((BLOCK, len(layout)), dtype=np.int64)
-        self.host: Nanoseconds | None = None
-        self.bound: Nanoseconds | None = None
-        self.steps: Nanoseconds = np.empty(BLOCK, dtype=np.int64)
-
-    def add(self, frame: StepFrame) -> None:
-        position = self.count
-        self.total[position] = frame.total_ns
-        if frame.device_ns is not None:
-            if self.host is None:
-                self.host = self.total.copy()  # so far the clock that counts was the host's
-            self.host[position] = frame.host_ns
-            if frame.host_bound_ns is not None:
-                if self.bound is None:
-                    self.bound = np.zeros_like(self.total)
-                self.bound[position] = frame.host_bound_ns.clip(min=0)
-        elif self.host is not None:
-            self.host[position] = frame.host_ns
-        self.steps[position] = frame.step_ns
-        self.last_step = frame.step
-        self.count = position + 1
 
 
 class Aggregate:
@@ -80,9 +42,10 @@ class Aggregate:
         self._shapes = ShapeNotes(ROWS)
         self._memory: dict[str, int] = {}
         self._phases: Counter[Phase] = Counter()
-        self._blocks: dict[Layout, _Block] = {}
+        self._blocks: dict[Layout, Block] = {}
         self._clock: Clock = "host"
         self._samples = 0.0
+        self._micro_steps = Counter[int]()
         self._samples_ns = 0
         self._overhead_ns = 0
         self._observed_ns = 0
@@ -113,6 +76,8 @@ class Aggregate:
         self.steps += 1
         if frame.device_ns is not None:
             self._clock = "device"
+        if frame.micro_steps is not None:
+            self._micro_steps[frame.micro_steps] += 1
         samples = frame.scalars.get("samples")
         if samples is not None and isfinite(samples):
             self._samples += samples
@@ -130,7 +95,7 @@ class Aggregate:
         self.unsampled_steps += steps
         self._observed_ns += elapsed_ns
 
-    def _open_block(self, layout: Layout) -> _Block:
+    def _open_block(self, layout: Layout) -> Block:
         if len(self._blocks) >= BLOCKS:
             self.fold()
             self._blocks.clear()
@@ -144,7 +109,7 @@ class Aggregate:
                 continue
             parent = rows.parents[i]
             row_of[i] = table.row(key, rows.fqns[i], rows.keys[parent] if parent >= 0 else None)
-        block = self._blocks[layout] = _Block(layout, row_of)
+        block = self._blocks[layout] = Block(layout, row_of)
         return block
 
     def fold(self) -> None:
@@ -153,7 +118,7 @@ class Aggregate:
             if block.count:
                 self._fold(block)
 
-    def _fold(self, block: _Block) -> None:
+    def _fold(self, block: Block) -> None:
         count, rows, table = block.count, block.rows, self._table
         block.count = 0
         total = block.total[:count]
@@ -178,7 +143,7 @@ class Aggregate:
             block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
             self._table.remember(block.row_of[block.rows.of_span], frame)
 
-    def _fold_growth(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
+    def _fold_growth(self, block: Block, start: Nanoseconds, end: Nanoseconds) -> None:
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
         growth = block.rows.totals(np.where(seen, end - start, 0))
         kept = block.row_of >= 0
@@ -202,6 +167,7 @@ class Aggregate:
         self.unsampled_steps += other.unsampled_steps
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
+        self._micro_steps.update(other._micro_steps)
         self._samples += other._samples
         self._samples_ns += other._samples_ns
         self._scalars.update(other._scalars)
@@ -239,6 +205,7 @@ class Aggregate:
             throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
+            micro_steps=max(self._micro_steps, key=lambda count: (self._micro_steps[count], count), default=None),
             dropped=self._lost(),
             skipped={**self.skipped, **(skipped or {})},
             notes=notes,

@@ -81,9 +81,8 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> str:
     if get_origin(annotation) is tuple:
         item = get_args(annotation)[0]
         some = "one or more of " if any(isinstance(bound, MinLen) for bound in metadata) else ""
-        return f"a list of {some}" + (
-            f"mappings with the keys {_keys(item)}" if is_model(item) else allowed(*_bare(item))
-        )
+        kind = f"mappings with the keys {_keys(item)}" if is_model(item) else allowed(*_bare(item))
+        return f"a list of {some}{kind}"
     return f"a mapping with the keys {_keys(annotation)}" if is_model(annotation) else _PLAIN[annotation]
 
 

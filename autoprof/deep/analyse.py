@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from .memory_levels import Levels
-from .profile import DEFAULT_PATTERNS, STEP_PREFIX, Call, DeepProfile, Operator, Pattern, by_time
+from .profile import CALLS, DEFAULT_PATTERNS, STEP_PREFIX, Call, DeepProfile, Operator, Pattern, by_time
 from .reading import Kernel, Reading, Slice, scan
 
-CALLS: Final = 200_000
-"""Calls kept of layers, and of each pattern; what comes beyond is counted in a note."""
 _NOT_LAYERS: Final = (STEP_PREFIX, "PyTorch Profiler", "Optimizer.zero_grad#", "profiler::")
 """Ranges that are no part of a model: steps, and what torch makes of its own."""
 

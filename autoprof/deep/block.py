@@ -20,7 +20,7 @@ from ..signals import OwnWork, raised_by_handler
 from .capture import Capture
 from .named import open_range
 from .options import DeepOptions, clean_stem, make_options
-from .profile import DeepProfile
+from .profile import DeepProfile, joined
 from .report import write_report
 from .text import render_profile
 
@@ -45,9 +45,9 @@ def deep_capture(
     stacks: bool = False,
     snapshot: bool = False,
     patterns: Mapping[str, str] | Iterable[str] | None = None,
+    layer_time: bool = True,
     layer_memory: bool = True,
     tables: bool = True,
-    figures: bool = True,
     max_steps: int = 10,
     max_mib: int = 64,
 ) -> DeepCapture:
@@ -62,7 +62,8 @@ def deep_capture(
     """
     options = make_options(
         activities=activities, patterns=patterns, max_steps=max_steps, max_mib=max_mib, memory=memory,
-        layer_memory=layer_memory, shapes=shapes, stacks=stacks, snapshot=snapshot, tables=tables, figures=figures,
+        layer_time=layer_time, layer_memory=layer_memory, shapes=shapes, stacks=stacks, snapshot=snapshot,
+        tables=tables,
     )  # fmt: skip
     session = _session(model, config)
     targets = _targets(model, config) if session is None else session.targets
@@ -92,6 +93,8 @@ class DeepCapture:
         session: Any = None,
         snapshot_folder: Path | None = None,
         replace: bool = False,
+        first_step: int | None = None,
+        earlier: DeepProfile | None = None,
     ) -> None:
         self.result: DeepProfile | None = None
         """What was found; None where there is no trace."""
@@ -111,10 +114,12 @@ class DeepCapture:
             replace=replace,
         )
         self._hooks = OptimizerHooks((), after=self._optimizer_stepped)
-        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins)
+        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins, _nothing)
         self._manual = False
         self._stepped = 0
-        self._number = 0
+        self._number = 0 if first_step is None else first_step - 1
+        self._numbered = model is not None or first_step is not None
+        self._earlier = earlier
         self._work = OwnWork()
         self._undo: Callable[[], None] | None = None
 
@@ -130,6 +135,7 @@ class DeepCapture:
                     self._hooks.attach()
                     if self._boundary is not None:
                         self._boundary.attach()
+                    if self._numbered:
                         self._step()
                 else:
                     self._undo = self._session.follow_steps(self._follow, self._capture.options.max_steps)
@@ -142,8 +148,8 @@ class DeepCapture:
         until the first call of this.
         """
         if self._session is None:
-            if not self._number:  # what ran until now was the first one
-                self._number = 1
+            if not self._numbered:  # what ran until now was the first one
+                self._number, self._numbered = 1, True
             self._manual = True
             self._step()
 
@@ -185,6 +191,8 @@ class DeepCapture:
         capture = self._capture
         self.result = capture.read()
         if self.result is not None:
+            if self._earlier is not None:
+                self.result = joined((self._earlier, self.result))
             written = write_report(self.result, capture.options, capture.path)
             snapshot = capture.path(capture.options.names.snapshot)
             others = [snapshot] if capture.options.snapshot and snapshot.exists() else []
@@ -218,6 +226,10 @@ class DeepCapture:
             if raised_by_handler(error):
                 raise
             self._say(f"deep capture: {type(error).__name__}: {error}")
+
+
+def _nothing() -> None:
+    """Take no word of a forward that does not train."""
 
 
 def _session(model: nn.Module | None, config: Any) -> Any:

@@ -41,9 +41,9 @@ class DeepOptions:
     stacks: bool = False
     snapshot: bool = False
     patterns: tuple[Pattern, ...] = DEFAULT_PATTERNS
+    layer_time: bool = True
     layer_memory: bool = True
     tables: bool = True
-    figures: bool = True
     max_steps: int = 10
     max_mib: int = 64
     names: FileNames = FileNames()

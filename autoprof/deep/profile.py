@@ -9,6 +9,8 @@ from typing import Final
 
 STEP_PREFIX: Final = "ProfilerStep#"
 """What a step is called in the trace: as torch.profiler does, so that tools which know traces find the steps."""
+CALLS: Final = 200_000
+"""Calls kept of layers, and of each pattern."""
 _PHASE: Final = re.compile(r" \[(backward|recompute)\]$")
 
 
@@ -144,7 +146,7 @@ def joined(profiles: Sequence[DeepProfile]) -> DeepProfile:
     offset_ns = 0
     for one in profiles:
         for name, calls in one.patterns.items():
-            patterns[name] = patterns.get(name, ()) + _moved(calls, offset_ns)
+            patterns[name] = (patterns.get(name, ()) + _moved(calls, offset_ns))[-CALLS:]
         layers += _moved(one.layers, offset_ns)
         offset_ns += one.duration_ns + 1
     last = profiles[-1]
@@ -152,7 +154,7 @@ def joined(profiles: Sequence[DeepProfile]) -> DeepProfile:
         rank=last.rank,
         steps=tuple(step for one in profiles for step in one.steps),
         duration_ns=sum(one.duration_ns for one in profiles),
-        layers=tuple(layers),
+        layers=tuple(layers[-CALLS:]),
         patterns=patterns,
         operators=_merged(one.operators for one in profiles),
         kernels=_merged(one.kernels for one in profiles),

@@ -22,14 +22,13 @@ def write_report(profile: DeepProfile, options: DeepOptions, path: Callable[[str
     if options.tables:
         written.append(path(names.tables))
         write_atomic(written[-1], "\n".join(render_profile(profile, width=120)) + "\n")
-    if options.figures:
+    if options.layer_time:
         written += _save(time_figure(profile), path(names.time))
     if options.layer_memory:
         if profile.memory_calls():
             written.append(path(names.memory_text))
             write_atomic(written[-1], "\n".join(render_memory(profile)) + "\n")
-        if options.figures:
-            written += _save(memory_figure(profile), path(names.memory))
+        written += _save(memory_figure(profile), path(names.memory))
     return written
 
 

@@ -17,6 +17,10 @@ from .report import write_report
 
 if TYPE_CHECKING:
     from ..config import Deep
+    from ..delivery import Delivery
+    from ..probes import Handle
+    from ..runs import RunFolder
+    from ..stepping import Steps
     from ..targets import Target
 
 FIRST_LOOK: Final = 16
@@ -156,3 +160,21 @@ class DeepWindow:
                 raise
             self._say(f"deep: {type(error).__name__}: {error}")
             return None
+
+
+def capture_steps(
+    wanted: Deep, folder: RunFolder, targets: Iterable[Target], steps: Steps, delivery: Delivery, undo: Handle
+) -> None:
+    """Have a run capture what its configuration asks for, until ``undo``."""
+    window = DeepWindow(
+        wanted,
+        folder.rank_path,
+        folder.rank,
+        targets=targets,
+        course=steps.sampling,
+        summary=delivery.summary,
+        say=delivery.say,
+    )
+    undo.add(window.close)
+    steps.on_begin(window.step_begins)
+    window.begin()

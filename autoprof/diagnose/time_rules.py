@@ -37,12 +37,21 @@ def data_wait(seen: Evidence) -> Finding | None:
     weighed = weigh_rows("data-wait", seen, rows, DATA_SHARE)
     if not isinstance(weighed, Weighed):
         return weighed
+    loader = dict(seen.summary.loader)
     return weighed.finding(
-        f"each step waits {spent(weighed)} for its batch{most(seen, rows)}",
+        f"each step waits {spent(weighed)} for its batch{most(seen, rows)}{_prefetched(loader)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make what it "
         "does for a sample cheaper (decode and crop once, keep the result)",
         name=place(rows),
+        evidence={"loader": loader} if loader else {},
     )
+
+
+def _prefetched(loader: dict[str, int]) -> str:
+    if not loader:
+        return ""
+    found = f"{loader['unready']} of {loader['fetches']} fetches found no batch ready"
+    return f"; {found} (num_workers={loader['workers']})"
 
 
 def h2d_copy(seen: Evidence) -> Finding | None:

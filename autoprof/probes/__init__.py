@@ -1,37 +1,56 @@
 """What is attached to the user's program, and what undoes it."""
 
-from .backward import BackwardProbe
+from .backward import BackwardProbe, Evaluations
 from .boundary import BoundaryProbe
+from .collectives import Reducer, probe_collectives
 from .compiling import step_aside_for_compiler
+from .copies import CopyProbe
 from .function import log_timing, probe_function, span, timed
 from .handle import Handle
-from .hooks import make_hooks
-from .loader import TimedLoader
+from .hooks import Hooks, make_hooks
+from .loader import Fetches, TimedLoader, probe_loaders
+from .losses import probe_losses
+from .modes import probe_modes
 from .module import ModuleProbe
 from .optimizer import OptimizerHooks, OptimizerProbe
+from .patch import PatchProbe
 from .placement import Placement, find_anchor
 from .range_probe import RangeProbe
 from .ranges import Ranges
+from .saving import probe_saving
 from .scripting import hide_from_script
 from .shapes import ShapeProbe
+from .update import probe_update
 
 __all__ = [
     "BackwardProbe",
     "BoundaryProbe",
+    "CopyProbe",
+    "Evaluations",
+    "Fetches",
     "Handle",
+    "Hooks",
     "ModuleProbe",
     "OptimizerHooks",
     "OptimizerProbe",
+    "PatchProbe",
     "Placement",
     "RangeProbe",
     "Ranges",
+    "Reducer",
     "ShapeProbe",
     "TimedLoader",
     "find_anchor",
     "hide_from_script",
     "log_timing",
     "make_hooks",
+    "probe_collectives",
     "probe_function",
+    "probe_loaders",
+    "probe_losses",
+    "probe_modes",
+    "probe_saving",
+    "probe_update",
     "span",
     "step_aside_for_compiler",
     "timed",

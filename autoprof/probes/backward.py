@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from ..recorder import END, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
+from .collectives import Reducer
 
 _task = torch._C._current_graph_task_id
 
@@ -28,6 +29,8 @@ class BackwardPasses:
     def __init__(self, recorder: Recorder) -> None:
         self.running = -1
         """The pass that the last mark belonged to. A backward inside a backward changes it to and fro."""
+        self.reducer: Reducer | None = None
+        """What the end of a pass may wait for."""
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
         self._announced: list[int] = []
@@ -56,6 +59,8 @@ class BackwardPasses:
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
             self.running = -2
+            if self.reducer is not None:
+                self.reducer.end()
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
             self._recorder.fail("backward passes")
@@ -82,6 +87,8 @@ class BackwardPasses:
         self._recorder.mark(END)
         if len(self._announced) == 1:
             self._end_threads()
+        if self.reducer is not None:
+            self.reducer.begin()
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
@@ -140,10 +147,36 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
     return mark_node
 
 
+class Evaluations:
+    """Stand in for a recorder's passes during validation: a backward pass says that it is none, or is over."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._thread = get_ident()
+
+    def announce(self) -> bool:
+        """Say that a backward pass begins; nothing is to be told of its end."""
+        if get_ident() == self._thread:
+            self._ended()
+        return False
+
+    def withdraw(self) -> None:
+        """Nothing was announced."""
+
+    def attach(self) -> None:
+        """Be told of backward passes."""
+        self._thread = get_ident()
+        BackwardProbe(self).attach()
+
+    def detach(self) -> None:
+        """Be told no more."""
+        BackwardProbe(self).detach()
+
+
 class BackwardProbe:
     """Have the passes of a recorder announced. All probes share one wrapper, so sessions may end in any order."""
 
-    def __init__(self, passes: BackwardPasses) -> None:
+    def __init__(self, passes: BackwardPasses | Evaluations) -> None:
         self._passes = passes
 
     def attach(self) -> None:
@@ -164,7 +197,7 @@ class BackwardProbe:
             _ours = None
 
 
-_listening: list[BackwardPasses] = []
+_listening: list[BackwardPasses | Evaluations] = []
 _ours: Callable[..., None] | None = None
 """The wrapper in use. One that stayed under somebody else's is not used again, or the two would call one another."""
 
@@ -175,7 +208,7 @@ def _wrap() -> None:
 
     @wraps(inner)
     def backward(*args: Any, **kwargs: Any) -> None:
-        told = [passes for passes in _listening if passes.announce()] if backward is _ours else []
+        told = [passes for passes in _listening[:] if passes.announce()] if backward is _ours else []
         try:
             inner(*args, **kwargs)
         finally:

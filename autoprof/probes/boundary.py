@@ -1,4 +1,4 @@
-"""The hook on the model itself that tells where the next step begins."""
+"""The hook on the model itself that tells where the next step begins, and when the model is only evaluated."""
 
 from __future__ import annotations
 
@@ -14,35 +14,39 @@ _compiling = torch.compiler.is_dynamo_compiling
 
 
 class BoundaryProbe:
-    """Call back at each training forward of the model; a copy of the hook behaves as that of a ``ModuleProbe``.
+    """Call back at each forward of the model: one that trains, or one in ``eval`` mode.
+
+    A copy of the hook behaves as that of a ``ModuleProbe``.
 
     It goes before the model's own ``ModuleProbe``, whose first mark belongs to the step that begins here.
     """
 
-    __slots__ = ("_attached", "_before", "_model")
+    __slots__ = ("_attached", "_before", "_evaluates", "_model")
     ends_step = True
 
-    def __init__(self, model: nn.Module, before: Callable[[], None]) -> None:
+    def __init__(self, model: nn.Module, before: Callable[[], None], evaluates: Callable[[], None]) -> None:
         self._before = before
+        self._evaluates = evaluates
         self._model = model
         self._attached = False
 
     def attach(self) -> None:
         """Hook the model, unless that is done."""
-        if not self._attached:
+        # Compiled in place, its hooks never fire, but decide what torch compiles.
+        if not self._attached and getattr(self._model, "_compiled_call_impl", None) is None:
             self._attached = True
             # Not as a method: a scripted model refuses it, but runs the hook.
             nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        """Say that a forward begins, if it trains."""
-        if _compiling() or not module.training:
+        """Say that a forward begins."""
+        if _compiling():
             return
         if not isinstance(self, BoundaryProbe):
             self.fail(module)
             return
         known = set(module._forward_pre_hooks)
-        self._before()
+        self._before() if module.training else self._evaluates()
         for key, hook in [*module._forward_pre_hooks.items()]:
             if key not in known and isinstance(getattr(hook, "__self__", None), ModuleProbe):
                 # Attached by the step that begins: too late for this call's list of hooks, so it is called from here.

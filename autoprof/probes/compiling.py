@@ -20,6 +20,7 @@ from torch import nn
 from .boundary import BoundaryProbe
 from .handle import Handle
 from .module import ModuleProbe, Orphan
+from .patch import come_back, step_aside
 from .shapes import ShapeProbe
 
 HOOKS: Final = ("_forward_pre_hooks", "_forward_hooks")
@@ -89,6 +90,8 @@ def _unwrap_export() -> None:
 
 
 def _start(*_args: Any) -> None:
+    with suppress(Exception):
+        step_aside()
     for aside in _open:
         with suppress(Exception):
             aside.start()
@@ -98,6 +101,8 @@ def _end(*_args: Any) -> None:
     for aside in _open:
         with suppress(Exception):
             aside.end()
+    with suppress(Exception):
+        come_back()
 
 
 class _Aside:
@@ -107,9 +112,11 @@ class _Aside:
         self._modules = list(modules)
         self._compiled = compiled
         self._put_back: list[Callable[[], None]] = []
+        self._started = False
 
     def start(self) -> None:
         """Take our hooks off."""
+        self._started = True
         if not self._put_back:
             for module in self._modules:
                 self._put_back += [
@@ -118,7 +125,8 @@ class _Aside:
 
     def end(self) -> None:
         """Put them back as they were."""
-        if self._put_back:
+        if self._started:
+            self._started = False
             self._compiled()
         while self._put_back:
             self._put_back.pop()()

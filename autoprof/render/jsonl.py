@@ -30,7 +30,7 @@ COLUMNS: Final = (
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
-    | {"gap_steps", "gap_ns"}
+    | {"gap_steps", "gap_ns", "micro_steps"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -79,9 +79,10 @@ class FrameEncoder:
         phases = form.phases % tuple(form.phases_ms(frame))
         gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
+        micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
         return (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-            f"{_scalars(frame)}"
+            f"{_scalars(frame)}{micro}"
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
@@ -157,6 +158,7 @@ class FrameDecoder:
                 ShapeChange(name, fqn, named(inputs), named(outputs))
                 for name, fqn, inputs, outputs in data.get("shapes", ())
             ),
+            micro_steps=data.get("micro_steps"),
             **columns,
         )
 

@@ -74,6 +74,14 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     yield "           " + ", ".join(phrased[3:])
     if summary.throughput is not None:
         yield f"throughput {format_rate(summary.throughput)}"
+    if (summary.micro_steps or 0) > 1:
+        yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
+    if summary.loader:
+        workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
+        yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
+    for one in summary.apart:
+        often = f"{one.calls} times, " if one.calls > 1 else ""
+        yield f"apart      {one.name}: {often}{format_ms(one.total_ns)}, charged to no step"
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
     own, paired = price_lines(summary)
@@ -128,7 +136,8 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
 def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellipsis: str) -> str:
     phase = line.rows[0].phase
     split = line.forward_ns or line.recompute_ns or line.backward_ns
-    shown = name if split or phase.value == name else f"{name} ({phase})"
+    told = phase.value == name or ("/" in name and phase.value == name.partition("/")[0].lower())
+    shown = name if split or told else f"{name} ({phase})"
     text = fit_marked(safe("  " * min(depth, 6) + shown), room, ellipsis, line.is_host_bound)
     limit_ns = line.limit_ns(summary.clock_limit_ns)
     text += f"{format_count(line.calls / summary.steps):>6}"

@@ -58,6 +58,7 @@ def make_frames(
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
             shapes=raw.taken.shapes,
+            micro_steps=plan.micro_steps,
         )
         for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
     ]

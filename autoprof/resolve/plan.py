@@ -13,12 +13,15 @@ Calls, not names: ordinals tell apart the calls of shared modules, of several mi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from .. import recorder as marks
 from ..price import Price
 from ..recorder import Label
 from ..span import LOGGED_LANE, TRAINING_LANE, Phase
 from .lanes import Lane, Open
+from .pauses import Pauses
+from .rounds import Rounds
 from .spans import Call, Plan, SpanColumns
 
 
@@ -37,9 +40,9 @@ class Planner:
         self._calls: dict[int, Call] = {}
         self._forwards: dict[int, list[int]] = {}
         self._values: list[int] = []
-        self._pauses: list[tuple[int, int]] = []
-        self._paused_at = -1
+        self._pauses = Pauses()
         self._unmatched = 0
+        self._rounds = Rounds(labels)
 
     def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
         """Return the plan of these codes (ordinals counted from the step's first) on these lanes.
@@ -73,25 +76,27 @@ class Planner:
                 continue
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handle[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
+            if number == TRAINING_LANE:
+                self._rounds.see(kind, index)
             if kind not in marks.VALUES:
                 lane.last = at
                 self._fill(lane, at)
         end = len(codes)
-        if self._paused_at >= 0:
-            self._pauses.append((self._paused_at, end))
+        self._pauses.finish(end)
         for lane in self._lanes.values():
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
         followed = sum(code >= marks.ORDINAL for code in codes)
         read = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # which the readings themselves charge
         overhead_ns = round(followed * self._price.followed_ns + (end - followed - read) * self._price.plain_ns)
         repeatable = not cut and min(codes, default=0) >= 0
-        return self._spans.plan(self._values, self._pauses, self._calls, self._unmatched, overhead_ns, repeatable)
+        plan = self._spans.plan(self._values, self._pauses.found, self._calls, self._unmatched, overhead_ns, repeatable)
+        return replace(plan, micro_steps=self._rounds.micro_steps)
 
     # What opens and closes spans. A lane's stack holds what is open, and the floors of backward passes.
 
     def _open(self, lane: Lane, at: int, label: Label | None, phase: Phase, calls: int = 1) -> int:
         """Open a span inside the innermost open one; -1 where the rule does not want this phase."""
-        if label is not None and phase not in label.phases:
+        if (label is not None and phase not in label.phases) or self._pauses.hides(lane):
             return -1
         return self._spans.open(lane.number, lane.innermost(), at, label, phase, calls)
 
@@ -285,10 +290,7 @@ class Planner:
             self._spans.memory.setdefault(lane.marked, []).append(at)
 
     def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        if self._paused_at < 0:
-            self._paused_at = at
+        self._pauses.begin(lane, at)
 
     def _unpause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
-        # Without a mark of its beginning, the pause began before the step did.
-        self._pauses.append((self._paused_at, at))
-        self._paused_at = -1
+        self._close_to(lane, self._pauses.end(lane, at), at)

@@ -35,7 +35,7 @@ class Plan:
     has the positions of what a span began with and ended with: the level, its running peak, what is reserved, or
     ``NOT_MEASURED``; it is None where no span has any. ``calls`` finds a
     call by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers
-    to a call of an earlier step: the same codes mean another call each time.
+    to a call of an earlier step: the same codes mean another call each time. ``micro_steps`` is as in ``StepFrame``.
     """
 
     layout: Layout
@@ -49,6 +49,7 @@ class Plan:
     unmatched: int
     overhead_ns: int
     repeatable: bool
+    micro_steps: int | None = None
 
     @cached_property
     def logged_spans(self) -> Nanoseconds:

@@ -34,9 +34,9 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
             touched.append(weakref.ref(self.module))
         attach(self)
 
-    def note_boundary(self: BoundaryProbe, model: nn.Module, before: Any) -> None:
+    def note_boundary(self: BoundaryProbe, model: nn.Module, before: Any, evaluates: Any) -> None:
         touched.append(weakref.ref(model))
-        begin(self, model, before)
+        begin(self, model, before, evaluates)
 
     monkeypatch.setattr(ModuleProbe, "attach", note_attach)
     monkeypatch.setattr(BoundaryProbe, "__init__", note_boundary)

@@ -354,7 +354,7 @@ class Spying(Dataset):  # type: ignore[type-arg]
         return 2
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        with autoprof.span("worker"):
+        with autoprof.span("In a worker"):
             self.model(torch.ones(1, 2))
         return {
             "pid": os.getpid(),
@@ -379,7 +379,7 @@ def test_a_forked_loader_worker_records_nothing_and_writes_no_file(tmp_path: Pat
     assert [item["hooks"] for item in seen] == [0, 0]
     assert all(item["pid"] != os.getpid() for item in seen)
     assert (folder / "rank0" / "steps.jsonl").read_text().count("\n") == 1
-    assert "worker" not in (folder / "summary.txt").read_text()
+    assert "In a worker" not in (folder / "summary.txt").read_text()
 
 
 class Layers(nn.Module):

@@ -1,0 +1,345 @@
+"""What is kept apart from the steps without being told: validation, saving, compilation. Exact on a fake clock."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from fake_engine import Op
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from autoprof import Phase, Summary
+from autoprof.probes import backward
+from autoprof.render.summary_text import render_summary
+from autoprof.testing import FakeClock, FakeDevice
+
+
+class Timed(nn.Module):
+    """A layer whose forward takes 10 ns on the test's clock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock, self.layer = clock, nn.Linear(2, 1)
+
+    def forward(self, x: Tensor) -> Any:
+        self.clock.advance(10)
+        return self.layer(x)
+
+
+class Batches(Dataset):  # type: ignore[type-arg]
+    """Samples that take 3 ns each to load; in batches of one."""
+
+    def __init__(self, clock: FakeClock, count: int, ns: int = 3) -> None:
+        self.clock, self.count, self.ns = clock, count, ns
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Tensor:
+        self.clock.advance(self.ns)
+        return torch.ones(2)
+
+
+class Program:
+    """A training program on a fake clock: a step's forward takes 10 ns, its optimizer 5."""
+
+    def __init__(self, step: str = "auto", **config: Any) -> None:
+        self.clock = FakeClock()
+        self.model = Timed(self.clock)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.optimizer.register_step_pre_hook(lambda *_: self.clock.advance(5))
+        config = everything(step=step, targets=[{"match": "layer"}], **config)
+        self.watched = Watched(self.model, clock=self.clock, config=config)
+        self.manual = step == "manual"
+
+    def train(self, batch: Tensor | None = None) -> None:
+        """Do one step."""
+        self.model.train()
+        self.model(torch.ones(1, 2) if batch is None else batch).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if self.manual:
+            self.watched.step()
+
+    def validate(self, batches: Any = (None, None), graded: bool = False) -> None:
+        """Evaluate as people do, with metrics that take 100 ns after each batch."""
+        self.model.eval()
+        with torch.set_grad_enabled(graded):
+            for batch in batches:
+                self.model(torch.ones(1, 2) if batch is None else batch)
+                self.clock.advance(100)
+        self.model.train()
+
+    def end(self) -> Summary:
+        """Close the session."""
+        self.watched.session.close()
+        for frame in self.watched.sink.frames:
+            check_laws(frame)
+        assert self.watched.sink.summary is not None
+        return self.watched.sink.summary
+
+    @property
+    def lengths(self) -> list[int]:
+        """The steps' lengths."""
+        return [frame.duration_ns for frame in self.watched.sink.frames]
+
+
+@pytest.fixture(params=["auto", "manual"])
+def program(request: pytest.FixtureRequest) -> Iterator[Program]:
+    """A program in each mode."""
+    made = Program(request.param)
+    yield made
+    made.watched.session.close()
+    assert not backward._listening
+
+
+# Validation.
+
+
+def test_validation_is_recognised_without_being_told(program: Program) -> None:
+    """Neither the steps' number nor their length changes; what it took is said, and so how often."""
+    for _ in range(2):
+        program.train()
+        program.train()
+        program.validate()
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15] * 5
+    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("validation", 2, 440)]
+    assert {count(frame, Phase.FORWARD)["layer"] for frame in program.watched.sink.frames} == {1}
+    assert "apart      validation: 2 times, <0.01 ms, charged to no step" in render_summary(summary)
+
+
+@pytest.mark.parametrize("step", ["auto", "manual"])
+def test_no_statistic_holds_anything_of_validation(step: str) -> None:
+    """Rows and phases are those of the same run without it."""
+
+    def run(validates: bool) -> Summary:
+        made = Program(step)
+        for _ in range(3):
+            made.train()
+            if validates:
+                made.validate()
+        return made.end()
+
+    expected, found = run(False), run(True)
+    assert (found.rows, found.phases, found.steps) == (expected.rows, expected.phases, expected.steps)
+
+
+def test_validation_without_no_grad_is_recognised_too(program: Program) -> None:
+    """Once the model has trained in ``train`` mode, ``eval`` mode says enough."""
+    program.train()
+    program.validate(graded=True)
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert summary.apart[0].total_ns == 220
+
+
+def test_a_model_that_trains_in_eval_mode_is_not_taken_for_validation(program: Program) -> None:
+    """Frozen normalisation from the start: every step is whole."""
+    for _ in range(3):
+        program.model.eval()
+        program.model(torch.ones(1, 2)).sum().backward()
+        program.optimizer.step()
+        if program.manual:
+            program.watched.step()
+    summary = program.end()
+    assert program.lengths == [15, 15, 15]
+    assert summary.apart == ()
+
+
+def test_a_model_that_goes_on_training_in_eval_mode_is_found_out_by_its_backward(program: Program) -> None:
+    """The step in which that happens is in no statistic; the ones after it are whole."""
+    program.train()
+    for _ in range(3):
+        program.model.eval()
+        program.model(torch.ones(1, 2)).sum().backward()
+        program.optimizer.step()
+        if program.manual:
+            program.watched.step()
+    program.end()
+    frames = program.watched.sink.frames
+    assert [frame.duration_ns for frame in frames if not frame.warmup][-1] == 15
+    assert sum(frame.warmup for frame in frames) == 1
+    assert sum(frame.duration_ns for frame in frames if not frame.warmup) % 15 == 0
+
+
+def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch_on(program: Program) -> None:
+    """At first its fetch is taken back when the forward shows what it was for; from then on it is known."""
+    feeds, checks = Batches(program.clock, 2), Batches(program.clock, 2, ns=1000)
+    for _ in range(3):
+        for batch in DataLoader(feeds):
+            program.train(batch)
+        program.validate(DataLoader(checks))
+    summary = program.end()
+    assert program.lengths == [18] * 6
+    assert summary.apart[0].calls == 3
+    assert summary.apart[0].total_ns == 3 * 2 * (1000 + 110)
+    assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
+
+
+def test_a_loader_given_to_the_session_is_learnt_in_the_same_way(program: Program) -> None:
+    """``session.loader`` around both."""
+    feeds, checks = DataLoader(Batches(program.clock, 2)), DataLoader(Batches(program.clock, 2, ns=1000))
+    for _ in range(2):
+        for batch in program.watched.session.loader(feeds):
+            program.train(batch)
+        program.validate(program.watched.session.loader(checks))
+    summary = program.end()
+    assert program.lengths == [18] * 4
+    assert summary.apart[0].total_ns == 2 * 2 * (1000 + 110)
+
+
+def test_a_loader_that_feeds_both_is_charged_to_the_steps(program: Program) -> None:
+    """Its batches are evaluated and then trained on: but for the first, waiting for them is no validation."""
+    feeds = DataLoader(Batches(program.clock, 3))
+    for batch in feeds:
+        program.validate([batch])
+        program.train(batch)
+    program.end()
+    assert sum(frame.phase_ns().get(Phase.DATA, 0) for frame in program.watched.sink.frames) == 6
+
+
+def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
+    """The pause decides what is charged to no step; the forward says what it is."""
+    program.train()
+    with program.watched.session.pause():
+        program.validate()
+    with program.watched.session.pause():
+        program.clock.advance(7)
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("validation", 1, 220), ("pause", 1, 7)]
+
+
+def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
+    """It ends with the session."""
+    program.train()
+    program.validate()
+    assert program.end().apart[0].total_ns == 220
+    assert program.lengths == [15]
+
+
+def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
+    """What is apart does not depend on which steps are recorded."""
+    program = Program("manual", sample={"every": 4, "warmup": 0, "budget": None})
+    for _ in range(4):
+        program.train()
+        program.validate()
+    summary = program.end()
+    assert (summary.steps, summary.apart[0].calls) == (1, 4)
+    assert 4 * 200 <= summary.apart[0].total_ns <= 4 * 220
+
+
+def test_the_model_under_validation_is_bare_after_its_first_forward(program: Program) -> None:
+    """No hook but the one that tells training from validation."""
+    program.train()
+    program.validate()
+    hooks = [hook for module in program.model.modules() for hook in module._forward_pre_hooks.values()]
+    assert len(hooks) == 1
+    assert not program.model.layer._forward_hooks
+    program.end()
+
+
+def test_validation_is_apart_on_a_devices_clock() -> None:
+    """The device's time of the steps, and the host's of what is apart."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Op(device, 10, 20), nn.Linear(2, 2))
+    config = everything(targets=[{"match": "0"}])
+    with Watched(model, clock=device.device_clock(), config=config) as watched:
+        for _ in range(2):
+            model.train()
+            model(torch.ones(1, 2, requires_grad=True)).sum().backward()
+            device.wait_here()
+            watched.step()
+            model.eval()
+            with torch.no_grad():
+                model(torch.ones(1, 2))
+            device.wait_here()
+            device.clock.advance(100)
+    frames = watched.sink.frames
+    assert [frame.device_duration_ns for frame in frames] == [30, 30]
+    assert watched.sink.summary is not None
+    assert watched.sink.summary.apart[0].total_ns == 220
+
+
+# Saving.
+
+
+SAVE = torch.save
+
+
+class Slow:
+    """Something to save that takes 1000 ns to pickle."""
+
+    clock: FakeClock
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.clock.advance(1000)
+        return dict, ()
+
+
+def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.save`` in the middle of a step is apart, counted and said; the file is what it is without autoprof."""
+    monkeypatch.setattr(Slow, "clock", program.clock, raising=False)
+    files = [io.BytesIO(), io.BytesIO()]
+    program.train()
+    program.model(torch.ones(1, 2)).sum().backward()
+    assert torch.save is not SAVE
+    torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[0])
+    program.optimizer.step()
+    if program.manual:
+        program.watched.step()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("torch.save", 1, 1000)]
+    assert torch.save is SAVE
+    torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
+    assert len(files[0].getvalue()) == len(files[1].getvalue())
+
+
+def test_saving_after_validation_is_counted_by_itself(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation lasts until the model trains again; what was saved meanwhile is no part of it."""
+    monkeypatch.setattr(Slow, "clock", program.clock, raising=False)
+    program.train()
+    program.validate()
+    torch.save(Slow(), io.BytesIO())
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.total_ns) for one in summary.apart] == [("torch.save", 1000), ("validation", 220)]
+
+
+def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Program) -> None:
+    """What cannot be pickled raises what it always raised."""
+    with pytest.raises(AttributeError, match="local"):
+        torch.save(lambda: None, io.BytesIO())
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15]
+    assert summary.apart[0].calls == 1
+
+
+# Compilation.
+
+
+def test_a_step_in_which_torch_compiled_is_kept_apart_and_said() -> None:
+    """As a warm-up step is: its frame is written, but in no statistic."""
+    program = Program("manual")
+    compiled = torch.compile(program.model, backend="eager")
+    program.train()
+    compiled(torch.ones(1, 2)).sum().backward()
+    program.train()
+    program.train()
+    summary = program.end()
+    torch._dynamo.reset()
+    assert [frame.warmup for frame in program.watched.sink.frames] == [False, True, False]
+    assert (summary.steps, summary.warmup_steps) == (2, 1)
+    assert summary.skipped["steps in which torch compiled, kept apart as warm-up"] == 1

@@ -1,0 +1,193 @@
+"""Losses outside the model are timed, forward and backward, without being targets and with nothing attached to them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from small_models import hooks_of
+from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
+from torch.utils.checkpoint import checkpoint
+
+from autoprof import Phase
+from autoprof.testing import FakeClock
+
+CALL = _Loss.__call__
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_wrapped() -> Any:
+    """The class is torch's own again after each test."""
+    yield
+    assert _Loss.__call__ is CALL
+    assert "__call__" not in vars(_Loss)
+
+
+def model() -> nn.Module:
+    """Return a small model."""
+    return nn.Sequential(nn.Linear(2, 3))
+
+
+def test_a_loss_is_timed_forward_and_backward() -> None:
+    """Its backward comes before the model's, inside the pass; the account adds up."""
+    made, criterion = model(), nn.CrossEntropyLoss()
+    with Watched(made) as watched:
+        criterion(made(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long)).backward()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    assert count(frame, Phase.FORWARD)["Loss/CrossEntropyLoss"] == 1
+    assert count(frame, Phase.BACKWARD)["Loss/CrossEntropyLoss"] == 1
+    backward = [span for span in frame.spans if span.phase is Phase.BACKWARD]
+    names = [span.name for span in backward]
+    assert names.index("Loss/CrossEntropyLoss") < names.index("Sequential")
+    assert not any(hooks_of(criterion).values())
+
+
+class _Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, clock: FakeClock) -> Tensor:
+        ctx.clock = clock
+        clock.advance(7)
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        ctx.clock.advance(20)
+        return grads[0].expand(4, 3), None
+
+
+class SlowLoss(_Loss):
+    """A loss of the user's own, of torch's class: 7 ns forward, 20 ns backward."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def forward(self, x: Tensor) -> Any:
+        return _Slow.apply(x, self.clock)
+
+
+def test_the_times_of_a_loss_are_exact() -> None:
+    """To the nanosecond, on a clock that only the loss moves; the rest of the step is nothing."""
+    made, clock = model(), FakeClock()
+    criterion = SlowLoss(clock)
+    with Watched(made, clock=clock) as watched:
+        criterion(made(torch.ones(4, 2))).backward()
+        watched.step()
+    frame = watched.frames[0]
+    spans = {(span.name, span.phase): span.host_ns for span in frame.spans}
+    assert spans["Loss/SlowLoss", Phase.FORWARD] == 7
+    assert spans["Loss/SlowLoss", Phase.BACKWARD] == 20
+    assert frame.phase_ns()[Phase.OTHER] == 0
+
+
+def test_a_loss_made_anew_in_each_step_is_one_row() -> None:
+    """``nn.MSELoss()(output, target)``: many instances, one name, no growing list of names."""
+    made = model()
+    with Watched(made) as watched:
+        for _ in range(3):
+            nn.MSELoss()(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
+            watched.step()
+        labels = len(watched.session._recorder.labels)
+        nn.MSELoss()(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
+        assert len(watched.session._recorder.labels) == labels
+    assert [count(frame, Phase.FORWARD)["Loss/MSELoss"] for frame in watched.frames] == [1, 1, 1]
+
+
+class WithLoss(nn.Module):
+    """A model that holds its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.criterion = nn.Linear(2, 1), nn.MSELoss()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.criterion(self.layer(x), x[:, :1])
+
+
+def test_a_loss_inside_the_model_is_what_the_rules_say() -> None:
+    """It is a module of the model's: a target under its own name, or none."""
+    made = WithLoss()
+    for targets, expected in (([{"match": "layer"}], 0), ([{"match": "criterion"}], 1)):
+        with Watched(made, config=everything(targets=targets)) as watched:
+            made(torch.ones(4, 2)).backward()
+            watched.step()
+        frame = watched.frames[0]
+        assert "Loss/MSELoss" not in count(frame, Phase.FORWARD)
+        assert count(frame, Phase.FORWARD)["criterion"] == expected
+
+
+def test_a_loss_changes_no_bit_and_copies_are_plain() -> None:
+    """Losses and gradients; a copy of a criterion made during a session is an ordinary one."""
+
+    def run(watch: bool) -> list[Tensor]:
+        torch.manual_seed(2)
+        made, criterion = model(), nn.SmoothL1Loss()
+        watched = Watched(made) if watch else None
+        found = []
+        for step in range(3):
+            loss = copy.deepcopy(criterion)(made(torch.ones(4, 2)), torch.full((4, 3), float(step)))
+            loss.backward()
+            found += [loss.detach(), *(p.grad.clone() for p in made.parameters() if p.grad is not None)]
+            if watched:
+                watched.step()
+        if watched:
+            watched.session.close()
+        return found
+
+    for one, other in zip(run(True), run(False), strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+
+
+def test_an_error_in_a_loss_is_the_users_and_the_next_step_is_right() -> None:
+    """Its span ends where it failed."""
+    made, criterion = model(), nn.CrossEntropyLoss()
+    with Watched(made) as watched:
+        with pytest.raises((RuntimeError, ValueError, IndexError)):
+            criterion(made(torch.ones(4, 2)), torch.zeros(5, dtype=torch.long))
+        watched.step()
+        criterion(made(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long)).backward()
+        watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+    assert count(watched.frames[1], Phase.BACKWARD)["Loss/CrossEntropyLoss"] == 1
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_loss_that_is_computed_again_is_recompute(reentrant: bool) -> None:
+    """Checkpointed together with the head, as for large vocabularies."""
+    made, criterion = model(), nn.MSELoss()
+    x = torch.ones(4, 2, requires_grad=True)
+    with Watched(made) as watched:
+        checkpoint(lambda v: criterion(made(v), torch.zeros(4, 3)), x, use_reentrant=reentrant).backward()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    assert count(frame, Phase.FORWARD)["Loss/MSELoss"] == 1
+    assert count(frame, Phase.RECOMPUTE)["Loss/MSELoss"] == 1
+
+
+def test_a_compiled_loss_is_compiled_once() -> None:
+    """Sessions, pauses and the close leave its graph valid."""
+    made, criterion, graphs = model(), nn.MSELoss(), list[Any]()
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: criterion(x, x * 2), backend=backend, fullgraph=True)
+    with Watched(made) as watched:
+        for _ in range(3):
+            compiled(torch.ones(2))
+            with watched.session.pause():
+                compiled(torch.ones(2))
+            watched.step()
+    compiled(torch.ones(2))
+    torch._dynamo.reset()
+    assert len(graphs) == 1

@@ -1,0 +1,140 @@
+"""Gradient accumulation: the rounds of forward and backward inside one optimizer step are counted, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, everything
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from autoprof.aggregate import Aggregate
+from autoprof.render.jsonl import FrameDecoder, FrameEncoder
+from autoprof.render.summary_text import render_summary
+
+
+class Net(nn.Module):
+    """Two layers, the second one checkpointed if asked."""
+
+    def __init__(self, reentrant: bool | None = None) -> None:
+        super().__init__()
+        self.first, self.second, self.reentrant = nn.Linear(2, 2), nn.Linear(2, 1), reentrant
+
+    def forward(self, x: Tensor) -> Any:
+        hidden = self.first(x)
+        if self.reentrant is None:
+            return self.second(hidden)
+        return checkpoint(self.second, hidden, use_reentrant=self.reentrant)
+
+
+def accumulate(model: nn.Module, optimizer: Any, rounds: int) -> None:
+    """Run so many micro-batches and one optimizer step."""
+    for _ in range(rounds):
+        model(torch.ones(3, 2)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    """Return an optimizer of the model's."""
+    return torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+@pytest.mark.parametrize("reentrant", [None, False, True])
+@pytest.mark.parametrize("step", ["auto", "manual"])
+def test_micro_steps_are_counted_inside_one_optimizer_step(step: str, reentrant: bool | None) -> None:
+    """Four rounds, then one, then four again; checkpointing adds no round, nor does a backward inside a backward."""
+    model = Net(reentrant)
+    optimizer = sgd(model)
+    with Watched(model, config=everything(step=step), optimizer=optimizer) as watched:
+        for rounds in (4, 1, 4):
+            accumulate(model, optimizer, rounds)
+            if step == "manual":
+                watched.step()
+    assert [frame.micro_steps for frame in watched.sink.frames] == [4, 1, 4]
+    assert watched.sink.summary is not None
+    assert watched.sink.summary.micro_steps == 4
+
+
+def test_several_losses_of_one_forward_are_one_micro_step() -> None:
+    """The second backward pass uses the graph of the same forward."""
+    model = Net()
+    with Watched(model) as watched:
+        output = model(torch.ones(3, 2))
+        output.sum().backward(retain_graph=True)
+        output.mean().backward()
+        watched.step()
+    assert watched.frames[0].micro_steps == 1
+
+
+def test_two_optimizers_that_take_turns_are_no_accumulation() -> None:
+    """A GAN: each optimizer steps after a round of its own, in one step of the session."""
+    model = Net()
+    first, second = sgd(model.first), sgd(model.second)
+    with Watched(model, optimizer=[first, second]) as watched:
+        for optimizer in (first, second):
+            accumulate(model, optimizer, 1)
+        watched.step()
+    assert watched.frames[0].micro_steps == 1
+
+
+def test_two_optimizers_in_a_row_follow_the_same_micro_steps() -> None:
+    """One for the embeddings: the second step has no round of its own."""
+    model = Net()
+    first, second = sgd(model.first), sgd(model.second)
+    with Watched(model, optimizer=[first, second]) as watched:
+        accumulate(model, first, 3)
+        second.step()
+        watched.step()
+    assert watched.frames[0].micro_steps == 3
+
+
+def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
+    """LBFGS evaluates the model as often as it likes."""
+    model = Net()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = model(torch.ones(3, 2)).pow(2).sum()
+        loss.backward()
+        return loss
+
+    with Watched(model, optimizer=optimizer) as watched:
+        accumulate(model, sgd(model), 2)
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        watched.step()
+    assert watched.frames[0].micro_steps == 2
+
+
+def test_where_no_backward_pass_is_seen_the_count_is_unknown_not_zero() -> None:
+    """A step of forwards only, and targets whose backward nobody asked for."""
+    model = Net()
+    forward_only = everything(targets=[{"match": "first", "phases": ["forward"]}])
+    with Watched(model, config=forward_only) as watched:
+        accumulate(model, sgd(model), 2)
+        watched.step()
+    assert watched.frames[0].micro_steps is None
+    with Watched(model) as watched:
+        model(torch.ones(1, 2))
+        watched.step()
+    assert watched.frames[0].micro_steps is None
+
+
+def test_micro_steps_are_in_the_records_and_in_the_report() -> None:
+    """``steps.jsonl`` has the count at its top level and gives it back; the report has one line where it is above 1."""
+    model = Net()
+    with Watched(model) as watched:
+        accumulate(model, sgd(model), 2)
+        watched.step()
+        frame = watched.frames[0]
+        report = render_summary(watched.session.summary())
+    line = FrameEncoder().encode(frame)
+    assert '"micro_steps":2' in line
+    assert FrameDecoder().decode(line).micro_steps == 2
+    assert "accumulate 2 micro-steps before each optimizer step" in report
+    aggregate = Aggregate()
+    aggregate.add(FrameDecoder().decode(line))
+    assert aggregate.summary().micro_steps == 2

@@ -1,0 +1,304 @@
+"""The optimizer's phase: clipping, ``zero_grad``, AMP and the schedule beside the update, and totals that add up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from torch import nn
+from torch.nn.utils import clip_grad, clip_grad_norm_, clip_grad_value_  # bound before any session, as users do
+
+from autoprof import Phase
+from autoprof.probes.patch import _held
+from autoprof.testing import FakeClock
+
+CELLS = [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)]
+BEFORE = (
+    torch.optim.Optimizer.zero_grad,
+    nn.Module.zero_grad,
+    torch.amp.GradScaler.step,
+    torch.optim.lr_scheduler.LRScheduler.step,
+    torch.save,
+    torch.utils.data.DataLoader.__iter__,
+    torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+)
+
+
+def now() -> tuple[Any, ...]:
+    """Return the functions that autoprof wraps."""
+    return (
+        torch.optim.Optimizer.zero_grad,
+        nn.Module.zero_grad,
+        torch.amp.GradScaler.step,
+        torch.optim.lr_scheduler.LRScheduler.step,
+        torch.save,
+        torch.utils.data.DataLoader.__iter__,
+        torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+    )
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_wrapped() -> Any:
+    """Every function of torch's is its own again after each test."""
+    assert now() == BEFORE
+    if "torch._dynamo.utils" in sys.modules:  # what an earlier test compiled is gone
+        sys.modules["torch._dynamo.utils"].counters.clear()
+    yield
+    assert now() == BEFORE
+    assert [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)] == CELLS
+    assert not _held
+
+
+def mlp() -> nn.Sequential:
+    """Return a small model."""
+    return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+
+
+def step(model: nn.Module, optimizer: Any, clip: Callable[[Any], Any] | None = None) -> None:
+    """Train once."""
+    optimizer.zero_grad()
+    model(torch.ones(2, 2)).sum().backward()
+    if clip is not None:
+        clip(model.parameters())
+    optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "clip"),
+    [
+        ("clip_grad_norm_", lambda parameters: clip_grad_norm_(parameters, 0.1)),
+        ("clip_grad_norm_", lambda parameters: nn.utils.clip_grad_norm_(parameters, 0.1)),
+        ("clip_grad_norm_", lambda parameters: clip_grad.clip_grad_norm_(parameters, 0.1)),
+        ("clip_grad_value_", lambda parameters: clip_grad_value_(parameters, 0.1)),
+    ],
+)
+def test_clipping_is_seen_however_it_was_imported(name: str, clip: Callable[[Any], Any]) -> None:
+    """By the module, by the package, and by a name bound before autoprof came."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Watched(model, optimizer=optimizer) as watched:
+        step(model, optimizer, clip)
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    expected = {"Optimizer": 1, "Optimizer/zero_grad": 1, f"Optimizer/{name}": 1}
+    assert count(frame, Phase.OPTIMIZER) == expected
+
+
+def test_the_phase_is_the_sum_of_its_parts_to_the_nanosecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clipping takes 7 ns and the update 11: no name's total has another's in it, and other has nothing left."""
+    model, clock = mlp(), FakeClock()
+    inner = clip_grad._get_total_norm
+
+    def slow(*args: Any, **kwargs: Any) -> torch.Tensor:
+        clock.advance(7)
+        return inner(*args, **kwargs)
+
+    class Slow(torch.optim.Optimizer):
+        def step(self, closure: Any = None) -> None:
+            clock.advance(11)
+
+    monkeypatch.setattr(clip_grad, "_get_total_norm", slow)
+    optimizer = Slow(model.parameters(), {})
+    with Watched(model, clock=clock, optimizer=optimizer) as watched:
+        step(model, optimizer, lambda parameters: clip_grad_norm_(parameters, 0.1))
+        watched.step()
+    frame = watched.frames[0]
+    own = {span.name: span.host_ns for span in frame.spans if span.phase is Phase.OPTIMIZER}
+    assert own == {"Optimizer": 11, "Optimizer/clip_grad_norm_": 7, "Optimizer/zero_grad": 0}
+    assert frame.phase_ns()[Phase.OPTIMIZER] == 18 == frame.step_ns
+
+
+def test_clipping_and_zeroing_change_no_bit() -> None:
+    """Parameters after five clipped steps, and the norms that clipping returns."""
+
+    def run(watch: bool) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model, norms = mlp(), list[torch.Tensor]()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        watched = Watched(model) if watch else None
+        for _ in range(5):
+            step(model, optimizer, lambda parameters: norms.append(clip_grad_norm_(parameters, 0.1)))
+            if watched:
+                watched.step()
+        if watched:
+            watched.session.close()
+        return [*norms, *(parameter.detach() for parameter in model.parameters())]
+
+    for one, other in zip(run(True), run(False), strict=True):
+        assert one.numpy().tobytes() == other.numpy().tobytes()
+
+
+def test_a_models_own_zero_grad_counts_and_a_stranger_optimizers_does_not() -> None:
+    """``model.zero_grad()``; with ``optimizer=`` another optimizer's is none of this step's."""
+    model, other = mlp(), mlp()
+    optimizer, stranger = (torch.optim.SGD(one.parameters(), lr=0.1) for one in (model, other))
+    with Watched(model, optimizer=optimizer) as watched:
+        model.zero_grad()
+        optimizer.zero_grad()
+        stranger.zero_grad()
+        watched.step()
+    assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 2}
+
+
+def test_the_gradient_scaler_and_the_schedule_belong_to_the_optimizer() -> None:
+    """AMP: ``unscale_``, and ``scaler.step`` around the update; the learning rate's schedule."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scaler = torch.amp.GradScaler("cpu")
+    with Watched(model, optimizer=optimizer) as watched:
+        scaler.scale(model(torch.ones(2, 2)).sum()).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    names = ("Optimizer", "Optimizer/unscale_", "Optimizer/scaler.step", "Optimizer/scheduler.step")
+    assert count(frame, Phase.OPTIMIZER) == dict.fromkeys(names, 1)
+    spans = {span.name: span for span in frame.spans}
+    assert spans["Optimizer"].parent == frame.spans.index(spans["Optimizer/scaler.step"])
+
+
+def test_clipping_on_another_thread_is_none_of_the_steps() -> None:
+    """Only the training thread's calls are spans."""
+    from threading import Thread
+
+    model = mlp()
+    with Watched(model) as watched:
+        model(torch.ones(2, 2)).sum().backward()
+        thread = Thread(target=clip_grad_norm_, args=(list(model.parameters()), 0.1))
+        thread.start()
+        thread.join()
+        watched.step()
+    assert not count(watched.frames[0], Phase.OPTIMIZER)
+
+
+def test_an_error_in_clipping_is_the_users_and_ends_its_span() -> None:
+    """``error_if_nonfinite``."""
+    model = mlp()
+    with Watched(model) as watched:
+        model(torch.full((2, 2), float("inf"))).sum().backward()
+        with pytest.raises(RuntimeError, match="non-finite"):
+            clip_grad_norm_(model.parameters(), 0.1, error_if_nonfinite=True)
+        clip_grad_value_(model.parameters(), 0.1)
+        watched.step()
+    assert [span.parent for span in watched.frames[0].spans if span.phase is Phase.OPTIMIZER] == [None, None]
+
+
+def test_sessions_may_end_in_any_order() -> None:
+    """Two sessions share the wrappers; the first to open is the first to close."""
+    first, second = mlp(), mlp()
+    watched = Watched(first)
+    other = Watched(second)
+    first.zero_grad()
+    watched.session.close()
+    assert torch.optim.Optimizer.zero_grad is not BEFORE[0]
+    second.zero_grad()
+    other.step()
+    other.session.close()
+    assert count(other.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 2}
+
+
+def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is put back by whoever put it there; ours below it is idle, and a later session times calls once."""
+    model = mlp()
+    with Watched(model):
+        ours = torch.optim.Optimizer.zero_grad
+        calls: list[int] = []
+
+        def theirs(self: Any, *args: Any, **kwargs: Any) -> None:
+            calls.append(1)
+            ours(self, *args, **kwargs)
+
+        torch.optim.Optimizer.zero_grad = theirs  # type: ignore[method-assign]
+    try:
+        assert torch.optim.Optimizer.zero_grad is theirs
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with Watched(model) as watched:
+            optimizer.zero_grad()
+            watched.step()
+        assert calls == [1]
+        assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 1}
+        assert torch.optim.Optimizer.zero_grad is theirs
+    finally:
+        torch.optim.Optimizer.zero_grad = BEFORE[0]  # type: ignore[method-assign]
+
+
+def test_while_torch_compiles_every_function_is_its_own() -> None:
+    """Graphs and guards are those of the bare program; afterwards calls are timed again."""
+    model, seen = mlp(), list[Any]()
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        seen.append(now())
+        return graph.forward
+
+    with Watched(model, config=everything(targets=[{"match": "0"}])) as watched:
+        compiled = torch.compile(model, backend=backend)
+        compiled(torch.ones(2, 2)).sum().backward()
+        assert seen == [BEFORE]
+        model.zero_grad()
+        watched.step()
+        assert count(watched.frames[0], Phase.OPTIMIZER) == {"Optimizer/zero_grad": 1}
+        compiled(torch.ones(2, 2)).sum().backward()
+        watched.step()
+        assert len(seen) == 1
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_function_that_clips_is_compiled_once() -> None:
+    """Between the graphs of a function that clips, our wrappers run as they are, and no guard sees them come and go."""
+    model, graphs = mlp(), list[Any]()
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    @torch.compile(backend=backend)  # type: ignore[untyped-decorator]
+    def whole(x: torch.Tensor) -> None:
+        model(x).sum().backward()
+        clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def steps() -> int:
+        for _ in range(3):
+            whole(torch.ones(2, 2))
+        return len(graphs)
+
+    torch._dynamo.reset()
+    bare = steps()
+    torch._dynamo.reset()
+    graphs.clear()
+    with Watched(model, optimizer=optimizer) as watched:
+        for _ in range(2):
+            watched.step()
+            with_session = steps()
+    after = steps()
+    torch._dynamo.reset()
+    assert with_session == after == bare
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_clipping_is_not_timed_any_more_once_torch_has_compiled() -> None:
+    """A graph that clipping was traced into is guarded by the function; a wrapper would have it compiled anew."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Watched(model, optimizer=optimizer) as watched:
+        step(model, optimizer, lambda parameters: clip_grad_norm_(parameters, 0.1))
+        watched.step()
+        torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1))
+        step(model, optimizer, lambda parameters: clip_grad_norm_(parameters, 0.1))
+        watched.step()
+    torch._dynamo.reset()
+    clips = [count(frame, Phase.OPTIMIZER)["Optimizer/clip_grad_norm_"] for frame in watched.frames]
+    assert clips == [1, 0]

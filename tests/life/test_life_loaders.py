@@ -1,0 +1,232 @@
+"""Loaders that nobody gave to the session: recognised by themselves, worker processes and all, and left as they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from autoprof import Phase
+from autoprof.diagnose.observer import Observer
+from autoprof.probes.loader import Fetches
+from autoprof.recorder import Recorder
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+LOADER = DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__
+
+
+class Gated(Dataset):  # type: ignore[type-arg]
+    """Samples that a worker hands out when the test says so, by a file; without one at once."""
+
+    def __init__(self, gate: Path | None) -> None:
+        self.gate = gate
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Tensor:
+        while self.gate is not None and index >= 2 and not self.gate.exists():
+            time.sleep(0.001)
+        return torch.full((2,), float(index))
+
+
+def model() -> nn.Module:
+    """Return a small model."""
+    return nn.Sequential(nn.Linear(2, 1))
+
+
+@pytest.mark.parametrize("step", ["auto", "manual"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_is_recognised_by_itself(step: str, workers: int) -> None:
+    """Its batches are those of the bare loader, each fetch is one call; afterwards torch's classes are their own."""
+    loader = DataLoader(TensorDataset(torch.arange(8.0).reshape(4, 2)), num_workers=workers)
+    expected = [batch[0] for batch in loader]
+    made = model()
+    optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
+    found = []
+    with Watched(made, config=everything(step=step), optimizer=optimizer) as watched:
+        for (batch,) in loader:
+            found.append(batch)
+            made(batch).sum().backward()
+            optimizer.step()
+            if step == "manual":
+                watched.step()
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    frames = watched.sink.frames
+    for frame in frames:
+        check_laws(frame)
+    # The fetch that finds the epoch over is a call, too; in auto mode it ends the last step.
+    assert [count(frame, Phase.DATA)["Data"] for frame in frames[:4]] == [1, 1, 1, 1]
+    assert (DataLoader.__iter__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__) == LOADER
+
+
+def test_a_loader_given_to_the_session_is_not_counted_twice() -> None:
+    """``session.loader`` around a ``DataLoader``: one span a fetch, with no second one inside."""
+    loader = DataLoader(TensorDataset(torch.ones(3, 2)))
+    with Watched(model()) as watched:
+        for _ in watched.session.loader(loader):
+            watched.step()
+    spans = [span for frame in watched.sink.frames[:3] for span in frame.spans if span.phase is Phase.DATA]
+    assert len(spans) == 3
+    assert all(span.parent is None and span.calls == 1 for span in spans)
+
+
+def test_a_loader_on_another_thread_is_no_part_of_the_step() -> None:
+    """Somebody else's prefetching: only what the training thread waits for counts."""
+    loader = DataLoader(TensorDataset(torch.ones(3, 2)))
+    with Watched(model()) as watched:
+        thread = Thread(target=lambda: list(loader))
+        thread.start()
+        thread.join()
+        watched.step()
+    assert not count(watched.frames[0], Phase.DATA)
+
+
+def test_a_loader_inside_a_pause_is_charged_to_nobody() -> None:
+    """Neither a ``DataLoader`` nor one given to the session."""
+    loader = DataLoader(TensorDataset(torch.ones(3, 2)))
+    with Watched(model()) as watched:
+        with watched.session.pause():
+            list(loader)
+            list(watched.session.loader(loader))
+        watched.step()
+    assert not count(watched.frames[0], Phase.DATA)
+
+
+def test_one_loader_inside_another_is_part_of_its_fetch() -> None:
+    """A dataset that reads a loader of its own."""
+
+    class Nested(Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> Any:
+            return next(iter(DataLoader(TensorDataset(torch.ones(3, 2)))))[0]
+
+    with Watched(model()) as watched:
+        for _ in DataLoader(Nested()):
+            watched.step()
+    assert [count(frame, Phase.DATA)["Data"] for frame in watched.frames[:2]] == [1, 1]
+
+
+def test_an_error_in_a_worker_is_the_users() -> None:
+    """It arrives as it always did, and the next epoch is timed again."""
+
+    class Broken(Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, index: int) -> Any:
+            raise KeyError("mine")
+
+    with Watched(model()) as watched:
+        with pytest.raises(KeyError, match="mine"):
+            list(DataLoader(Broken(), num_workers=1))
+        watched.step()
+        list(DataLoader(TensorDataset(torch.ones(1, 2))))
+        watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+        assert count(frame, Phase.DATA)["Data"] >= 1
+
+
+def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
+    """Two workers, held up from the third sample on until the test has asked for it; then all are ready."""
+    gate = tmp_path / "gate"
+    loader = DataLoader(Gated(gate), num_workers=1, prefetch_factor=6, batch_size=1)
+    with Watched(model()) as watched:
+        iterator = iter(loader)
+        next(iterator)  # the first of an epoch cannot be ready: it is not judged
+        _until_ready(iterator)
+        next(iterator)  # 2: ready
+        opener = Thread(
+            target=_open_when, args=(gate, lambda: watched.session._steps.fetches.prefetch()["fetches"] == 2)
+        )
+        opener.start()
+        next(iterator)  # 3: not ready, the gate is closed while it is asked for
+        opener.join()
+        for _ in range(3):
+            _until_ready(iterator)
+            next(iterator)
+        assert next(iterator, None) is None  # the epoch is over: that is no fetch
+        watched.step()
+        summary = watched.session.summary()
+    assert summary.loader == {"workers": 1, "fetches": 5, "unready": 1}
+    assert Summary.from_dict(summary.to_dict()).loader == summary.loader
+
+
+def _open_when(gate: Path, asked: Callable[[], bool]) -> None:
+    while not asked():
+        time.sleep(0.001)
+    gate.touch()
+
+
+def _until_ready(iterator: Any) -> None:
+    while iterator._data_queue.empty():
+        time.sleep(0.001)
+
+
+def test_without_worker_processes_nothing_is_said_of_prefetching() -> None:
+    """Nor where a loader does not show it: absent is not zero."""
+    with Watched(model()) as watched:
+        list(DataLoader(TensorDataset(torch.ones(3, 2))))
+        list(watched.session.loader([1, 2]))
+        watched.step()
+        assert watched.session.summary().loader == {}
+
+
+def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> None:
+    """What autoprof reads there is private to torch: without it there is no count, and the fetch goes on."""
+
+    class Course:
+        is_apart = False
+        listens = True
+
+        def fetches(self, source: Any, *, explicit: bool) -> None:
+            pass
+
+    class Strange:
+        _dataset = ()
+
+    recorder = Recorder(FakeClock())
+    fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), Course())
+    told = fetches.enter(next, (Strange(),))
+    if told:
+        fetches.leave()
+    assert told
+    assert fetches.prefetch() == {}
+    assert not recorder.failures
+
+
+def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
+    """The rule ``data-wait`` quotes the count."""
+    from dataclasses import replace
+
+    from autoprof import Span
+    from autoprof.aggregate import Aggregate
+    from autoprof.diagnose import Facts
+    from autoprof.diagnose.time_rules import data_wait
+    from autoprof.testing import make_frame
+
+    aggregate, observer = Aggregate(), Observer()
+    for number in range(60):
+        frame = make_frame([Span("Data", None, Phase.DATA, None, 0, 900)], step=number, duration_ns=1000)
+        aggregate.add(frame)
+        observer.add(frame)
+    summary = replace(aggregate.summary(), loader={"workers": 2, "fetches": 50, "unready": 45})
+    finding = data_wait(observer.evidence(summary, Facts()))
+    assert finding is not None
+    assert "45 of 50 fetches found no batch ready (num_workers=2)" in finding.why
+    assert finding.evidence["loader"] == {"workers": 2, "fetches": 50, "unready": 45}
