@@ -105,7 +105,7 @@ class ProfilerWrapper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.profiler is None:
+        if self.profiler is None or not self.profiler.entered:
             return
         self.profiler.__exit__(kind, error, trace)
         if self.profiler.result is not None:
@@ -127,8 +127,8 @@ class ProfilerWrapper:
                 print(safe(line, encoding))
 
     def leave(self) -> None:
-        """End the runs; their files are there already."""
-        self.profiler = None
+        """End the run that is open, if one is; the files of all runs are there then."""
+        self.__exit__(None, None, None)
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -102,6 +102,8 @@ class DeepCapture:
         """What was written, the trace first."""
         self.notes: list[str] = []
         """What there was to say."""
+        self.entered = False
+        """Whether the block is open."""
         self._session = session
         self._capture = Capture(
             options,
@@ -129,6 +131,7 @@ class DeepCapture:
         return self._capture.refused
 
     def __enter__(self) -> DeepCapture:
+        self.entered = True
         with self._work, self._apart():
             if self._capture.begin():
                 if self._session is None:
@@ -168,6 +171,9 @@ class DeepCapture:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self.entered:
+            return
+        self.entered = False
         with self._work, self._apart():
             try:
                 self._attempt(self._hooks.detach)
@@ -184,8 +190,9 @@ class DeepCapture:
         return nullcontext() if self._session is None else self._session.pause()
 
     def _follow(self, number: int) -> bool:
+        apart = self._capture.running
         self._capture.step(number)
-        return True
+        return apart
 
     def _finish(self) -> None:
         capture = self._capture

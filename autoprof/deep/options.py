@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import SessionError, nearest
+from ..errors import SessionError
 from ..names import file_name
 from .profile import DEFAULT_PATTERNS, Pattern
 
@@ -114,6 +114,6 @@ def _activities(given: Iterable[Any] | None) -> tuple[str, ...]:
     for one in () if given is None else (given,) if isinstance(given, str) else given:
         word = str(getattr(one, "name", one)).lower()
         if word not in ACTIVITIES:
-            raise SessionError(f"deep_capture: activities: {word!r} is unknown; {nearest(word, ACTIVITIES)}")
+            raise SessionError(f"deep_capture: activities: {word!r} is unknown; allowed: {', '.join(ACTIVITIES)}")
         found.append(word)
     return tuple(dict.fromkeys(found))
