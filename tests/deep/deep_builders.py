@@ -77,13 +77,21 @@ def slice_of(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: A
 
 def memory(ts: float, allocated: int, change: int, device: int = 1) -> dict[str, Any]:
     """Return one event of the allocator."""
-    args = {"Total Allocated": allocated, "Total Reserved": 4096, "Bytes": change, "Device Type": device, "Device Id": 0}
+    args = {
+        "Total Allocated": allocated,
+        "Total Reserved": 4096,
+        "Bytes": change,
+        "Device Type": device,
+        "Device Id": 0,
+    }
     return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
 
 
 def write_trace(path: Path, found: list[dict[str, Any]]) -> Path:
     """Write a trace as torch does."""
-    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": found, "traceName": "x"}, indent=1), encoding="utf-8")
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "traceEvents": found, "traceName": "x"}, indent=1), encoding="utf-8"
+    )
     return path
 
 

@@ -119,9 +119,15 @@ def test_results_are_the_same_to_the_last_bit() -> None:
 def test_an_exception_leaves_unchanged_and_everything_is_off() -> None:
     """The profiler is stopped, the hooks are gone, and what ran until then is in the trace."""
     program, error = Program(), ValueError("mine")
-    with pytest.raises(ValueError, match="mine") as raised, autoprof.deep_capture(program.model, TARGETS) as capture:
-        program.step()
-        raise error
+    capture = autoprof.deep_capture(program.model, TARGETS)
+
+    def fail() -> None:
+        with capture:
+            program.step()
+            raise error
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        fail()
     assert raised.value is error
     assert capture.result is not None
     assert not torch.autograd._profiler_enabled()
