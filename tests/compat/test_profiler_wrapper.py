@@ -172,3 +172,10 @@ def test_the_layers_of_an_open_session_are_named() -> None:
         model(torch.ones(4, 8))
     assert profiler.result is not None
     assert len(profiler.result.patterns["spatial block"]) == 2
+
+
+def test_every_parameter_of_the_old_interface_is_accepted() -> None:
+    """By name and in the old order."""
+    wrapper = ProfilerWrapper(True, [ProfilerActivity.CPU], False, True, "logs", "mem", 4, False, False, False, False)
+    run(wrapper)
+    assert files("logs") == ["opensora_rank0_trace.json"]
