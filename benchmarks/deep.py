@@ -188,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="cpu: for a busy machine without a GPU")
     parser.add_argument(
         "--kind", choices=KINDS, default="window", help="window: as `deep:` does, figures when the run ends; "
-        "block: as `with deep_capture()` does, at once; profiler: torch.profiler alone; figures: no capture, a figure",
+        "block: as `with deep_capture()` does, at once; profiler: torch.profiler alone; figures: a figure, no capture; "
+        "nothing: how far two bare processes differ",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
