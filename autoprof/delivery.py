@@ -14,6 +14,7 @@ from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
 from .diagnose import Diagnosis
+from .gauges import Gauges
 from .memory import Footprint, Memory, tabulate
 from .names import shorten, visible
 from .price import Price
@@ -36,6 +37,8 @@ PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
 COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
 """Why a step is in no statistic: compiling takes seconds that no other step takes."""
+CLOSED: Final = "closed"
+"""How a session ends that was asked to, its process going on: work that is not yet counted is counted then."""
 
 logger = logging.getLogger("autoprof")
 
@@ -53,6 +56,7 @@ class Delivery:
         """Asks which modules are recorded when they are called."""
         self.footprint: Footprint | None = None
         self.memory: Memory | None = None
+        self.gauges = Gauges()
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -89,11 +93,12 @@ class Delivery:
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
-        self.diagnosis.closed(raw.step)
+        self.diagnosis.closed(raw)
         for source in (self.memory, self.footprint):
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
                 source.spent_ns = 0
+        self.gauges.closed(raw)
         if self._compiled:
             self._name_unseen(raw)
             if not raw.warmup:
@@ -182,11 +187,20 @@ class Delivery:
             skipped={reason: count for reason, count in lost.items() if count},
         )
         summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), **self.outside())
-        return self._diagnosed(summary)
+        return self._diagnosed(self._gauged(summary))
 
     def _tabulated(self, summary: Summary) -> Summary:
         footprint = self.footprint
         return summary if footprint is None else tabulate(summary, footprint.holdings(), footprint.failure)
+
+    def _gauged(self, summary: Summary) -> Summary:
+        try:
+            return self.gauges.of(summary)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self.say(f"no throughput, readings and work after {type(error).__name__}: {error}")
+            return replace(summary, notes=tuple(self._notes))
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
@@ -202,6 +216,8 @@ class Delivery:
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)
+        self._attempt(partial(self.gauges.finish, count=how == CLOSED))
+        self.diagnosis.final = True
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close
@@ -209,6 +225,7 @@ class Delivery:
                 raise
             self.say(f"no summary after {type(error).__name__}: {error}")
             summary = Summary.empty(tuple(self._notes))
+        self._attempt(self.gauges.close)
         if self.folder is not None:
             self._attempt(partial(self._note_facts, self.folder))
             self._attempt(partial(self.folder.write_summary, summary))
@@ -229,6 +246,7 @@ class Delivery:
 
     def abandon(self) -> None:
         """Touch no file any more."""
+        self.gauges.close()
         self._sinks.clear()
         self.folder = None
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFolder | None:
     """Make the folder that this run's sinks write to; None where none of them writes files."""
-    wanted = settings.sinks
-    files = (wanted.log, wanted.jsonl, wanted.memory_plot, settings.memory_snapshot, settings.deep)
-    if all(options is None for options in files):
-        return None
     from .runs import RunFolder
+    from .sinks import writes_files
+
+    if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
+        return None
 
     number, world_size = _rank()
     folder = RunFolder.create(

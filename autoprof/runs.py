@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -240,16 +240,37 @@ class Run:
         """Return the frames of one rank."""
         return Frames(self.path / f"rank{rank}" / "steps.jsonl")
 
+    def rank_summary(self, rank: int) -> Summary | None:
+        """Return the summary of one rank, None where it did not write one."""
+        return self.summary if rank == 0 else _read_summary(self.path / f"rank{rank}")
+
 
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Open a saved run. Raises ``OutputError`` where there is none."""
+    run = read_records(path)
+    return replace(run, summary=_read_summary(run.path))
+
+
+def read_records(path: str | os.PathLike[str]) -> Run:
+    """Open a saved run without its summary: records can be read also where the summary is another version's."""
     folder = Path(path)
     try:
         info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if not isinstance(info, dict):
+            raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); a run has a run.json") from error
     ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
-    summary = None
-    if (folder / "summary.json").is_file():
-        summary = Summary.from_dict(json.loads((folder / "summary.json").read_text(encoding="utf-8")))
-    return Run(folder, info, tuple(ranks), summary)
+    return Run(folder, info, tuple(ranks), None)
+
+
+def _read_summary(folder: Path) -> Summary | None:
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    try:
+        return Summary.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(
+            f"{path}: cannot be read ({type(error).__name__}: {error}); it is not whole, or another version wrote it"
+        ) from error

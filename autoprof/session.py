@@ -98,11 +98,12 @@ class Session:
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
+        self._delivery.gauges.loads(iterable)
         wrapped: Any = TimedLoader(iterable, self._steps.fetches)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
-        """Attach loss, lr, … to the open step: numbers, or tensors of one element, read when the step is resolved.
+        """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element, read when resolved.
 
         A step that is not recorded keeps none.
         """

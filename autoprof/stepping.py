@@ -195,7 +195,7 @@ class Steps:
             serial=self._recorder.serial,
             clock=self._clock,
             start=start,
-            warmup=self._number <= self._warmup or True in apart,
+            warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )

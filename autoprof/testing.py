@@ -20,6 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
 from .memory import FakeAllocator
+from .probes.syncs import METHODS
 from .session import Session
 from .span import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
@@ -81,6 +82,7 @@ class FakeDevice:
         self._current = threading.local()
         self._index_of: MutableMapping[Tensor, int] = WeakIdKeyDictionary()
         self._free_at: dict[Place, int] = {}
+        self._values: type[Tensor] | None = None
 
     def device_clock(self) -> DeviceClock:
         """Return a clock that reads this device's events and the test's host clock."""
@@ -109,6 +111,17 @@ class FakeDevice:
 
     def index_of(self, tensor: Tensor) -> int | None:
         return self._index_of[tensor] if tensor in self._index_of else None  # noqa: SIM401
+
+    def value(self, tensor: Tensor) -> Tensor:
+        """Return the tensor's values as the device's own: a method that reads them has the host wait for the stream.
+
+        Operators on it make values of the device, too; its gradients are not followed.
+        """
+        if self._values is None:
+            self._values = _kind_of_value(self)
+        made = tensor.detach().as_subclass(self._values)
+        self._index_of[made] = self.place[0]
+        return made
 
     def work(self, ns: int, device: int | None = None) -> None:
         """Queue ``ns`` of work on the current stream (of the current device); the host does not wait."""
@@ -172,6 +185,25 @@ class FakeDevice:
     def synchronize(self, event: FakeEvent) -> None:
         self.waits += 1
         self.clock.now_ns = max(self.clock.now_ns, self._passed_at(event))
+
+
+def _kind_of_value(device: FakeDevice) -> type[Tensor]:
+    class DeviceValue(Tensor):
+        """A tensor whose values the host has to wait for."""
+
+        @classmethod
+        def __torch_function__(
+            cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        ) -> Any:
+            if getattr(function, "__name__", "") in METHODS:
+                device.wait_here()
+            call: Any = super().__torch_function__
+            made = call(function, types, args, dict(kwargs or {}))
+            if isinstance(made, DeviceValue):
+                device._index_of[made] = device.place[0]
+            return made
+
+    return DeviceValue
 
 
 class FakeEvent:

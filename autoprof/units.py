@@ -8,6 +8,10 @@ from typing import Final
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
+UNITS: Final = ("samples", "tokens", "frames")
+"""What a step can be told to hold (``session.log(tokens=…)``); throughput is of the first of them that is known."""
+
+_POWERS: Final = ("", "k", "M", "G", "T", "P")
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
 _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
 
@@ -73,10 +77,19 @@ def format_round_percent(fraction: float, limit: float = 0.0) -> str:
     return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"
 
 
-def format_rate(per_second: float) -> str:
-    """Phrase a rate of samples with three significant digits: ``1.95 samples/s``, ``1234 samples/s``."""
+def format_rate(per_second: float, unit: str = "samples") -> str:
+    """Phrase a rate with three significant digits: ``1.95 samples/s``, ``1234 tokens/s``."""
     digits = 2 if abs(per_second) < 9.995 else 1 if abs(per_second) < 99.95 else 0
-    return f"{per_second:.{digits}f} samples/s"
+    return f"{per_second:.{digits}f} {unit}/s"
+
+
+def format_flops(count: float) -> str:
+    """Phrase operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``512 FLOP``."""
+    size, power = float(count), 0
+    while abs(size) >= 999.5 and power < len(_POWERS) - 1:
+        size, power = size / 1000, power + 1
+    digits = 0 if not power or abs(size) >= 99.95 else 1 if abs(size) >= 9.995 else 2
+    return f"{size:.{digits}f} {_POWERS[power]}FLOP"
 
 
 def format_span(ns: float) -> str:

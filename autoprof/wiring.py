@@ -13,39 +13,28 @@ from . import lifecycle
 from .calibrate import measure_price
 from .clocks import Clock, choose_clock
 from .delivery import Delivery
-from .diagnose import Diagnosis, Facts
+from .diagnose import Diagnosis, Facts, Signals, Watch
+from .equipment import Setup, make_gauges, make_sampling, open_snapshots, probe_step
 from .errors import SessionError
-from .memory import Footprint, Memory, SnapshotWindow, choose_memory
+from .gauges import RootProbe
+from .memory import Footprint, Memory, choose_memory
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .price import Price
 from .probes import (
-    BackwardProbe,
-    CopyProbe,
+    Compilations,
     Handle,
-    Hooks,
-    ModuleProbe,
-    OptimizerHooks,
-    OptimizerProbe,
-    Placement,
-    Reducer,
-    ShapeProbe,
+    LogProbe,
+    SyncProbe,
     find_anchor,
     hide_from_script,
     make_hooks,
-    probe_collectives,
+    make_recorder,
     probe_function,
-    probe_loaders,
-    probe_losses,
-    probe_modes,
-    probe_saving,
-    probe_update,
     step_aside_for_compiler,
 )
 from .recorder import Recorder
-from .sampling import Level, Probe, Sampling
 from .session import Session
 from .signals import OwnWork
-from .span import Phase
 from .stepping import Steps
 
 if TYPE_CHECKING:
@@ -68,8 +57,8 @@ def instrument(
 
     ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
     ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
-    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError`` or
-    ``OutputError``; then nothing is attached and nothing is left behind.
+    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
+    ``MissingExtra``; then nothing is attached and nothing is left behind.
     """
     return open_session(model, config, optimizer=optimizer, sinks=sinks)
 
@@ -99,7 +88,7 @@ def open_session(
     if clock is None:
         clock, note = choose_clock(device.type, device.index)
         notes += [note] if note else []
-    recorder = Recorder(clock)
+    recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
     if not settings.enabled:
         idle = Delivery(recorder, Price(), None, ())
         memory = memory or choose_memory(device)
@@ -138,8 +127,6 @@ class _Wiring:
         self._clock = clock
         self._recorder = recorder
         self._follow = follow
-        # A clock of the caller's own moves as a test says: what our work takes cannot be read from it.
-        self._budget = settings.sample.budget if follow else None
         self._price = measure_price(clock) if follow else Price()
         self._selection = select_targets(model, settings)
         self._modules = [target.module for target in self._selection.targets]
@@ -152,9 +139,25 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
+        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
         delivery = self._delivery(folder, notes)
         hooks = make_hooks(self._recorder)
-        sampling, placement = self._sampling(hooks, memory, optimizers, footprint)
+        setup = Setup(
+            self._model,
+            settings,
+            self._selection,
+            optimizers,
+            self._device,
+            self._recorder,
+            memory,
+            self._price,
+            self._follow,
+        )
+        sampling, placement = make_sampling(setup, hooks, footprint)
+        root = RootProbe(self._model, self._recorder, followed=setup.follows_backward)
+        sampling.around.append(root)
+        delivery.gauges = make_gauges(setup, root, delivery.say)
+        undo.add(delivery.gauges.close)
         steps = Steps(
             self._model,
             settings,
@@ -174,90 +177,38 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        sampling.around += self._probe_step(steps, hooks, optimizers, apart)
+        sampling.around += [*probe_step(setup, steps, hooks, apart), syncs, logs]
         delivery.outside = lambda: {
             "paired": sampling.paired(),
             "apart": steps.course.spent(),
             "loader": steps.fetches.prefetch(),
         }
-        delivery.footprint, delivery.diagnosis = footprint, self._diagnosis(memory, footprint)
-        delivery.memory = memory
-        self._snapshots(folder, delivery, steps, apart)
+        compilations = Compilations()
+        for one in (compilations.handle, syncs, logs):
+            apart.add(one.remove)
+        delivery.footprint, delivery.memory = footprint, memory
+        delivery.diagnosis = Diagnosis(
+            self._facts(memory, folder),
+            footprint.optimizers,
+            Signals(syncs, logs, compilations),
+            Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size()),
+        )
+        open_snapshots(setup, folder, steps, delivery.say, apart)
         session.targets = self._selection.targets
-        if settings.deep is not None and folder is not None:
-            from .deep import capture_steps
-
-            capture_steps(settings.deep, folder, session.targets, steps, delivery, apart)
+        _open_captures(setup, folder, steps, delivery, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, apart])
         return session
 
-    def _sampling(
-        self, hooks: Hooks, memory: Memory, optimizers: tuple[Any, ...], footprint: Footprint
-    ) -> tuple[Sampling, Placement]:
-        from .targets import levels_of_detail
-
-        sample, recorder = self._settings.sample, self._recorder
-        details = levels_of_detail(self._model, self._selection)
-        every = {target.fqn: target for detail in details for target in detail.targets}
-        modules = {fqn: ModuleProbe(recorder, hooks, target, memory) for fqn, target in every.items()}
-        placement = Placement(self._model, recorder, hooks, [*modules.values()], follow_kind=self._follow)
-        probes: dict[str, list[Probe]] = {fqn: [probe] for fqn, probe in modules.items()}
-        for fqn, target in every.items():
-            if target.shapes:
-                probes[fqn].append(ShapeProbe(recorder, target))
-        levels = [
-            Level(
-                [probe for target in detail.targets for probe in probes[target.fqn]],
-                detail.words,
-                frozenset(target.fqn for target in detail.targets),
-            )
-            for detail in details
-        ]
-        sampling = Sampling(recorder, levels, every=sample.every, budget=self._budget, price=self._price)
-        code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-        sampling.around += [
-            OptimizerProbe(recorder, code, optimizers),
-            OptimizerHooks(optimizers, after=footprint.stepped),
-        ]
-        if any(Phase.BACKWARD in target.phases for target in self._selection.targets):
-            sampling.around.append(BackwardProbe(hooks.passes))
-        return sampling, placement
-
-    def _probe_step(self, steps: Steps, hooks: Hooks, optimizers: tuple[Any, ...], handle: Handle) -> list[Probe]:
-        """Attach what sees the step beside the model; return what is to be told only while the session records."""
-        probe_loaders(steps.fetches, handle)
-        probe_saving(self._recorder, steps.course.apart, handle)
-        probe_modes(self._model, steps.course.switched, handle)
-        hooks.passes.reducer = Reducer(self._recorder, self._model)
-        steps.course.trained.append(hooks.passes.reducer.forward)
-        return [
-            probe_update(self._recorder, optimizers, handle),
-            CopyProbe(self._recorder, handle),
-            probe_collectives(self._recorder, handle),
-            probe_losses(self._recorder, hooks, self._model, handle),
-        ]
-
-    def _snapshots(self, folder: RunFolder | None, delivery: Delivery, steps: Steps, undo: Handle) -> None:
-        wanted = self._settings.memory_snapshot
-        if wanted is None or folder is None:
-            return
-        window = SnapshotWindow(wanted, folder.rank_path, folder.rank, delivery.say)
-        undo.add(window.close)
-        steps.on_begin(window.step_begins)
-        if wanted.first is not None:
-            steps.sampling.reserve(wanted.first, wanted.window + 1)
-        window.begin()
-
-    def _diagnosis(self, memory: Memory, footprint: Footprint) -> Diagnosis:
-        facts = Facts(
+    def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
+        return Facts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
+            rank=0 if folder is None else folder.rank,
         )
-        return Diagnosis(facts, footprint.optimizers)
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
         from .targets import foresee
@@ -267,6 +218,14 @@ class _Wiring:
         unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
         delivery.hidden.update(unseen)
         return delivery
+
+
+def _open_captures(setup: Setup, folder: RunFolder | None, steps: Steps, delivery: Delivery, undo: Handle) -> None:
+    wanted = setup.settings.deep
+    if wanted is not None and folder is not None:
+        from .deep import capture_steps  # slow to import, and seldom asked for
+
+        capture_steps(wanted, folder, setup.selection.targets, steps, delivery, undo)
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

@@ -15,9 +15,10 @@ ROOMS = (
     "config", "clocks", "memory", "price", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",
-    "render", "runs",
-    "probes", "diagnose", "calibrate", "sinks", "outputs",
-    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "session", "deep", "wiring", "compat",
+    "render", "runs", "compare", "logs",
+    "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
+    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "deep", "wiring",
+    "compat",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [
@@ -76,7 +77,8 @@ def test_import_stays_light() -> None:
     """``import autoprof`` loads none of the heavy packages that only some uses need."""
     code = (
         "import sys, torch; before = set(sys.modules); import autoprof; "
-        "heavy = {'pydantic', 'matplotlib', 'rich', 'yaml', 'skimage', 'pandas', 'tensorboard'}; "
+        "heavy = {'pydantic', 'matplotlib', 'rich', 'yaml', 'skimage', 'pandas', 'duckdb', 'tensorboard', 'wandb', "
+        "'mlflow', 'prometheus_client', 'opentelemetry'}; "
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
+import autoprof
 from autoprof.errors import OutputError
 from autoprof.render.jsonl import FrameEncoder
 from autoprof.runs import RunFolder, read_run, write_atomic
@@ -164,3 +166,28 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     """A folder without ``run.json`` is no run, and the message says so."""
     with pytest.raises(OutputError, match=r"is not the folder of a run .*; a run has a run\.json"):
         read_run(tmp_path)
+
+
+def test_a_summary_of_a_later_version_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+    """What it says beside is left out."""
+    with autoprof.instrument(
+        nn.Sequential(nn.Identity()), {"output": str(tmp_path), "sinks": {"jsonl": {}}}
+    ) as session:
+        session.step()
+    assert session.folder is not None
+    path = session.folder / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "of_tomorrow": 1}))
+    run = autoprof.read_run(session.folder)
+    assert run.summary is not None
+
+
+def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    """With the file and what may be the reason."""
+    with autoprof.instrument(
+        nn.Sequential(nn.Identity()), {"output": str(tmp_path), "sinks": {"jsonl": {}}}
+    ) as session:
+        session.step()
+    assert session.folder is not None
+    (session.folder / "summary.json").write_text('{"steps": 1}')
+    with pytest.raises(OutputError, match=r"summary\.json: cannot be read .*; it is not whole, or another version"):
+        autoprof.read_run(session.folder)

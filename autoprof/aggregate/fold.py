@@ -11,6 +11,7 @@ import numpy as np
 
 from ..span import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
+from ..units import NS_PER_S, UNITS
 from .block import BLOCK, Block
 from .rows import RowKey, step_rows
 from .shapes import ShapeNotes
@@ -44,9 +45,8 @@ class Aggregate:
         self._phases: Counter[Phase] = Counter()
         self._blocks: dict[Layout, Block] = {}
         self._clock: Clock = "host"
-        self._samples = 0.0
         self._micro_steps = Counter[int]()
-        self._samples_ns = 0
+        self._units: dict[str, tuple[float, int]] = {}
         self._overhead_ns = 0
         self._observed_ns = 0
         self._table = Table()
@@ -78,10 +78,8 @@ class Aggregate:
             self._clock = "device"
         if frame.micro_steps is not None:
             self._micro_steps[frame.micro_steps] += 1
-        samples = frame.scalars.get("samples")
-        if samples is not None and isfinite(samples):
-            self._samples += samples
-            self._samples_ns += frame.duration_ns
+        if frame.scalars:
+            self._count_units(frame)
         block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
         block.add(frame)
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
@@ -94,6 +92,21 @@ class Aggregate:
         """Take account of steps that were not recorded."""
         self.unsampled_steps += steps
         self._observed_ns += elapsed_ns
+
+    def _count_units(self, frame: StepFrame) -> None:
+        for unit in UNITS:
+            held = frame.scalars.get(unit)
+            if held is not None and isfinite(held):
+                count, ns = self._units.get(unit, (0.0, 0))
+                self._units[unit] = count + held, ns + frame.duration_ns
+
+    def _throughput(self) -> tuple[str, float | None]:
+        """Return the first unit that steps held, and how many of it a second."""
+        for unit in UNITS:
+            count, ns = self._units.get(unit, (0.0, 0))
+            if ns:
+                return unit, count * NS_PER_S / ns
+        return UNITS[0], None
 
     def _open_block(self, layout: Layout) -> Block:
         if len(self._blocks) >= BLOCKS:
@@ -168,8 +181,9 @@ class Aggregate:
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
         self._micro_steps.update(other._micro_steps)
-        self._samples += other._samples
-        self._samples_ns += other._samples_ns
+        for unit, (count, ns) in other._units.items():
+            mine = self._units.get(unit, (0.0, 0))
+            self._units[unit] = mine[0] + count, mine[1] + ns
         self._scalars.update(other._scalars)
         self._shapes.note(other._shapes.all())
         self._memory.update(other._memory)
@@ -186,6 +200,7 @@ class Aggregate:
         phases[Phase.OTHER] = total_step_ns - sum(phases.values())
         rows = self._rows(p50, p95, total_step_ns)
         rows.sort(key=lambda row: (-row.total_ns, row.name, row.phase))
+        unit, throughput = self._throughput()
         return Summary(
             clock=self._clock,
             steps=self.steps,
@@ -202,7 +217,8 @@ class Aggregate:
             rows=tuple(rows),
             overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
             overhead_ns=self._overhead_ns,
-            throughput=self._samples * 1e9 / self._samples_ns if self._samples_ns else None,
+            throughput=throughput,
+            throughput_unit=unit,
             scalars=dict(self._scalars),
             memory=dict(self._memory),
             micro_steps=max(self._micro_steps, key=lambda count: (self._micro_steps[count], count), default=None),

@@ -16,7 +16,8 @@ FOUND: Final = "+"
 VERDICT: Final = "V"
 LEGEND: Final = (
     f"{VERDICT} the verdict, {FOUND} found as well, {SILENT} silent, {ABSTAINS} abstains: a signal is missing, or near "
-    "its bound"
+    "its bound\nTime is a fake clock's, the same on every machine; (fake device): so is the device, no GPU is needed;\n"
+    "(real clock): the process takes its real course, and the machine may add a finding of its own"
 )
 
 
@@ -27,7 +28,7 @@ def add(commands: Any) -> None:
         help="run small trainings with a defect each, and print which rule finds it",
         description=(
             "Run small trainings with a defect each, and their healthy twins, and print what every rule says of them. "
-            "Takes some seconds. Exit status: 0 when each defect is found and no twin is accused, else 1."
+            "Takes a minute. Exit status: 0 when each defect is found and no twin is accused, else 1."
         ),
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -56,17 +57,22 @@ def render_rules(results: list[tuple[Program, Summary, Summary]]) -> list[str]:
         mark = "" if _is_right(program, broken, healthy) else "  (wrong)"
         first = broken.findings[0]
         gain = format_ms(first.gain_ns) if first.gain_ns else "-"
-        lines.append(f"{number:>3} {program.name:<33}{_verdict(broken):<18}{gain:>12}  {_verdict(healthy)}{mark}")
+        verdicts = f"{_verdict(broken):<18}{gain:>12}  {_verdict(healthy):<8}{_where(program)}{mark}"
+        lines.append(f"{number:>3} {program.name:<33}{verdicts}".rstrip())
     numbers = "".join(f"{number:>4}" for number in range(1, len(results) + 1))
     lines += ["", f"{'rule':<17}{numbers}"]
     lines += [f"{rule:<17}" + "".join(f"{_cell(broken, rule):>4}" for _, broken, _ in results) for rule in RULES]
-    return [*lines, "", LEGEND]
+    return [*lines, "", *LEGEND.split("\n")]
 
 
 def _is_right(program: Program, broken: Summary, healthy: Summary) -> bool:
     accused = {finding.rule for finding in healthy.findings if finding.severity != "info"}
     quiet = program.rule not in accused if program.on_machine else not accused
     return _cell(broken, program.rule) in ((VERDICT, FOUND) if program.on_machine else (VERDICT,)) and quiet
+
+
+def _where(program: Program) -> str:
+    return "  (fake device)" if program.on_fake_device else "  (real clock)" if program.on_machine else ""
 
 
 def _verdict(summary: Summary) -> str:

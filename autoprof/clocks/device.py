@@ -90,6 +90,11 @@ class DeviceClock:
         if place is not None and place[0] not in self._pools:
             self._pools[place[0]] = [Stamp(self._source.new()) for _ in range(PREPARED)]
 
+    @property
+    def now(self) -> Callable[[], int]:
+        """What tells the host's time."""
+        return self._now
+
     def index_of(self, tensor: Tensor) -> int | None:
         return self._source.index_of(tensor)
 

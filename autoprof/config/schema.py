@@ -8,7 +8,21 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from .deep import Deep, DeepPattern
-from .options import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
+from .options import (
+    ConsoleOptions,
+    CsvOptions,
+    JsonlOptions,
+    LogOptions,
+    MemoryPlotOptions,
+    MlflowOptions,
+    OpentelemetryOptions,
+    PrometheusOptions,
+    Sinks,
+    SpeedscopeOptions,
+    TensorboardOptions,
+    TraceOptions,
+    WandbOptions,
+)
 from .part import Part
 from .rules import MODULE_PHASES, FunctionRule, Rule
 from .source import Source
@@ -17,6 +31,7 @@ __all__ = [
     "MODULE_PHASES",
     "Config",
     "ConsoleOptions",
+    "CsvOptions",
     "Deep",
     "DeepPattern",
     "FunctionRule",
@@ -24,9 +39,16 @@ __all__ = [
     "LogOptions",
     "MemoryPlotOptions",
     "MemorySnapshot",
+    "MlflowOptions",
+    "OpentelemetryOptions",
+    "PrometheusOptions",
     "Rule",
     "Sample",
     "Sinks",
+    "SpeedscopeOptions",
+    "TensorboardOptions",
+    "TraceOptions",
+    "WandbOptions",
 ]
 
 
@@ -80,10 +102,17 @@ class Config(Part):
     """How code under `torch.compile` is timed: from outside the compiled region."""
     sample: Sample = Sample()
     """Which steps are recorded, and what that may cost."""
+    flops: Literal["auto", "trust", "off"] = "auto"
+    """Whether the work of a step is counted, once for each shape of its inputs. `auto` leaves out a model whose code
+    may write outside of the model; `trust` does not ask."""
+    monitor: Literal["auto", "off"] = "auto"
+    """Whether the host and the GPU are read once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")
     """The folder in which each run gets its own; relative to the working directory."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
-    """Where the steps go: `{}` is nowhere; without this key, to all four sinks."""
+    """Where the steps go: `{}` is nowhere; without this key, to console, log, jsonl and memory_plot."""
+    ranges: Literal["off", "nvtx", "profiler", "both"] = "off"
+    """Show the spans of recorded steps to other tools as well: `nvtx` to Nsight, `profiler` to `torch.profiler`."""
 
     memory_snapshot: MemorySnapshot | None = None
     """What the CUDA allocator holds, and who asked for it: written for a window of steps, or when memory runs out."""
@@ -112,7 +141,7 @@ class Config(Part):
     @classmethod
     def _not_empty(cls, value: Any) -> Any:
         if value is None:
-            raise ValueError("the value is missing; write {} for no sinks, or leave the key out for all four")
+            raise ValueError("the value is missing; write {} for no sinks, or leave the key out for the usual four")
         return value
 
     @field_validator("compile", mode="before")
@@ -122,6 +151,11 @@ class Config(Part):
         if word in ("inside", "off"):
             raise ValueError(f"'{word}' is not in this version of autoprof; allowed: outside")
         return value
+
+    @field_validator("flops", "monitor", "ranges", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: Any) -> Any:
+        return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
 
     @field_validator("output", mode="before")
     @classmethod

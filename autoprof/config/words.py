@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
 
 from .source import Key, dotted
@@ -107,4 +107,6 @@ def _bounds(metadata: Sequence[Any]) -> str:
             words += f", above {bound.gt}"
         elif isinstance(bound, Lt):
             words += f", below {bound.lt}"
+        elif isinstance(bound, Le):
+            words += f", at most {bound.le}"
     return words

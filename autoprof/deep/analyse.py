@@ -126,10 +126,11 @@ def _match(
             series.append(call)
 
 
-def _operators(slices: Iterable[Slice], has_device: bool) -> tuple[Operator, ...]:
+def _operators(slices: Sequence[Slice], has_device: bool) -> tuple[Operator, ...]:
     found: dict[str, list[int]] = {}
+    layers = {one.name for one in slices if one.is_range}
     for one in slices:
-        if one.is_range:
+        if one.is_range or one.name in layers:  # with `ranges: profiler`, a layer's name is an operator's as well
             continue
         sums = found.setdefault(one.name, [0, 0, 0, 0, 0])
         length = one.end - one.start

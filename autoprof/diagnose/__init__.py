@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from .diagnosis import Diagnosis
 from .evidence import Evidence, Facts, LongStep, OptimizerFact
-from .observer import Observer, evidence_of_run, facts_of
+from .observer import Observer, evidence_of_run, facts_of, facts_of_run
 from .optimizers import describe_optimizers
+from .ranks import Watch
 from .rules import RULES, diagnose, judge
+from .signals import Signals
 
 __all__ = [
     "RULES",
@@ -16,9 +18,12 @@ __all__ = [
     "LongStep",
     "Observer",
     "OptimizerFact",
+    "Signals",
+    "Watch",
     "describe_optimizers",
     "diagnose",
     "evidence_of_run",
     "facts_of",
+    "facts_of_run",
     "judge",
 ]

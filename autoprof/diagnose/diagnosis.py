@@ -6,20 +6,29 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from ..resolve import RawStep
 from ..span import StepFrame
 from ..summary import Summary
 from .evidence import Facts, OptimizerFact
 from .garbage import Collections
 from .observer import Observer
 from .optimizers import describe_optimizers
+from .ranks import Watch
 from .rules import diagnose
+from .signals import Signals
 from .thresholds import MIN_STEPS
 
 
 class Diagnosis:
     """Keep what the rules need of a live run. Nothing is judged but when a summary is asked for."""
 
-    def __init__(self, facts: Facts | None = None, optimizers: Callable[[], Iterable[Any]] = tuple) -> None:
+    def __init__(
+        self,
+        facts: Facts | None = None,
+        optimizers: Callable[[], Iterable[Any]] = tuple,
+        signals: Signals | None = None,
+        ranks: Watch | None = None,
+    ) -> None:
         self._facts = facts or Facts()
         self._optimizers = optimizers
         self._described: tuple[OptimizerFact, ...] | None = None
@@ -27,8 +36,21 @@ class Diagnosis:
         """Whether an optimizer that has no state by now keeps none."""
         self._observer = Observer()
         self._collections = Collections()
-        self.add: Callable[[StepFrame], None] = self._observer.add
-        self.closed: Callable[[int], None] = self._collections.closed
+        self._signals = signals
+        self._ranks = ranks
+        self.final = False
+        """Whether the run is over: what takes longer may be looked at now."""
+        self.add: Callable[[StepFrame], None] = self._observer.add if signals is None else self._add
+
+    def closed(self, raw: RawStep) -> None:
+        """Take note that a step has ended."""
+        self._collections.closed(raw.step)
+        if self._signals is not None:
+            self._signals.closed(raw)
+
+    def _add(self, frame: StepFrame) -> None:
+        self._observer.add(frame)
+        self._signals.add(frame)  # type: ignore[union-attr]
 
     def facts(self) -> Facts:
         """Return what is known by now. The optimizers are described once, when they have their state, if any."""
@@ -37,8 +59,14 @@ class Diagnosis:
             self._described = describe_optimizers(alive)
         steps = set(self._collections.steps)
         collected = tuple(sorted(long.step for long in self._observer.longest() if long.step in steps))
+        longest = tuple(long.step for long in self._observer.longest())
         return replace(
-            self._facts, collected=collected, collections=self._collections.count, optimizers=self._described
+            self._facts,
+            collected=collected,
+            collections=self._collections.count,
+            optimizers=self._described,
+            ranks=None if self._ranks is None else self._ranks.facts(longest, final=self.final),
+            **({} if self._signals is None else self._signals.facts()),
         )
 
     def of(self, summary: Summary) -> Summary:

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import sqrt
 from typing import Any, Final, NamedTuple
 
 from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase
 from ..summary import Row, Summary
-
-SPREAD: Final = 2 * 1.2533 / 1.6449
-"""Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),
-and sigma is (p95 - p50) / 1.6449. Times are skewed to the right, so p95 makes it wider than it need be."""
-BIN_ERROR: Final = 0.01
-"""Quantiles are within 1 % (logarithmic bins)."""
-
-
-class Interval(NamedTuple):
-    """A median and where it may lie: from ``low`` to ``high``."""
-
-    low: float
-    middle: float
-    high: float
-
-    def over(self, whole: Interval) -> Interval:
-        """Return this as a part of another one: the widest that the two allow."""
-        if whole.low <= 0:
-            return Interval(0.0, 0.0, 0.0)
-        return Interval(self.low / whole.high, self.middle / whole.middle, self.high / whole.low)
-
-    @classmethod
-    def of(cls, p50: float, p95: float, count: int, least: float, most: float) -> Interval:
-        """Return the interval of a median of ``count`` values."""
-        half = SPREAD * (p95 - p50) / sqrt(max(count, 1)) + (BIN_ERROR * p50 if most > least else 0.0)
-        return cls(max(p50 - half, least), p50, min(p50 + half, most))
+from .calls import CallFacts
+from .compiled import CompileFacts
+from .interval import Interval as Interval
+from .ranks import RankFacts
 
 
 class LongStep(NamedTuple):
@@ -45,6 +22,8 @@ class LongStep(NamedTuple):
     step_ns: int
     layout: Layout
     total_ns: Nanoseconds
+    clock_mhz: float | None = None
+    """The device's clock at its last reading before the step's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +58,15 @@ class Facts:
     collections: int = 0
     """How many steps had one."""
     optimizers: tuple[OptimizerFact, ...] | None = None
+    rank: int = 0
+    waits: CallFacts | None = None
+    """Calls that waited for the device; None without a device's clock."""
+    logs: CallFacts | None = None
+    """Calls that logged."""
+    compiled: CompileFacts | None = None
+    """What torch compiled; None where that was not counted."""
+    ranks: RankFacts | None = None
+    """How the ranks compare; None where one trains alone, and on all but rank 0."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""
@@ -92,7 +80,18 @@ class Facts:
             values["collected"] = tuple(values["collected"])
         if values.get("optimizers") is not None:
             values["optimizers"] = tuple(OptimizerFact(**fact) for fact in values["optimizers"])
+        for name, read in _READ.items():
+            if values.get(name) is not None:
+                values[name] = read(values[name])
         return cls(**values)
+
+
+_READ: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "waits": CallFacts.from_dict,
+    "logs": CallFacts.from_dict,
+    "compiled": CompileFacts.from_dict,
+    "ranks": RankFacts.from_dict,
+}
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,8 @@ class Evidence:
     longest: tuple[LongStep, ...] | None = None
     memory: tuple[tuple[int, int], ...] = ()
     memory_kind: str | None = None
+    clock_mhz: float | None = None
+    """The device's usual clock: the median of the last readings."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:

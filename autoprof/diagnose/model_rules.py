@@ -13,6 +13,7 @@ from .thresholds import (
     BACKWARD_HIGH,
     BACKWARD_RATIO,
     BACKWARD_SHARE,
+    BUSY,
     HOT_SHARE,
     HOT_TIMES,
     LAUNCH_SHARE,
@@ -145,10 +146,17 @@ def launch_bound(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     worst = max(bound, key=lambda one: (one[1], one[0].name))[0]
+    use = seen.summary.gauges.get("gpu_utilization")
+    if use is not None and use.mean >= BUSY:  # the queue ran short, and the device did not stand still for it
+        share, busy = format_percent(weighed.mean_share), format_percent(use.mean)
+        missing = f"inconclusive: the queue was empty for {share} of the step, yet NVML saw the device busy {busy}"
+        return abstain("launch-bound", missing, "nothing to do while the device is busy", weighed.evidence)
+    busy = "" if use is None else f"; NVML saw the device busy for {format_percent(use.mean)} of the time"
     return weighed.finding(
         f"for {format_percent(weighed.mean_share)} of the step the device's queue was empty and the host set the "
-        "pace: at most so much is waiting for launches (or for a reading of a value)",
+        f"pace: at most so much is waiting for launches (or for a reading of a value){busy}",
         "a larger batch, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused operators; read no values "
         "(.item(), .cpu(), print) within the step",
         name=worst.name,
+        evidence={} if use is None else {"gpu_utilization": round(use.mean, 3)},
     )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from heapq import heappush, heappushpop
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aggregate import Aggregate
 from ..span import StepFrame
 from ..summary import Summary
 from .evidence import Evidence, Facts, LongStep
+from .ranks import read_ranks
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -18,6 +22,10 @@ LONGEST: Final = 8
 """Longest steps kept: enough to tell a habit and its cause."""
 READINGS: Final = 64
 """Stretches of the run whose least reading is kept; when there are more, each two become one."""
+CLOCK: Final = "gpu_sm_clock_mhz"
+"""The reading of a frame that tells the device's clock."""
+CLOCKS: Final = 256
+"""Readings of it that are kept, the last ones."""
 KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that tell of growth, the better one first: a device's allocator counts tensors, the resident set all."""
 
@@ -31,6 +39,7 @@ class Observer:
         self._readings: list[tuple[int, int]] = []
         self._stride = 1
         self._in_stride = 0
+        self._clocks: deque[float] = deque(maxlen=CLOCKS)
 
     def add(self, frame: StepFrame) -> None:
         """Take one frame; a warm-up frame tells nothing."""
@@ -39,9 +48,11 @@ class Observer:
         step_ns = frame.step_ns
         if len(self._longest) < LONGEST or step_ns > self._longest[0][0]:
             total = frame.total_ns.copy()  # a view would keep the whole matrix of its steps alive
-            long = LongStep(frame.step, step_ns, frame.layout, total)
+            long = LongStep(frame.step, step_ns, frame.layout, total, frame.scalars.get(CLOCK))
             push = heappush if len(self._longest) < LONGEST else heappushpop
             push(self._longest, (step_ns, frame.step, long))
+        if frame.scalars and CLOCK in frame.scalars:
+            self._clocks.append(frame.scalars[CLOCK])
         if frame.memory:
             self._read(frame.step, frame.memory)
 
@@ -67,7 +78,8 @@ class Observer:
 
     def evidence(self, summary: Summary, facts: Facts) -> Evidence:
         """Return what the rules judge."""
-        return Evidence(summary, facts, self.longest(), tuple(self._readings), self._kind)
+        clock = median(self._clocks) if self._clocks else None
+        return Evidence(summary, facts, self.longest(), tuple(self._readings), self._kind, clock)
 
 
 def evidence_of_run(run: Run) -> Evidence:
@@ -77,7 +89,16 @@ def evidence_of_run(run: Run) -> Evidence:
         observer.add(frame)
         if run.summary is None:
             aggregate.add(frame)
-    return observer.evidence(run.summary or aggregate.summary(), facts_of(run.info))
+    return observer.evidence(run.summary or aggregate.summary(), facts_of_run(run, observer))
+
+
+def facts_of_run(run: Run, observer: Observer) -> Facts:
+    """Return what a saved run noted, its ranks compared anew: they may have written on after rank 0 had ended."""
+    facts = facts_of(run.info)
+    if facts.world_size <= 1:
+        return facts
+    longest = tuple(long.step for long in observer.longest())
+    return replace(facts, rank=0, ranks=read_ranks(run.path, facts.world_size, longest=longest))
 
 
 def facts_of(info: Mapping[str, Any]) -> Facts:

@@ -11,9 +11,10 @@ from .evidence import Evidence
 from .memory_rules import fragmentation, memory_growth, memory_pressure
 from .model_rules import backward_ratio, hot_module, launch_bound
 from .recompute import recompute
-from .run_rules import jitter, overhead, recompile, straggler, sync_call
+from .run_rules import jitter, overhead
+from .signal_rules import logging, recompile, straggler, sync_call
 from .thresholds import MIN_STEPS
-from .time_rules import comm_exposed, data_wait, h2d_copy, logging, optimizer
+from .time_rules import comm_exposed, data_wait, h2d_copy, optimizer
 from .weigh import abstain
 from .what_if import what_if
 

@@ -1,4 +1,4 @@
-"""Rules on the run as a whole: outlier steps and their cause, autoprof's own cost, and what only others could tell."""
+"""Rules on the run as a whole: outlier steps and their cause, autoprof's own cost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from ..span import TRAINING_LANE, Phase
 from ..summary import Finding
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
-from .thresholds import COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
+from .interval import proportion
+from .signal_rules import recompile
+from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
 from .weigh import abstain, near, stand
 
 GARBAGE = "garbage collection"
+CLOCK_NAME = "device clock"
 
 
 class Cause(NamedTuple):
@@ -23,6 +26,7 @@ class Cause(NamedTuple):
     phase: Phase | None
     why: str
     next: str
+    rank: int | None = None
 
 
 def jitter(seen: Evidence) -> Finding | None:
@@ -31,12 +35,14 @@ def jitter(seen: Evidence) -> Finding | None:
     lost = run.step_mean_ns - run.step_p50_ns
     share = lost / max(run.step_mean_ns, 1)
     facts: dict[str, Any] = {"lost_ns": lost, "share": round(share, 4), "bound": JITTER_SHARE, "steps": run.steps}
-    standing = stand(Interval(share, share, share), JITTER_SHARE)
-    if standing == "below":
+    long = [step for step in seen.longest or () if step.step_ns >= JITTER_TIMES * run.step_p50_ns]
+    interval = _lost(seen, lost, len(long))
+    facts.update(share_low=round(interval.low, 4), share_high=round(interval.high, 4))
+    standing = stand(interval, JITTER_SHARE)
+    if standing == "below" or _compiling(seen, lost):
         return None
     if seen.longest is None:
         return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", facts)
-    long = [step for step in seen.longest if step.step_ns >= JITTER_TIMES * run.step_p50_ns]
     numbers = sorted(step.step for step in long)
     facts = {**facts, "outliers": numbers, "longest_ns": run.step_max_ns}
     if len(long) < JITTER_STEPS or standing == "near":
@@ -51,12 +57,81 @@ def jitter(seen: Evidence) -> Finding | None:
         cause.next,
         cause.name,
         cause.phase,
+        cause.rank,
         gain_ns=lost,
-        evidence={**facts, "cause": cause.name or "other"},
+        evidence={**facts, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
     )
 
 
+def _compiling(seen: Evidence, lost_ns: int) -> bool:
+    """Say whether most of what long steps lose went to compiling, of which ``recompile`` speaks: once is enough."""
+    compiled = seen.facts.compiled
+    if compiled is None or 2 * compiled.ns < lost_ns * seen.summary.steps:
+        return False
+    said = recompile(seen)
+    return said is not None and said.severity != "info"
+
+
+def _lost(seen: Evidence, lost_ns: int, kept: int) -> Interval:
+    """Return what share of all time long steps lose, as uncertain as it is how many of them a run happens to have.
+
+    Of the longest steps only some are kept; there are at least as many as it takes to lose so much, were all as long
+    as the longest.
+    """
+    run = seen.summary
+    most = max(run.step_max_ns - run.step_p50_ns, 1)
+    count = min(max(kept, round(lost_ns * run.steps / most)), run.steps)
+    low, high = proportion(count, run.steps) if count > 0 else (1.0, 1.0)
+    shares = (max(lost_ns, 0) * factor / max(run.step_p50_ns + lost_ns * factor, 1) for factor in (low, 1.0, high))
+    return Interval(*shares)
+
+
 def _cause(seen: Evidence, long: list[LongStep]) -> Cause:
+    return _collected(seen, long) or _clock_drop(seen, long) or _other_rank(seen, long) or _span(seen, long)
+
+
+def _collected(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    collected = len({step.step for step in long} & set(seen.facts.collected or ()))
+    others = max(seen.facts.collections - collected, 0)
+    rest = max(seen.summary.steps - len(long), 1)
+    if collected < COLLECTED * len(long) or 2 * others / rest > collected / len(long):
+        return None
+    why = (
+        f"A full garbage collection ran in {collected} of the {len(long)} longest of them, and in {others} of "
+        f"{rest} other steps."
+    )
+    return Cause(GARBAGE, None, why, "gc.freeze() after set-up, gc.disable() with a gc.collect() between epochs")
+
+
+def _clock_drop(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    """Say whether the device's clock was low in these steps; nothing where it was not read."""
+    usual = seen.clock_mhz
+    low = [step.clock_mhz for step in long if usual and step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
+    if usual is None or len(low) < COLLECTED * len(long):
+        return None
+    why = (
+        f"The device's clock was down to {min(low):.0f} MHz in {len(low)} of the {len(long)} longest of them, of "
+        f"{usual:.0f} MHz usually."
+    )
+    return Cause(
+        CLOCK_NAME, None, why, "look at the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
+    )
+
+
+def _other_rank(seen: Evidence, long: list[LongStep]) -> Cause | None:
+    """Say whether another rank's own work made these steps long, for which this one only waited."""
+    blamed = {} if seen.facts.ranks is None else seen.facts.ranks.long_steps
+    ranks = Counter(blamed[str(step.step)] for step in long if str(step.step) in blamed)
+    if not ranks:
+        return None
+    (rank, count), *_ = ranks.most_common(1)
+    if rank == seen.facts.rank or count < COLLECTED * len(long):
+        return None
+    why = f"In {count} of the {len(long)} longest of them rank {rank} worked that much longer, and the others waited."
+    return Cause(None, None, why, f"look at the rows of rank {rank}'s steps.jsonl in these steps", rank)
+
+
+def _span(seen: Evidence, long: list[LongStep]) -> Cause:
     usual = {(row.name, row.phase): row.p50_ns for row in seen.summary.rows if row.lane == TRAINING_LANE}
     blamed: Counter[tuple[str, Phase] | None] = Counter()
     whole = 0
@@ -64,15 +139,6 @@ def _cause(seen: Evidence, long: list[LongStep]) -> Cause:
         excess = step.step_ns - seen.summary.step_p50_ns
         whole += excess
         blamed[_deepest(step, excess, usual)] += excess
-    collected = len({step.step for step in long} & set(seen.facts.collected or ()))
-    others = max(seen.facts.collections - collected, 0)
-    rest = max(seen.summary.steps - len(long), 1)
-    if collected >= COLLECTED * len(long) and 2 * others / rest <= collected / len(long):
-        why = (
-            f"A full garbage collection ran in {collected} of the {len(long)} longest of them, and in {others} of "
-            f"{rest} other steps."
-        )
-        return Cause(GARBAGE, None, why, "gc.freeze() after set-up, gc.disable() with a gc.collect() between epochs")
     (most, ns), *_ = blamed.most_common(1)
     if most is None:
         why = "No single span explains them: the excess is outside of all spans, or spread over many."
@@ -116,20 +182,3 @@ def overhead(seen: Evidence) -> Finding | None:
         gain_ns=round((run.overhead - budget) * run.step_mean_ns),
         evidence=facts,
     )
-
-
-def sync_call(_seen: Evidence) -> Finding | None:
-    """Calls that wait for the device: no probe sees them yet."""
-    return abstain("sync-call", "calls that wait for the device (.item(), .cpu())", "keep them out of the step")
-
-
-def recompile(_seen: Evidence) -> Finding | None:
-    """Graphs compiled anew: no probe counts them yet."""
-    return abstain("recompile", "the count of compilations", "TORCH_LOGS=recompiles prints them")
-
-
-def straggler(seen: Evidence) -> Finding | None:
-    """A rank slower than the others: one rank's statistics alone cannot tell."""
-    alone = seen.facts.world_size <= 1
-    remedy = "nothing to do where one process trains alone" if alone else "compare the ranks' steps.jsonl"
-    return abstain("straggler", "other ranks" if alone else "the other ranks' statistics", remedy)

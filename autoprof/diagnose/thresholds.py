@@ -37,8 +37,18 @@ COMM_SHARE: Final = 0.10
 """Gradients are reduced while backward goes on (Li et al. 2020, arXiv:2006.15704); what is exposed is the rest."""
 LOGGING_SHARE: Final = 0.05
 """Logging wins nothing for the model: what it costs is all to be won."""
+SYNC_SHARE: Final = 0.05
+"""What a reading of values costs is not the wait, for meanwhile the device works, but the gap that follows."""
+RECOMPILE_SHARE: Final = 0.05
+"""A compiled model is compiled in its first steps; what compiles later compiles for shapes that may not come again."""
+RECOMPILES: Final = 3
+"""Twice is how torch finds out that a shape is dynamic: the first shape, then any."""
+STRAGGLER_SHARE: Final = 0.05
+"""What one rank takes longer all ranks lose: a twentieth of the step on 8 GPUs is nearly half a GPU."""
 LAUNCH_SHARE: Final = 0.30
 """A queue runs dry at every reading of the loss; for three tenths of the step it does so where the host is slow."""
+BUSY: Final = 0.95
+"""NVML's utilisation from which on a device does not stand still for launches: its sampling tells no gap from none."""
 
 BACKWARD_RATIO: Final = 2.0
 """Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
@@ -63,6 +73,8 @@ JITTER_STEPS: Final = 3
 COLLECTED: Final = 0.75
 """Part of the outliers in which a full collection ran, for it to be their cause; and twice that of the other steps."""
 
+CLOCK_DROP: Final = 0.8
+"""Part of the usual clock: boost clocks wander by some percent, throttling takes a fifth and more."""
 GROWTH_SHARE: Final = 0.05
 """How much larger the last third's least reading must be than the first third's."""
 GROWTH_BYTES: Final = 16 * 2**20

@@ -1,9 +1,6 @@
-"""Rules on where the step's time goes: loader, copies, optimizer, communication, logging."""
+"""Rules on where the step's time goes: loader, copies, optimizer, communication."""
 
 from __future__ import annotations
-
-import re
-from typing import Final
 
 from ..span import Phase
 from ..summary import Finding
@@ -14,19 +11,11 @@ from .thresholds import (
     COMM_SHARE,
     DATA_SHARE,
     H2D_SHARE,
-    LOGGING_SHARE,
     OPTIMIZER_SHARE,
     STATE_FILLED,
     STATE_SHARE,
 )
 from .weigh import Weighed, abstain, most, place, spent, stand, weigh_rows
-
-LOGGING: Final = re.compile(
-    r"(?<![a-z])(log|logs|logger|logging|metric|metrics|print|tensorboard|wandb|mlflow|tqdm|progress|report)"
-    r"(?![a-z]|_prob|_softmax|_likelihood|_sum)",
-    re.IGNORECASE,
-)
-"""Words that say of a span of the user's own that it is about the run, not about the model; a logarithm is no log."""
 
 
 def data_wait(seen: Evidence) -> Finding | None:
@@ -155,23 +144,5 @@ def comm_exposed(seen: Evidence) -> Finding | None:
         f"communication takes {spent(weighed)} that no computation hides",
         "let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
         "less (bfloat16 gradients)",
-        name=place(rows),
-    )
-
-
-def logging(seen: Evidence) -> Finding | None:
-    """Logging, metrics and printing within the step, as far as spans are called so."""
-    own = seen.rows.get(Phase.USER)
-    if own is None:
-        return abstain("logging", "user spans", 'put with autoprof.span("Logging"): around what logs in the step')
-    rows = [row for row in own if LOGGING.search(row.name)]
-    if not rows:
-        return None
-    weighed = weigh_rows("logging", seen, rows, LOGGING_SHARE)
-    if not isinstance(weighed, Weighed):
-        return weighed
-    return weighed.finding(
-        f"logging and metrics take {spent(weighed)}{most(seen, rows)}",
-        "log each tenth step; keep sums on the device and read them (.item()) only then",
         name=place(rows),
     )

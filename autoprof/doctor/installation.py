@@ -15,6 +15,7 @@ from typing import Final, TextIO
 from ..config import Config
 from ..render.fonts import script_for
 from ..render.text import UNICODE, glyphs_for
+from ..sinks import writes_files
 from ..sinks.terminal import SPARE_ROWS, PinnedLines
 from ..units import format_bytes
 from ..wiring import SWITCH
@@ -82,8 +83,7 @@ def check_switch(environment: Mapping[str, str], config: Config) -> Result:
 
 def check_output(config: Config) -> Result:
     """Write a file where runs would go, take it away again, and ask how much room there is."""
-    wanted = config.sinks
-    if wanted.log is None and wanted.jsonl is None and wanted.memory_plot is None:
+    if not writes_files(config.sinks):
         return ok("output", "the configuration writes no files")
     folder = Path(os.path.abspath(config.output))
     there = folder

@@ -17,9 +17,10 @@ COUNTS: Final = 32
 class Counter:
     """The counts of one model by what they depend on: shapes, mode, autocast, and which parameters train."""
 
-    def __init__(self, model: nn.Module, limit: int = COUNTS) -> None:
+    def __init__(self, model: nn.Module, limit: int = COUNTS, *, trust: bool = False) -> None:
         self._model = model
         self._limit = limit
+        self._trust = trust
         self._known: dict[Hashable, WorkCount] = {}
         self._training: Hashable = None
         self.spent_ns = 0
@@ -49,7 +50,7 @@ class Counter:
             return count
         if len(self._known) >= self._limit:
             return WorkCount(reason=f"the shapes of the inputs changed more than {self._limit} times")
-        count = self._known[key] = count_call(self._model, call)
+        count = self._known[key] = count_call(self._model, call, trust=self._trust)
         self.spent_ns += count.count_ns
         return count
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,10 @@ from torch.nn.modules import module as module_globals
 from torch.overrides import TorchFunctionMode
 
 from ..names import quoted
-from ..targets.tree import Node, walk
 from .errors import Uncountable
+
+if TYPE_CHECKING:
+    from ..targets.tree import Node
 
 _FORWARD_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _ALL_HOOKS: Final = (
@@ -82,6 +84,8 @@ def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
 
 def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
     """Copy the model, wrappers that compile or distribute left out; ``Uncountable`` where that cannot be done."""
+    from ..targets.tree import walk  # targets bring the configuration's packages, which import slowly
+
     nodes = walk(model)
     _refuse(nodes)
     memo: dict[int, Any] = {}

@@ -1,17 +1,18 @@
 """Make one call of the model on fake tensors, forward and backward, and count the work in it.
 
 Nothing of the user's is touched: the modules are copies, the tensors are fake, the state of every random generator is
-put back. What cannot be kept apart is the user's own Python: a forward that writes to a file or counts its calls in a
-global variable does so once more.
+put back. What cannot be kept apart is the user's own Python, so it is read first (``purity``): a forward that may write
+outside of the model is not run.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from inspect import unwrap
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final
@@ -28,10 +29,11 @@ from torch._subclasses.fake_tensor import (
 )
 
 from ..names import quoted, shorten, visible
+from ..signals import raised_by_handler
 from .errors import Uncountable
 from .faking import FakeModel, fake_copy
 from .formulas import formulas
-from .leaks import scrub
+from .purity import Findings, read_model
 from .specs import Ambient, Inputs, TensorSpec, rebuild
 from .tally import Tally
 from .work import WorkCount
@@ -51,8 +53,10 @@ class ModuleCall:
     """Whether a backward pass through it was seen."""
 
 
-def count_call(model: nn.Module, call: ModuleCall) -> WorkCount:
+def count_call(model: nn.Module, call: ModuleCall, *, trust: bool = False) -> WorkCount:
     """Count the work of one call. Never raises; what cannot be counted is the reason in the result.
+
+    With ``trust``, also of a model whose code may write outside of the model: its owner says that it does not.
 
     For the thread that trains, between two steps: it takes the time of some thousand operators on the host (0.15 ms
     each where it was measured), none on the device. ``count_ns`` says what it took.
@@ -60,13 +64,19 @@ def count_call(model: nn.Module, call: ModuleCall) -> WorkCount:
     started = perf_counter_ns()
     mode = _fake_mode()
     tally = Tally(mode)
+    read = read_model(model.modules())
+    if read.reason is not None and not trust:
+        return WorkCount(reason=shorten(visible(read.reason), REASON_LIMIT), count_ns=perf_counter_ns() - started)
     try:
-        notes = _count(model, call, mode, tally)  # a frame of its own: when it ends, so does the copy
+        with _caches_put_back(read), _quiet(read.loggers):
+            notes = _count(model, call, mode, tally)  # a frame of its own: when it ends, so does the copy
         reason = _spoiled(tally)
-    except Exception as error:
+    except BaseException as error:  # a forward may end the process when it is time to
+        if raised_by_handler(error):
+            raise
         notes, reason = (), _reason(error, tally)
     tally.failure = None  # its traceback holds tensors; a checkpoint ends a recompute by an exception, too
-    reason = scrub(mode) or reason
+    reason = tally.left_behind() or reason
     rows = {} if reason else dict(tally.rows)
     return WorkCount(rows, dict(tally.uncounted), reason, notes, perf_counter_ns() - started)
 
@@ -74,7 +84,7 @@ def count_call(model: nn.Module, call: ModuleCall) -> WorkCount:
 def _count(model: nn.Module, call: ModuleCall, mode: FakeTensorMode, tally: Tally) -> tuple[str, ...]:
     if _capturing():
         raise Uncountable("a CUDA graph is being captured")
-    with torch.inference_mode(False), torch.enable_grad(), _random_put_back(model), _quiet():
+    with torch.inference_mode(False), torch.enable_grad(), _random_put_back(model):
         tally.formulas = formulas()
         fakes = fake_copy(model, mode)
         _run(fakes, call, mode, tally)
@@ -113,18 +123,36 @@ def _random_put_back(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep torch from logging, with a traceback, what is the reason in the result; other threads may go on logging."""
-    logger, thread = logging.getLogger("torch._subclasses.fake_tensor"), get_ident()
+def _caches_put_back(read: Findings) -> Iterator[None]:
+    """Empty the caches of ``functools`` that took something up: it is fake. One that had all already stays filled."""
+    before = [cache.cache_info().misses for cache in read.caches]
+    try:
+        yield
+    finally:
+        for cache, misses in zip(read.caches, before, strict=True):
+            if cache.cache_info().misses != misses:
+                cache.cache_clear()
+
+
+@contextmanager
+def _quiet(of_model: Sequence[logging.Logger]) -> Iterator[None]:
+    """Keep quiet what this thread logs meanwhile: torch, a traceback of what is the reason in the result; the model.
+
+    Other threads go on logging.
+    """
+    thread = get_ident()
+    loggers = [logging.getLogger("torch._subclasses.fake_tensor"), *of_model]
 
     def of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread
 
-    logger.addFilter(of_others)
+    for logger in loggers:
+        logger.addFilter(of_others)
     try:
         yield
     finally:
-        logger.removeFilter(of_others)
+        for logger in loggers:
+            logger.removeFilter(of_others)
 
 
 def _run(fakes: FakeModel, call: ModuleCall, mode: FakeTensorMode, tally: Tally) -> None:
@@ -152,7 +180,8 @@ def _run(fakes: FakeModel, call: ModuleCall, mode: FakeTensorMode, tally: Tally)
         roots = [one for one in _tensors(output) if one.requires_grad and (one.is_floating_point() or one.is_complex())]
         if call.backward and roots:
             with tally.backward():
-                torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
+                backward = unwrap(torch.autograd.backward)  # a session's wrapper would take it for one of the step's
+                backward(roots, [torch.ones_like(root) for root in roots])
 
 
 def _casts(ambient: Ambient) -> list[tuple[str, torch.dtype | None, bool]]:
@@ -182,7 +211,7 @@ def _spoiled(tally: Tally) -> str | None:
     return shorten(f"no formula for {named}", REASON_LIMIT)
 
 
-def _reason(error: Exception, tally: Tally) -> str:
+def _reason(error: BaseException, tally: Tally) -> str:
     if isinstance(error, DataDependentOutputException):
         said = f"its work depends on values: {_operator(error)}"
     elif isinstance(error, DynamicOutputShapeException):
@@ -197,6 +226,6 @@ def _reason(error: Exception, tally: Tally) -> str:
     return shorten(visible(f"{said}, in {quoted(where)}" if where else said), REASON_LIMIT)
 
 
-def _operator(error: Exception) -> str:
+def _operator(error: BaseException) -> str:
     func = getattr(error, "func", None) or getattr(error, "reason", None) or error
     return str(getattr(func, "_overloadpacket", func))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..span import Phase
 from .errors import Uncountable
@@ -44,6 +47,7 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The first exception of the forward that a module let out, and that module."""
         self.formulas: Mapping[Any, Formula] = {}
         self._mode = mode
+        self._alive: list[ref[Tensor]] = []
         self._made_of_others: dict[Any, bool] = {}
         self._in_backward = False
         self._stacks: dict[int, list[str]] = {}
@@ -83,11 +87,20 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
+        self._alive += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
         if formula is not None:
             self._count(str(packet), name, args, formula(*args, **kwargs, out_val=result))
         elif is_heavy(namespace, name):
             self.uncounted[str(packet)] += 1
         return result
+
+    def left_behind(self) -> str | None:
+        """Say so where a tensor of the count, which is over, is still alive: somebody outside of the model holds it."""
+        if any(one() is not None for one in self._alive):
+            gc.collect()  # what hangs in a reference cycle, an autograd context for one, is nobody's
+        left = next((tensor for one in self._alive if (tensor := one()) is not None), None)
+        self._alive.clear()
+        return None if left is None else f"the forward keeps a tensor of shape {tuple(left.shape)} outside of the model"
 
     def _is_made_of_others(self, func: Any) -> bool:
         made = self._made_of_others.get(func)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
+from types import CodeType
 from typing import Any, Final
 
 import wrapt
@@ -30,8 +31,10 @@ _EXPORT: Final = "torch.export._trace"
 _TO_GRAPH: Final = "_export_to_torch_ir"
 """What strict export calls to trace a model. Up to torch 2.6 at least it traces the hooks that it meets on the way as
 graphs of their own, before it says that it compiles, and wants one graph."""
-_open: list[_Aside] = []
+_open: list[_Aside | _Around] = []
+_skipped: list[CodeType] = []
 _asked = False
+_compiled = False
 
 
 def is_ours(hook: Any) -> bool:
@@ -44,10 +47,31 @@ def step_aside_for_compiler(modules: Iterable[nn.Module], compiled: Callable[[],
 
     ``torch._dynamo`` takes a second to import, so it is waited for where nobody has imported it yet.
     """
+    aside = _Aside(modules, compiled)
+    return _enlist(aside, aside.close)
+
+
+def around_compiler(start: Callable[[], None], end: Callable[[], None]) -> Handle:
+    """Call ``start`` before torch compiles and ``end`` after it."""
+    around = _Around(start, end)
+    return _enlist(around, around.close)
+
+
+def skip_in_compiler(function: Any) -> None:
+    """Have torch never compile this function of ours, which compiled code may come to call where its graph breaks.
+
+    Its frames are skipped; and where it was put on the stack before a graph broke and is called after that, the mark of
+    ``torch.compiler.disable`` keeps it from being traced, as a call of C is not traced either.
+    """
+    function._torchdynamo_disable = True
+    _skipped.append(function.__code__)
+
+
+def _enlist(one: _Aside | _Around, close: Callable[[], None]) -> Handle:
     global _asked
-    handle, aside = Handle(), _Aside(modules, compiled)
-    handle.add(aside.close)
-    _open.append(aside)
+    handle = Handle()
+    handle.add(close)
+    _open.append(one)
     for name, take_note in ((_CALLBACKS, _register), (_EXPORT, _wrap_export)):
         if name in sys.modules:
             take_note(sys.modules[name])
@@ -89,7 +113,18 @@ def _unwrap_export() -> None:
         setattr(trace, _TO_GRAPH, inner)
 
 
+def has_compiled() -> bool:
+    """Tell whether torch has compiled anything in this process: its guards may hold what a global name stands for."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return _compiled or bool(counters.get("frames"))
+
+
 def _start(*_args: Any) -> None:
+    global _compiled
+    _compiled = True
+    while _skipped:
+        with suppress(Exception):
+            sys.modules["torch._dynamo.eval_frame"].skip_code(_skipped.pop())
     with suppress(Exception):
         step_aside()
     for aside in _open:
@@ -103,6 +138,19 @@ def _end(*_args: Any) -> None:
             aside.end()
     with suppress(Exception):
         come_back()
+
+
+class _Around:
+    """What one part of ours does before torch compiles, and after it."""
+
+    def __init__(self, start: Callable[[], None], end: Callable[[], None]) -> None:
+        self.start = start
+        self.end = end
+
+    def close(self) -> None:
+        """Do so no more."""
+        if self in _open:
+            _open.remove(self)
 
 
 class _Aside:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ..signals import raised_by_handler
+
+
+class Probe(Protocol):
+    """What is attached only while a step is recorded."""
+
+    def attach(self) -> None:
+        """Begin to listen."""
+
+    def detach(self) -> None:
+        """Listen no more."""
 
 
 class Handle:

@@ -30,9 +30,8 @@ class RangeProbe(ModuleProbe):
         self.module = target.module
         self._attached = False
         self._open = []
-        self._memory = None
         self._calls = {}
-        self._device = None
+        self._memory = None
         self._follows = Phase.BACKWARD in target.phases
         self.name, self.phases = target.name, target.phases
         enter, leave = _make_hooks(self, recorder)

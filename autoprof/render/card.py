@@ -103,7 +103,7 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
     last = "".join(f"{word:>13}" for word in ends or ["time"])
     yield fit("what if", CHANGE) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
     for one in (now, *summary.what_if):
-        rate = "-" if one.throughput is None else format_rate(one.throughput)
+        rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
         share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
         times = {"epoch": one.epoch_ns, "to the end": one.left_ns}

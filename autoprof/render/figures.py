@@ -1,4 +1,4 @@
-"""What the pictures here have in common: fonts, colours, and a figure without pyplot."""
+"""What pictures have in common: fonts, colours, and a figure without pyplot."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import named
-from ..units import NS_PER_MS, NS_PER_S
+from ..units import NS_PER_MS, NS_PER_S, UNITS
 from .account import SignedSums, own_terms
 
 LAYOUTS: Final = 128
@@ -28,9 +28,9 @@ COLUMNS: Final = (
     "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
 )  # fmt: skip
 RESERVED: Final = frozenset(
-    {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "throughput", "phases_ms"}
+    {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
+    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "micro_steps"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
-    | {"gap_steps", "gap_ns", "micro_steps"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -105,9 +105,10 @@ def _scalars(frame: StepFrame) -> str:
     odd = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
     aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
-    samples = top.get("samples")
-    if samples is not None and frame.step_ns > 0:
-        text += f'"throughput":{samples * NS_PER_S / frame.step_ns:.6g},'
+    unit, held = next(((unit, held) for unit in UNITS if (held := top.get(unit)) is not None), ("", None))
+    throughput = held * NS_PER_S / frame.step_ns if held is not None and frame.step_ns > 0 else None
+    if throughput is not None and isfinite(throughput):
+        text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
     if aside:
         text += f'"scalars":{_dumps(aside)},'
     if odd:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..span import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
-from ..units import NS_PER_MS, above, format_percent
+from ..units import NS_PER_MS, above, format_bytes, format_percent
+from .gauges import measured_lines
 from .lines import name_lines, walk
 from .memory_text import readings
 from .price import price_lines
@@ -183,7 +184,7 @@ def _facts(frame: StepFrame, limit_ns: int) -> str:
     shares = [(phase, ns / step_ns) for phase, ns in frame.phase_ns().items() if ns]
     facts = [" ".join(f"{phase} {format_percent(share, limit_ns / step_ns)}" for phase, share in shares)]
     if frame.scalars:
-        facts.append(" ".join(f"{name}={value:.6g}" for name, value in frame.scalars.items()))
+        facts.append(" ".join(f"{name}={_scalar(name, value)}" for name, value in frame.scalars.items()))
     if frame.memory:
         facts.append(" ".join(readings(frame.memory)))
     facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
@@ -193,6 +194,10 @@ def _facts(frame: StepFrame, limit_ns: int) -> str:
     if untimed:
         facts.append(f"without a device time {untimed}")
     return safe(" | ".join(facts))
+
+
+def _scalar(name: str, value: float) -> str:
+    return format_bytes(value).replace(" ", "") if name.endswith("_bytes") else f"{value:.6g}"
 
 
 def render_log_summary(summary: Summary) -> str:
@@ -211,6 +216,7 @@ def render_log_summary(summary: Summary) -> str:
         times = (*step, summary.step_p50_ns, summary.step_p95_ns)
         lines.append(_numbers(_head("Total", 0), times, summary.steps, summary.clock_limit_ns))
     lines += ["", *(f"autoprof: {line}" for line in price_lines(summary))]
+    lines += ["", *measured_lines(summary, 120)]
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
     return "\n".join(lines)
 

@@ -7,8 +7,17 @@ from typing import Final, NamedTuple
 
 from ..span import Phase
 from ..summary import Summary, counts
-from ..units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent
+from ..units import (
+    NS_PER_MS,
+    above,
+    format_ms,
+    format_percent,
+    format_rate,
+    format_round_percent,
+    format_span,
+)
 from .card import verdict_line
+from .gauges import brief_gauges, brief_work
 from .lines import Line, Lines, name_lines
 from .memory_text import readings
 from .price import price_by_pairs
@@ -151,7 +160,11 @@ def _speed(summary: Summary) -> list[str]:
     if not summary.steps:
         return ["warming up"]
     speed = [f"{format_ms(summary.step_mean_ns)}/step"]
-    return speed if summary.throughput is None else [*speed, format_rate(summary.throughput)]
+    if summary.throughput is not None:
+        speed.append(format_rate(summary.throughput, summary.throughput_unit))
+    if summary.pace is not None and summary.pace.left_ns:
+        speed.append(f"{format_span(summary.pace.left_ns)} left")
+    return speed
 
 
 def _total(summary: Summary) -> list[str]:
@@ -165,6 +178,9 @@ def _total(summary: Summary) -> list[str]:
 
 def _notes(summary: Summary, dot: str) -> list[str]:
     notes = []
+    for word, said in (("work", brief_work(summary.work)), ("use", brief_gauges(summary))):
+        if said:
+            notes.append(f"{word}: {dot.join(said)}")
     if summary.memory:
         notes.append("memory: " + dot.join(readings(summary.memory)))
     both = (("dropped", summary.dropped), ("skipped", summary.skipped))

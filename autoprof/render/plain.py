@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..summary import Summary
-from ..units import format_ms, format_rate, format_round_percent
+from ..units import format_ms, format_rate, format_round_percent, format_span
+from .gauges import brief_gauges, brief_work
 from .lines import name_lines
 from .panel import SHORT, top_lines
 from .text import safe
@@ -19,7 +20,11 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     shares = [f"{SHORT[phase]} {format_round_percent(share, limit)} %" for phase, share in phases]
     parts = [f"autoprof | step {step}", format_ms(summary.step_mean_ns), " ".join(shares)]
     if summary.throughput is not None:
-        parts.append(format_rate(summary.throughput))
+        parts.append(format_rate(summary.throughput, summary.throughput_unit))
+    if summary.pace is not None and summary.pace.left_ns:
+        parts.append(f"{format_span(summary.pace.left_ns)} left")
+    if use := [*brief_work(summary.work), *brief_gauges(summary)]:
+        parts.append(" ".join(use))
     names = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     if names:
         named = [(bar.name, format_round_percent(bar.total_ns / whole, bar.limit_ns / whole)) for bar in names]

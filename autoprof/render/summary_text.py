@@ -7,8 +7,9 @@ from typing import Final
 
 from ..span import TRAINING_LANE, Phase
 from ..summary import Summary, counts
-from ..units import format_count, format_ms, format_ns, format_percent, format_rate
+from ..units import format_count, format_ms, format_ns, format_percent
 from .card import render_card
+from .gauges import measured_lines, work_table
 from .lines import Line, name_lines, walk
 from .memory_text import readings, render_memory
 from .price import price_lines
@@ -40,6 +41,8 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     if summary.steps:
         lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
         lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
+        table = [*work_table(summary.work, width, glyphs.ellipsis)]
+        lines += ["", *table] if table else []
         lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
     memory = render_memory(summary, width=width, ellipsis=glyphs.ellipsis)
     lines += ["", *memory] if memory else []
@@ -72,8 +75,7 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
     yield "step       " + ", ".join(phrased[:3])
     yield "           " + ", ".join(phrased[3:])
-    if summary.throughput is not None:
-        yield f"throughput {format_rate(summary.throughput)}"
+    yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:
         yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
     if summary.loader:

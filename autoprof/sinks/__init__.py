@@ -1,6 +1,6 @@
-"""Where frames go: the console, the readable log, JSON lines and the memory plot. One file a sink."""
+"""Where frames go: the terminal, files, trackers and monitors. One file a sink."""
 
 from .base import RunInfo, Sink
-from .make import make_sinks
+from .make import make_sinks, writes_files
 
-__all__ = ["RunInfo", "Sink", "make_sinks"]
+__all__ = ["RunInfo", "Sink", "make_sinks", "writes_files"]

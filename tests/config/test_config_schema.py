@@ -42,6 +42,21 @@ def test_the_defaults():
     assert config.sinks.memory_plot == MemoryPlotOptions(redraw_s=60.0)
 
 
+def test_ranges_are_off_unless_asked_for():
+    """A bare ``off``, which YAML 1.1 reads as false, is the word; what is no word is named with its nearest."""
+    assert (
+        parse_config("").ranges == parse_config("ranges: off").ranges == parse_config("ranges: 'off'").ranges == "off"
+    )
+    assert parse_config("ranges: nvtx").ranges == "nvtx"
+    assert problem("ranges: nvxt").endswith("ranges: 'nvxt' is unknown; did you mean 'nvtx'?")
+
+
+def test_a_port_has_an_upper_end():
+    """The bound above is said as the one below is."""
+    message = problem("sinks: {prometheus: {port: 70000}}")
+    assert message.endswith("70000 is out of range; allowed: a whole number, at least 0, at most 65535")
+
+
 def test_no_sinks():
     """``sinks: {}`` is none, and different from leaving the key out."""
     assert parse_config("sinks: {}").sinks == Sinks(console=None, log=None, jsonl=None, memory_plot=None)
@@ -67,7 +82,7 @@ def test_an_empty_section_has_its_default(text):
 
 def test_an_empty_sinks_key_is_ambiguous():
     """It could mean none or all; the error says how to write either."""
-    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for all four")
+    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for the usual four")
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("0.5", 0.5)])

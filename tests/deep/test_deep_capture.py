@@ -18,7 +18,7 @@ from autoprof.deep import profiler as profiler_module
 from autoprof.deep.capture import Capture
 from autoprof.errors import SessionError
 
-QUIET = {"sinks": {}, "sample": {"budget": None, "warmup": 0}}
+QUIET = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}}
 LAYERS = ["Block0", "Block0/FFN", "Block1", "Block1/FFN"]
 BACKWARD = [f"{name} [backward]" for name in ("Block1", "Block1/FFN", "Block0", "Block0/FFN")]
 
@@ -302,7 +302,7 @@ def test_names_come_from_the_open_session() -> None:
 def test_a_session_in_a_gap_records_the_steps_of_a_capture() -> None:
     """The steps that its sampling leaves alone end early, and their count stays right."""
     program = Program()
-    config = {"sinks": {}, "sample": {"every": 100, "budget": None, "warmup": 0}, **TARGETS}
+    config = {"sinks": {}, "flops": "off", "sample": {"every": 100, "budget": None, "warmup": 0}, **TARGETS}
     with autoprof.instrument(program.model, config, optimizer=program.optimizer) as session:
         for _ in range(5):  # the first is recorded, the others are not
             program.step()

@@ -13,14 +13,14 @@ from torch.profiler import ProfilerActivity, profile
 
 import autoprof
 from autoprof.config import Config, Deep, parse_config
-from autoprof.deep import DeepWindow
+from autoprof.deep import DeepWindow, read_trace
 from autoprof.errors import ConfigError
 from autoprof.summary import Finding, Summary
 
 
 def run(program: Program, deep: dict[str, Any], steps: int, **config: Any) -> autoprof.Session:
     """Train under a session of this configuration, and close it."""
-    settings = {"sinks": {}, "sample": {"budget": None, "warmup": 0}, "deep": deep, **TARGETS, **config}
+    settings = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}, "deep": deep, **TARGETS, **config}
     with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
         for _ in range(steps):
             program.step()
@@ -229,3 +229,17 @@ def test_one_step_and_the_issues_own_line_are_understood() -> None:
     assert one.window_of_steps == (7, 7)
     config = parse_config("deep: {steps: [7], patterns: [{match: a, name: b}]}")
     assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_beside_ranges_of_the_session_layers_are_no_operators() -> None:
+    """``ranges: profiler`` opens ranges of the same names, which traces call operators."""
+    program = Program()
+    settings = {"sinks": {}, "sample": {"budget": None}, "ranges": "profiler", "deep": {"steps": [2]}, **TARGETS}
+    with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
+        for _ in range(4):
+            program.step()
+            session.step()
+    assert session.folder is not None
+    result = read_trace(session.folder / "rank0" / "step2_rank0_trace.json")
+    assert [one.calls for one in result.layer_totals() if one.name == "Block0"] == [1]
+    assert not [row.name for row in result.operators if row.name.startswith("Block")]

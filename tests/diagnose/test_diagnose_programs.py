@@ -91,7 +91,7 @@ def test_the_table_shows_verdicts_and_abstentions() -> None:
     assert "data-wait           V" in lines
     assert "sync-call           ?" in lines
     assert "optimizer           ." in lines
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 110
 
 
 def test_the_page_has_the_table_that_the_command_prints() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from autoprof.aggregate import Aggregate
 from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
 from autoprof.diagnose.evidence import Interval
+from autoprof.diagnose.signal_rules import LOGGING
 from autoprof.diagnose.thresholds import MIN_STEPS
-from autoprof.diagnose.time_rules import LOGGING
 from autoprof.diagnose.weigh import stand
 from autoprof.span import Phase, Span
 from autoprof.summary import Summary

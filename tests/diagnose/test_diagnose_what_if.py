@@ -30,7 +30,7 @@ def seed(*, saved: int | None = 5 * GIB, pace: bool = True, **changes: Any) -> E
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
     summary = tabulate(summary, Holdings(Held(6 * GIB, 0, 6 * GIB, 12 * GIB)))
-    length = Pace("logged", 2960.0, round(17.7 * HOUR), 53100, round(88.5 * HOUR)) if pace else None
+    length = Pace("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if pace else None
     return replace(seen, summary=replace(summary, pace=length))
 
 

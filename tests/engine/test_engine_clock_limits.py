@@ -18,7 +18,8 @@ from autoprof.clocks import ClockLimits, DeviceClock, HostClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
-    "targets": [{"match": ".+"}], "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}, "sinks": {},
+    "targets": [{"match": ".+"}], "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None},
+    "sinks": {}, "flops": "off",
 }  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def test_logging_after_the_optimizer_belongs_to_the_step() -> None:
             train(model, optimizer)
             with span("logging"):
                 watched.session.log(loss=i)
-    assert [f.scalars for f in watched.sink.frames] == [{"loss": 0.0}, {"loss": 1.0}]
+    assert [f.scalars["loss"] for f in watched.sink.frames] == [0.0, 1.0]
     assert [count(f, Phase.USER)["logging"] for f in watched.sink.frames] == [1, 1]
 
 

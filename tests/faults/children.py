@@ -28,7 +28,7 @@ model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
 session = None
 if INSTRUMENTED:
     session = autoprof.instrument(model, {{
-        "targets": [{{"match": ".*"}}], "output": "runs", "sample": {{"warmup": 0, "budget": None}},
+        "targets": [{{"match": ".*"}}], "output": "runs", "sample": {{"warmup": 0, "budget": None}}, "flops": "off",
         "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}, **{sinks}}},
     }})
 def step(i):

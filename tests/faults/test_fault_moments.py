@@ -25,6 +25,7 @@ from autoprof.testing import FakeClock, ListSink, open_session
 CONFIG: dict[str, Any] = {
     "targets": [{"match": ".*", "memory": True}],
     "sample": {"warmup": 0, "budget": None},
+    "flops": "off",
     "output": "runs",
     "sinks": {"jsonl": {"flush_s": 0.001}, "log": {}},
 }

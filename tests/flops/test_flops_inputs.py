@@ -108,7 +108,12 @@ def counts(monkeypatch):
     """Note the calls that are really counted."""
     made = []
     count_call = counter_module.count_call
-    monkeypatch.setattr(counter_module, "count_call", lambda model, call: made.append(call) or count_call(model, call))
+
+    def noted(model, call, **more):
+        made.append(call)
+        return count_call(model, call, **more)
+
+    monkeypatch.setattr(counter_module, "count_call", noted)
     return made
 
 

@@ -203,7 +203,7 @@ def test_no_gradient_is_kept_alive() -> None:
 
 
 def run(model: nn.Module, optimizer: Any, *, given: bool = True, **config: Any) -> Summary:
-    settings = {"sinks": {}, "sample": {"warmup": 0, "budget": None}, **config}
+    settings = {"sinks": {}, "flops": "off", "sample": {"warmup": 0, "budget": None}, **config}
     with autoprof.instrument(model, settings, optimizer=optimizer if given else None) as session:
         for _ in range(6):
             model(torch.randn(2, 4)).sum().backward()

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from sink_builders import Clock, frame_of, summary_of
 
-from autoprof.config.schema import ConsoleOptions, JsonlOptions, LogOptions, MemoryPlotOptions, Sinks
+from autoprof.config.schema import (
+    ConsoleOptions,
+    JsonlOptions,
+    LogOptions,
+    MemoryPlotOptions,
+    PrometheusOptions,
+    Sinks,
+    TraceOptions,
+)
 from autoprof.errors import OutputError
 from autoprof.runs import RunFolder
-from autoprof.sinks import RunInfo, Sink, make_sinks
+from autoprof.sinks import RunInfo, Sink, make_sinks, writes_files
+from autoprof.sinks.make import KINDS
 
 ALL = Sinks(
     console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions(redraw_s=None)
@@ -39,6 +49,19 @@ def test_other_ranks_write_only_their_records(tmp_path: Path, clock: Clock) -> N
     folder = RunFolder.create(tmp_path, rank=3, world_size=4, name="run")
     assert names(make_sinks(ALL, run_info(folder, clock, rank=3))) == ["JsonlSink"]
     assert (tmp_path / "run" / "rank3" / "steps.jsonl").exists()
+
+
+def test_every_sink_of_the_schema_can_be_made() -> None:
+    """The table of makers and the configuration name the same sinks, and each class is where the table says."""
+    assert set(KINDS) == set(Sinks.model_fields)
+    for kind in KINDS.values():
+        assert hasattr(import_module(f"autoprof.sinks.{kind.module}"), kind.name)
+
+
+def test_a_sink_that_writes_files_asks_for_a_folder() -> None:
+    """A run has a folder when one of its sinks writes there, and none for an endpoint alone."""
+    assert writes_files(Sinks(trace=TraceOptions()))
+    assert not writes_files(Sinks(prometheus=PrometheusOptions(), console=ConsoleOptions()))
 
 
 def test_no_sinks_are_none(tmp_path: Path, clock: Clock) -> None:

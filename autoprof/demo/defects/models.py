@@ -1,4 +1,4 @@
-"""What the small trainings of ``defects`` are made of: layers that take time and memory, and the loop around them."""
+"""What the trainings are made of: layers that take time and memory, and the loop around them."""
 # mypy: allow-untyped-calls
 # (torch leaves Tensor.backward without types.)
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..summary import Summary
-from ..testing import FakeAllocator, FakeClock, FakeDevice, open_session
+from ...summary import Summary
+from ...testing import FakeAllocator, FakeClock, FakeDevice, open_session
 
 MS: Final = 1_000_000
 STEPS: Final = 48

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..summary import Summary
-from ..testing import FakeAllocator, FakeClock
-from .programs import GIB, MEMORY_CONFIG, STEPS, WIDTH, Checkpointed, Layer, train
+from ...summary import Summary
+from ...testing import FakeAllocator, FakeClock
+from .models import GIB, MEMORY_CONFIG, STEPS, WIDTH, Checkpointed, Layer, train
 
 
 def _on(allocator: FakeAllocator, layers: list[Layer], each_bytes: int) -> list[Layer]:

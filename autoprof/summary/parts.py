@@ -1,12 +1,12 @@
-"""What a run comes to: ``Summary``, its ``Row`` and ``Finding``, as frozen data that goes to and from JSON."""
+"""What a summary is made of: rows, findings, and what is known beside them, as frozen data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from .span import NamedShape, Phase
+from ..span import NamedShape, Phase
 
 Clock = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
@@ -113,18 +113,6 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How far the run is and how fast: medians of recorded steps, pauses apart. None is not known."""
-
-    source: str
-    """Where the number of samples came from; empty where there is none."""
-    epoch_steps: float | None = None
-    epoch_ns: int | None = None
-    total_steps: int | None = None
-    left_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class PairedCost:
     """What recording a step costs, found by comparing steps with their unrecorded neighbours.
 
@@ -186,109 +174,61 @@ class Apart:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """A run's statistics over its recorded steps, warm-up apart.
+class Gauge:
+    """What the readings of one thing came to, about one a second: of a device, of the host."""
 
-    ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
-    samples per second, when the run logged ``samples``. ``overhead`` is autoprof's own time, by its own clock, as a
-    fraction of the time of all steps, recorded or not; ``paired`` is the same question asked otherwise (None while
-    there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. A span shorter than
-    ``clock_limit_ns`` is perhaps none: reports show it, and ``calls`` times as much for a row, as less than that.
-    ``memory_table`` has the whole run first, then the names; ``unmeasured`` says why columns of it are empty.
-    ``memory`` has the last reading of each kind. ``micro_steps`` is what most steps had: rounds of forward and backward
-    before one optimizer step; None where no backward pass was seen. ``apart`` is what was charged to no step, by the
-    host's clock. ``loader`` has ``workers``, ``fetches`` and ``unready``, how many fetches found no batch ready; empty
-    where nobody can know.
+    mean: float
+    low: float
+    high: float
+    last: float
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far the run is and how fast: medians of recorded steps, pauses apart. None is not known."""
+
+    source: str
+    """Where the number of samples came from; empty where there is none."""
+    epoch_steps: float | None = None
+    epoch_ns: int | None = None
+    total_steps: int | None = None
+    left_steps: int | None = None
+    left_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """The work of all modules of one name in one step, modules inside included, and what became of the device's peak.
+
+    ``flops`` is by phase. The rates are over the time of those phases; None where one of them was not timed.
     """
 
-    clock: Clock
-    steps: int
-    warmup_steps: int
-    unsampled_steps: int
-    total_step_ns: int
-    step_mean_ns: int
-    step_min_ns: int
-    step_max_ns: int
-    step_p50_ns: int
-    step_p95_ns: int
-    step_last_ns: int
-    phases: Mapping[Phase, int]
-    rows: tuple[Row, ...]
-    overhead: float
-    overhead_ns: int
-    throughput: float | None = None
-    scalars: Mapping[str, float] = field(default_factory=dict)
-    memory: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    skipped: Mapping[str, int] = field(default_factory=dict)
+    name: str
+    flops: Mapping[str, int]
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Floating-point operations of one step, by phase; without a figure there is a ``reason``.
+
+    ``flops_per_s`` is forward and backward over the step's time. ``no_peak`` says why there is no MFU and HFU.
+    """
+
+    flops: Mapping[str, int] = field(default_factory=dict)
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+    reason: str | None = None
+    no_peak: str | None = None
+    peak: str | None = None
+    """The device whose peak it is, by its exact name and form."""
+    count_ns: int = 0
     notes: tuple[str, ...] = ()
-    clock_limit_ns: int = 0
-    what_if: tuple[WhatIf, ...] = ()
-    paired: PairedCost | None = None
-    pace: Pace | None = None
-    memory_table: tuple[MemoryRow, ...] = ()
-    unmeasured: Mapping[str, str] = field(default_factory=dict)
-    shapes: tuple[Shapes, ...] = ()
-    micro_steps: int | None = None
-    apart: tuple[Apart, ...] = ()
-    loader: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
-        """Return the summary of a run of which nothing is known."""
-        return cls(
-            clock="host",
-            steps=0,
-            warmup_steps=0,
-            unsampled_steps=0,
-            total_step_ns=0,
-            step_mean_ns=0,
-            step_min_ns=0,
-            step_max_ns=0,
-            step_p50_ns=0,
-            step_p95_ns=0,
-            step_last_ns=0,
-            phases={Phase.OTHER: 0},
-            rows=(),
-            overhead=0.0,
-            overhead_ns=0,
-            notes=notes,
-        )
-
-    def with_note(self, note: str) -> Summary:
-        """Return the summary with one more note."""
-        return replace(self, notes=(*self.notes, note))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary as plain JSON types."""
-        data = asdict(self)
-        data["phases"] = {str(phase): ns for phase, ns in self.phases.items()}
-        for row, source in zip(data["rows"], self.rows, strict=True):
-            row["phase"] = str(source.phase)
-        for finding, found in zip(data["findings"], self.findings, strict=True):
-            finding["phase"] = None if found.phase is None else str(found.phase)
-        data["shapes"] = [one.to_dict() for one in self.shapes]
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Summary:
-        """Read back what ``to_dict`` wrote."""
-        values = dict(data)
-        values["phases"] = {Phase(phase): ns for phase, ns in data["phases"].items()}
-        values["rows"] = tuple(Row(**{**row, "phase": Phase(row["phase"])}) for row in data["rows"])
-        values["findings"] = tuple(
-            Finding(**{**found, "phase": None if found["phase"] is None else Phase(found["phase"])})
-            for found in data["findings"]
-        )
-        values["what_if"] = tuple(WhatIf(**one) for one in data.get("what_if", ()))
-        values["pace"] = Pace(**data["pace"]) if data.get("pace") else None
-        values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
-        values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
-        values["apart"] = tuple(Apart(**one) for one in data.get("apart", ()))
-        values["notes"] = tuple(data["notes"])
-        values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
-        return cls(**values)
+    rows: tuple[WorkRow, ...] = ()
 
 
 def counts(reasons: Mapping[str, int]) -> str:

@@ -1,0 +1,195 @@
+"""The forest plot of a comparison: the ratio of each row with its interval, the rows of one module together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import OutputError, nearest
+from ..render.figures import FAINT, INK, bare, blank_figure, styled
+from ..render.fonts import Script, script_for
+from ..render.text import elide
+from .data import Change, Comparison
+from .words import by_phase, interval, percent, value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROWS: Final = 40
+NAME_CELLS: Final = 34
+FORMATS: Final = ("png", "svg", "pdf")
+_COLORS: Final = {"slower": "#d55e00", "faster": "#0072b2", "same": "#009e73", "inconclusive": "#8a8a8a"}
+_MARKERS: Final = {"slower": ">", "faster": "<", "same": "s", "inconclusive": "o"}
+_TICKS: Final = (
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.33,
+    0.5,
+    0.67,
+    0.8,
+    0.9,
+    0.95,
+    0.98,
+    0.99,
+    1,
+    1.01,
+    1.02,
+    1.05,
+    1.1,
+    1.25,
+    1.5,
+    2,
+)
+_MORE_TICKS: Final = (3, 5, 10, 20, 50)
+
+
+def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
+    """Draw the comparison into a file; its ending says the format. Raises ``OutputError`` where that cannot be."""
+    target = Path(path)
+    ending = target.suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        raise OutputError(f"{target}: '{ending}' is not a format for pictures; {nearest(ending, FORMATS)}")
+    figure = comparison_figure(comparison)
+    try:
+        figure.savefig(target, bbox_inches="tight")
+    except OSError as error:
+        raise OutputError(
+            f"{target}: cannot be written ({error.strerror}); name a file in a folder that can"
+        ) from error
+    return target
+
+
+def comparison_figure(comparison: Comparison) -> Figure:
+    """Return the picture: a row for the step, each phase, and the rows with the largest differences."""
+    told = [one for one in comparison.rows if one.ratio is not None]
+    shown = told[:ROWS]
+    groups: list[tuple[str, list[Change]]] = [("", [one for one in comparison.whole if one.unit == "ns" and one.ratio])]
+    groups.append(("whole step by phase", [one for one in comparison.phases if one.ratio is not None]))
+    for row in shown:
+        if row.name not in [name for name, _ in groups]:
+            groups.append((row.name, sorted((one for one in shown if one.name == row.name), key=by_phase)))
+    groups = [(name, rows) for name, rows in groups if rows]
+    if not groups:
+        raise OutputError("compare: there is no row with an interval, so no picture; both sides need 20 recorded steps")
+    script = script_for("".join(name for name, _ in groups))
+    lines = sum(len(rows) + bool(name) for name, rows in groups)
+    with styled(script):
+        figure = blank_figure(8.6, 1.7 + 0.25 * lines)
+        axes = figure.subplots()
+        _draw(axes, groups, comparison, script)
+        left = len(told) - len(shown)
+        figure.supxlabel(_footnote(comparison, left, script), fontsize=8, color=FAINT, x=0.01, ha="left")
+        figure.draw_without_rendering()
+    return figure
+
+
+def _draw(axes: Axes, groups: Sequence[tuple[str, Sequence[Change]]], comparison: Comparison, script: Script) -> None:
+    rows = [one for _, group in groups for one in group]
+    low, high = _limits(rows, comparison.margin)
+    axes.axvspan(1 / (1 + comparison.margin), 1 + comparison.margin, color="#e8e8e8", linewidth=0, zorder=0)
+    axes.axvline(1, color=FAINT, linewidth=0.9, zorder=1)
+    if comparison.limit is not None and 1 + comparison.limit < high:
+        axes.axvline(1 + comparison.limit, color=_COLORS["slower"], linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    at, ticks, labels, heads = 0, [], [], []
+    for name, group in groups:
+        if name:
+            heads.append(at)
+            ticks.append(at)
+            labels.append(elide(script.show(name), NAME_CELLS))
+            at += 1
+        for one in group:
+            _draw_row(axes, one, at, low, high)
+            ticks.append(at)
+            labels.append(str(one.phase) if one.phase else one.name)
+            at += 1
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.set_ylim(at - 0.3, -0.8)
+    axes.set_yticks(ticks, labels, fontsize=8.5)
+    for tick, place in zip(axes.get_yticklabels(), ticks, strict=True):
+        tick.set_parse_math(False)  # a name may hold dollar signs
+        tick.set_fontweight("bold" if place in heads else "normal")
+    marks = _ticks(low, high)
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("time of B / time of A (median per step, 95 % interval)", color=INK, fontsize=9)
+    axes.set_title(_title(comparison), loc="left", fontsize=11.5, color=INK, pad=26)
+    bare(axes)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    _legend(axes, rows)
+
+
+def _draw_row(axes: Axes, one: Change, at: int, low: float, high: float) -> None:
+    assert one.ratio is not None
+    color = _COLORS.get(one.verdict, INK)
+    ends = (one.low or low / 2, one.high or high * 2)
+    axes.plot(ends, (at, at), color=color, linewidth=1.6, solid_capstyle="butt", zorder=2)
+    face = "white" if one.verdict == "inconclusive" else color
+    marker = _MARKERS.get(one.verdict, "o")
+    axes.plot(one.ratio, at, marker=marker, markersize=5.2, color=color, markerfacecolor=face, zorder=3)
+    text = f"{value(one, one.a)} → {value(one, one.b)}   {percent(one.ratio)} % {interval(one)}"
+    axes.text(1.02, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=7.8, color=INK)
+
+
+def _limits(rows: Sequence[Change], margin: float) -> tuple[float, float]:
+    """Choose an axis that shows the ratios and most of the intervals; an interval without an end runs out of it."""
+    ratios = [one.ratio for one in rows if one.ratio]
+    ends = [end for one in rows for end in (one.low, one.high) if end]
+    widest = 3 * max(abs(log(ratio)) for ratio in ratios) + log(1 + 3 * margin)
+    reach = max(*(min(abs(log(end)), widest) for end in [*ends, 1.0]), log(1 + 2 * margin)) * 1.08
+    low = min([*(log(one) for one in ratios), *(log(end) for end in ends), -log(1 + 2 * margin)])
+    high = max([*(log(one) for one in ratios), *(log(end) for end in ends), log(1 + 2 * margin)])
+    return 2.718281828459045 ** max(low * 1.08, -reach), 2.718281828459045 ** min(high * 1.08, reach)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    inside = [tick for tick in (*_TICKS, *_MORE_TICKS) if low <= tick <= high]
+    span = log(high / low)
+    kept: list[float] = [1.0]
+    for tick in sorted(inside, key=lambda one: abs(log(one))):
+        if all(abs(log(tick / other)) > span / 11 for other in kept):
+            kept.append(tick)
+    return sorted(kept)
+
+
+def _legend(axes: Axes, rows: Sequence[Change]) -> None:
+    from matplotlib.lines import Line2D
+
+    present = [word for word in _COLORS if any(one.verdict == word for one in rows)]
+    handles = []
+    for word in present:
+        face = "white" if word == "inconclusive" else _COLORS[word]
+        handle = Line2D([], [], color=_COLORS[word], marker=_MARKERS[word], markerfacecolor=face, label=word)
+        handle.set_linewidth(1.6)
+        handle.set_markersize(5.2)
+        handles.append(handle)
+    legend = axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8.5,
+        borderaxespad=0.4, borderpad=0, handlelength=2, columnspacing=1.4, labelcolor=INK,
+    )  # fmt: skip
+    legend.set_in_layout(False)
+
+
+def _title(comparison: Comparison) -> str:
+    return f"B against A: {comparison.whole[0].verdict}"
+
+
+def _footnote(comparison: Comparison, left: int, script: Script) -> str:
+    sides = [script.show(Path(side[0].path).name) for side in (comparison.a, comparison.b)]
+    more = ["" if len(side) == 1 else f" and {len(side) - 1} more" for side in (comparison.a, comparison.b)]
+    clock = "device" if comparison.clock == "device" else "host"
+    notes = [f"A: {elide(sides[0], 50)}{more[0]}   B: {elide(sides[1], 50)}{more[1]}   {clock} time"]
+    words = f"Grey: ±{100 * comparison.margin:g} %, what counts as the same."
+    if comparison.limit is not None:
+        words += f" Dashed: the limit, +{100 * comparison.limit:g} %."
+    if left:
+        words += f" {left} rows with smaller differences are not shown."
+    notes.append(words)
+    return "\n".join([*notes, *([script.note] if script.note else [])])

@@ -1,0 +1,249 @@
+"""A saved run as columns over its recorded steps, a column for each row: what is compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..aggregate import step_rows
+from ..errors import OutputError
+from ..runs import read_records
+from ..span import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..summary import Clock
+from .data import RunNote
+
+STEPS: Final = 50_000
+"""Steps kept of one rank; of a longer run each second one, each fourth one, …"""
+Floats = npt.NDArray[np.float64]
+
+
+_HELD: Final = ("parameter_bytes", "buffer_bytes", "gradient_bytes", "state_bytes")
+
+
+class Key(NamedTuple):
+    """A row as both runs know it: threads and streams have no numbers that mean the same in both."""
+
+    name: str
+    phase: Phase
+    where: Literal["step", "beside", "logged"] = "step"
+
+
+class _Step(NamedTuple):
+    layout: Layout
+    totals: Nanoseconds
+    step_ns: int
+    host_ns: int
+    phases: Mapping[Phase, int]
+    samples: float | None
+    memory: Mapping[str, int]
+    on_device: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankSeries:
+    """One rank: columns in nanoseconds over the steps in which a row occurred, in order; ``at`` says which those are.
+
+    ``sample_ns`` is the host's time by samples. Readings of memory are in bytes; ``peaks`` are the largest of the run.
+    """
+
+    rows: Mapping[Key, Nanoseconds]
+    at: Mapping[Key, Nanoseconds]
+    phases: Mapping[Phase, Nanoseconds]
+    step_ns: Nanoseconds
+    host_ns: Nanoseconds
+    sample_ns: Floats
+    samples: float | None
+    levels: Mapping[str, Nanoseconds]
+    peaks: Mapping[str, int]
+    fqns: Mapping[Key, frozenset[str]]
+    calls: Mapping[Key, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunSeries:
+    """One run: its ranks, what it had to give, and what it says of itself."""
+
+    ranks: tuple[RankSeries, ...]
+    note: RunNote
+    info: Mapping[str, Any]
+    held: Mapping[str, int] = field(default_factory=dict)
+    """Bytes held by name, from the summary; exact."""
+
+    @property
+    def limit_ns(self) -> int:
+        """The length below which a span is perhaps none."""
+        return int((self.info.get("clock") or {}).get("limit_ns") or 0)
+
+
+class _Reader:
+    """Collect the frames of one rank."""
+
+    def __init__(self) -> None:
+        self.steps: list[_Step] = []
+        self.warmup = self.left_alone = self.untimed = 0
+        self.overhead_ns = self.observed_ns = 0
+        self.stride = 1
+        self._seen = 0
+
+    def add(self, frame: StepFrame) -> None:
+        """Take one frame; of warm-up and of steps that were left alone only the count."""
+        self.left_alone += frame.gap_steps
+        self.overhead_ns += frame.overhead_ns
+        self.observed_ns += frame.duration_ns + frame.gap_ns
+        if frame.warmup:
+            self.warmup += 1
+            return
+        if frame.device_ns is not None and frame.device_duration_ns is None:
+            self.untimed += 1
+            return
+        self._seen += 1
+        if self._seen % self.stride:
+            return
+        samples = frame.scalars.get("samples")
+        known = samples if samples is not None and isfinite(samples) and samples > 0 else None
+        totals = step_rows(frame.layout).totals(frame.total_ns)
+        on_device = frame.device_duration_ns is not None
+        shape = (frame.layout, totals, frame.step_ns, frame.duration_ns, frame.phase_ns(), known)
+        self.steps.append(_Step(*shape, frame.memory, on_device))
+        if len(self.steps) >= 2 * STEPS:
+            self.steps = self.steps[1::2]
+            self.stride *= 2
+
+    def series(self) -> tuple[RankSeries, Clock]:
+        """Return the columns; in a run with a device's clock, steps without its time are left out."""
+        clock: Clock = "device" if any(step.on_device for step in self.steps) else "host"
+        if clock == "device":
+            kept = [step for step in self.steps if step.on_device]
+            self.untimed += len(self.steps) - len(kept)
+            self.steps = kept
+        rows, at, calls, fqns = _columns(self.steps)
+        phases = {phase for step in self.steps for phase in step.phases}
+        samples = [(step.host_ns, step.samples) for step in self.steps if step.samples is not None]
+        found = RankSeries(
+            rows=rows,
+            at=at,
+            phases={phase: _array(step.phases.get(phase, 0) for step in self.steps) for phase in phases},
+            step_ns=_array(step.step_ns for step in self.steps),
+            host_ns=_array(step.host_ns for step in self.steps),
+            sample_ns=np.array([ns / count for ns, count in samples], dtype=np.float64),
+            samples=float(np.median([count for _, count in samples])) if samples else None,
+            levels={},
+            peaks={},
+            fqns=fqns,
+            calls=calls,
+        )
+        return _with_memory(found, self.steps), clock
+
+
+def over_all_steps(rank: RankSeries, key: Key) -> Nanoseconds | None:
+    """Return a row's time in every step, zero where it did not occur."""
+    column = rank.rows.get(key)
+    if column is None:
+        return None
+    whole: Nanoseconds = np.zeros(len(rank.step_ns), dtype=np.int64)
+    whole[rank.at[key]] = column
+    return whole
+
+
+def _array(values: Iterable[int]) -> Nanoseconds:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _with_memory(series: RankSeries, steps: list[_Step]) -> RankSeries:
+    levels: dict[str, list[int]] = {}
+    for step in steps:
+        for name, count in step.memory.items():
+            levels.setdefault(name, []).append(count)
+    peaks = {name: max(counts) for name, counts in levels.items() if "peak" in name}
+    columns = {name: _array(counts) for name, counts in levels.items() if name not in peaks and name.endswith("_bytes")}
+    return replace(series, levels=columns, peaks={name: top for name, top in peaks.items() if name.endswith("_bytes")})
+
+
+def _columns(
+    steps: list[_Step],
+) -> tuple[dict[Key, Nanoseconds], dict[Key, Nanoseconds], dict[Key, float], dict[Key, frozenset[str]]]:
+    """Put the steps of each layout into one matrix, then the columns of one key back into the order of the steps."""
+    at: dict[Layout, list[int]] = {}
+    for position, step in enumerate(steps):
+        at.setdefault(step.layout, []).append(position)
+    pieces: dict[Key, list[tuple[Nanoseconds, Nanoseconds]]] = {}
+    calls: dict[Key, int] = {}
+    fqns: dict[Key, set[str]] = {}
+    for layout, indices in at.items():
+        rows = step_rows(layout)
+        matrix = np.stack([steps[index].totals for index in indices])
+        places: dict[Key, list[int]] = {}
+        for column, row in enumerate(rows.keys):
+            if row.lane != UNTIMED_LANE:
+                places.setdefault(_key(row.name, row.phase, row.lane), []).append(column)
+        for key, columns in places.items():
+            pieces.setdefault(key, []).append((_array(indices), matrix[:, columns].sum(axis=1)))
+            calls[key] = calls.get(key, 0) + int(rows.calls[columns].sum()) * len(indices)
+        for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
+            if fqn is not None and lane != UNTIMED_LANE:
+                fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
+    found: dict[Key, Nanoseconds] = {}
+    where: dict[Key, Nanoseconds] = {}
+    for key, parts in pieces.items():
+        places_of = np.concatenate([index for index, _ in parts])
+        order = np.argsort(places_of, kind="stable")
+        where[key], found[key] = places_of[order], np.concatenate([values for _, values in parts])[order]
+    per_step = {key: calls[key] / max(len(column), 1) for key, column in found.items()}
+    return found, where, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
+
+
+def _key(name: str, phase: Phase, lane: int) -> Key:
+    return Key(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "beside")
+
+
+def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
+    """Read a saved run, of all ranks or of these. Raises ``OutputError`` where there is none, or no record in it."""
+    run = read_records(path)
+    chosen = run.ranks if ranks is None else tuple(rank for rank in run.ranks if rank in ranks)
+    if not chosen:
+        have = ", ".join(map(str, run.ranks)) or "none: the sink jsonl writes them"
+        what = "has no records (steps.jsonl)" if ranks is None else f"has no records of rank {ranks[0]}"
+        raise OutputError(f"{path}: {what}; ranks with records: {have}")
+    readers: list[_Reader] = []
+    bad_lines = 0
+    for rank in chosen:
+        reader, frames = _Reader(), run.rank_frames(rank)
+        for frame in frames:
+            reader.add(frame)
+        bad_lines += frames.bad_lines
+        readers.append(reader)
+    found = [reader.series() for reader in readers]
+    clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.steps}
+    if len(clocks) > 1:
+        raise OutputError(f"{path}: some ranks have a device's clock, some have not; choose one rank")
+    first = readers[0]
+    note = RunNote(
+        path=str(path),
+        ranks=chosen,
+        clock=clocks.pop() if clocks else "host",
+        steps=len(first.steps),
+        warmup=first.warmup,
+        left_alone=first.left_alone,
+        untimed=first.untimed,
+        bad_lines=bad_lines,
+        stride=first.stride,
+        ended=run.info.get("ended"),
+        overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
+    )
+    return RunSeries(tuple(series for series, _ in found), note, run.info, _held(path))
+
+
+def _held(path: Path) -> dict[str, int]:
+    """Read what names hold from the summary, if there is one, of whatever version."""
+    try:
+        table = json.loads((path / "summary.json").read_text(encoding="utf-8"))["memory_table"]
+        return {row["name"]: sum(row[part] or 0 for part in _HELD) for row in table if row["name"] is not None}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

@@ -1,0 +1,100 @@
+"""Metrics through OpenTelemetry: observable instruments, read on the thread of whoever exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..render.metrics import Metrics
+from ..units import NS_PER_S
+from .base import RunInfo
+from .extras import load_extra
+from .reports import MetricsSink
+
+if TYPE_CHECKING:
+    from ..config.schema import OpentelemetryOptions
+
+Values = Iterable[tuple[float, dict[str, str]]]
+
+
+class OpentelemetrySink(MetricsSink):
+    """Keep the last report for the program's meter provider, or for one of our own that exports to ``endpoint``.
+
+    An instrument cannot be taken off a provider; after ``close`` ours have nothing to say.
+    """
+
+    def __init__(self, options: OpentelemetryOptions, run: RunInfo) -> None:
+        api = load_extra("opentelemetry.metrics", "opentelemetry")
+        self._observation = api.Observation
+        self._rank = {"autoprof.rank": str(run.rank)}
+        self._top = options.top
+        self._metrics: Metrics | None = None
+        self._provider: Any = None
+        if options.endpoint is not None:
+            self._provider = _exporting(options.endpoint, options.interval_s)
+        meter = (self._provider or api).get_meter("autoprof")
+        for name, unit, about, values in self._instruments():
+            make = meter.create_observable_counter if unit == "{step}" else meter.create_observable_gauge
+            make(name, callbacks=[self._callback(values)], unit=unit, description=about)
+        super().__init__(options, run.clock)
+
+    def _instruments(self) -> list[tuple[str, str, str, Callable[[Metrics], Values]]]:
+        return [
+            ("autoprof.step.time", "s", "Time of a step", lambda m: [(m.step_ns / m.steps / NS_PER_S, {})]),
+            ("autoprof.phase.time", "s", "Time of a step by phase", _phases),
+            ("autoprof.span.time", "s", "Time of a step by name, children included", self._rows),
+            ("autoprof.throughput", "{sample}/s", "Samples a second", _throughput),
+            ("autoprof.overhead", "1", "autoprof's own time by step time", lambda m: [(m.overhead, {})]),
+            ("autoprof.memory", "By", "Memory at the end of the last step", _memory),
+            ("autoprof.scalar", "1", "What the program logged last", _scalars),
+            ("autoprof.steps", "{step}", "Recorded steps past the warm-up", lambda m: [(m.recorded, {})]),
+        ]
+
+    def _rows(self, metrics: Metrics) -> Values:
+        return [(seconds, {"name": name, "phase": str(phase)}) for name, phase, seconds in metrics.top(self._top)]
+
+    def _callback(self, values: Callable[[Metrics], Values]) -> Callable[[Any], list[Any]]:
+        def observe(_options: Any) -> list[Any]:
+            metrics = self._metrics
+            if metrics is None:
+                return []
+            return [self._observation(value, {**self._rank, **labels}) for value, labels in values(metrics)]
+
+        return observe
+
+    def report(self, metrics: Metrics) -> None:
+        """Show these numbers from now on."""
+        self._metrics = metrics
+
+    def end(self) -> None:
+        """Have the last report exported, and say nothing any more."""
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            provider.shutdown()
+        self._metrics = None
+
+
+def _exporting(endpoint: str, interval_s: float) -> Any:
+    sdk = load_extra("opentelemetry.sdk.metrics", "opentelemetry")
+    readers = load_extra("opentelemetry.sdk.metrics.export", "opentelemetry")
+    otlp = load_extra("opentelemetry.exporter.otlp.proto.http.metric_exporter", "opentelemetry")
+    reader = readers.PeriodicExportingMetricReader(
+        otlp.OTLPMetricExporter(endpoint=endpoint), export_interval_millis=max(interval_s, 1.0) * 1000
+    )
+    return sdk.MeterProvider(metric_readers=[reader])
+
+
+def _phases(metrics: Metrics) -> Values:
+    return [(ns / metrics.steps / NS_PER_S, {"phase": str(phase)}) for phase, ns in metrics.phases.items()]
+
+
+def _throughput(metrics: Metrics) -> Values:
+    return [] if metrics.throughput is None else [(metrics.throughput, {})]
+
+
+def _memory(metrics: Metrics) -> Values:
+    return [(value, {"kind": kind.removesuffix("_bytes")}) for kind, value in metrics.memory.items()]
+
+
+def _scalars(metrics: Metrics) -> Values:
+    return [(value, {"name": name}) for name, value in metrics.scalars.items()]

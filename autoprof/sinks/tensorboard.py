@@ -1,0 +1,47 @@
+"""Scalars for TensorBoard; its own writer thread puts them on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..render.metrics import Metrics
+from ..units import NS_PER_S
+from .base import RunInfo, folder_of
+from .extras import load_extra
+from .reports import MetricsSink
+
+if TYPE_CHECKING:
+    from ..config.schema import TensorboardOptions
+
+_QUEUE: Final = 100
+_FLUSH_S: Final = 10
+
+
+class TensorboardSink(MetricsSink):
+    """Write an event with all numbers of a report, at the step that it ends with."""
+
+    def __init__(self, options: TensorboardOptions, run: RunInfo) -> None:
+        writer = load_extra("tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._event = load_extra("tensorboard.compat.proto.event_pb2", "tensorboard").Event
+        self._summary = load_extra("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
+        self.folder = folder_of(run).rank_path / "tensorboard" if options.folder is None else Path(options.folder)
+        self._top = options.top
+        self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=_QUEUE, flush_secs=_FLUSH_S)
+        super().__init__(options, run.clock)
+
+    def report(self, metrics: Metrics) -> None:
+        """Hand the event to the writer's queue."""
+        values = [
+            self._summary.Value(tag=tag, simple_value=value)
+            for tag, value in metrics.named(self._top, prefix="").items()
+        ]
+        self._writer.add_event(
+            self._event(
+                step=metrics.step, wall_time=metrics.time_unix_ns / NS_PER_S, summary=self._summary(value=values)
+            )
+        )
+
+    def end(self) -> None:
+        """Write what is pending."""
+        self._writer.close()

@@ -1,0 +1,234 @@
+"""``autoprof compare``: what is printed, drawn, and returned."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from compare_builders import noise, save, train
+
+from autoprof.cli import main
+from autoprof.compare import compare_runs, comparison_figure, render_comparison, render_markdown
+from autoprof.render.text import cells
+
+Runs = tuple[Path, Path, Path]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Return a run, its healthy twin, and one with twice the work in one part."""
+    return train(tmp_path, seed=1), train(tmp_path, seed=2), train(tmp_path, seed=3, work=2)
+
+
+def status(*arguments: object) -> int:
+    return main(["compare", *map(str, arguments)])
+
+
+def test_a_limit_fails_what_is_slower_with_confidence(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, and the rows are named; the twin passes, and so does the same run without a limit."""
+    base, twin, slow = runs
+    assert status(base, slow, "--fail-over", "5%") == 1
+    assert "FAIL: slower by more than 5 %: step" in capsys.readouterr().out
+    assert status(base, twin, "--fail-over", "5%") == 0
+    assert "pass: nothing is slower by more than 5 %" in capsys.readouterr().out
+    assert status(base, slow) == 0
+    assert status(slow, base, "--fail-over", "5%") == 0
+
+
+def test_a_slow_down_below_the_limit_passes(runs: Runs) -> None:
+    """Slower for certain, but not by so much."""
+    assert status(runs[0], runs[2], "--fail-over", "120%") == 0
+
+
+def test_what_is_not_proven_fails_only_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Noise that reaches over the limit: status 0, and 1 with ``--strict``; a quiet pair passes both."""
+    noisy = [save(tmp_path, {("A", "forward"): 100 * noise(40, seed, spread=0.3)}) for seed in (1, 2)]
+    assert status(*noisy, "--fail-over", "5%") == 0
+    assert "but 4 rows may be: step, mean step, forward, A forward" in " ".join(capsys.readouterr().out.split())
+    assert status(*noisy, "--fail-over", "5%", "--strict") == 1
+    quiet = [save(tmp_path, {("A", "forward"): 100 * noise(80, seed, spread=0.002)}) for seed in (1, 2)]
+    assert status(*quiet, "--fail-over", "5%", "--strict", "--name", "A") == 0
+
+
+def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
+    """Five steps prove nothing in either direction."""
+    short = [save(tmp_path, {("A", "forward"): [100.0 * factor] * 5}) for factor in (1, 3)]
+    assert status(*short, "--fail-over", "5%") == 0
+    assert status(*short, "--fail-over", "5%", "--strict") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no-run", "no-other"], "no-run: is not the folder of a run"),
+        (["one"], "which runs is not clear; allowed: RUN_A RUN_B, or --a RUN… --b RUN…"),
+        (["one", "two", "--a", "three"], "which runs is not clear"),
+        (["one", "two", "--name", "("], "is not a regular expression"),
+        (["one", "two", "--phase", "forwrd"], "did you mean 'forward'?"),
+    ],
+)
+def test_bad_input_is_status_2_and_one_message(
+    arguments: Sequence[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never 1, which means slower, and never a traceback."""
+    assert status(*arguments, "--fail-over", "5%") == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_a_failure_of_ours_is_not_status_1(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever breaks, a build is not told that the program became slower."""
+    monkeypatch.setattr("autoprof.compare.build.judge", lambda *_, **__: 1 / 0)
+    assert status(*runs[:2], "--fail-over", "5%") == 2
+
+
+def test_a_limit_that_is_no_number_is_an_error_of_usage(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """``5%`` and ``0.05`` are; the message says so."""
+    with pytest.raises(SystemExit, match="2"):
+        status(*runs[:2], "--fail-over", "five")
+    assert "'five' is no fraction; allowed: a number such as 5% or 0.05" in capsys.readouterr().err
+    assert status(runs[0], runs[2], "--fail-over", "0.05") == 1
+
+
+def test_several_runs_are_given_by_name_or_pattern(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--a`` and ``--b`` take any number of runs."""
+    assert status("--a", runs[0], runs[1], "--b", f"{str(runs[2])[:-2]}*", "--fail-over", "5%") == 1
+    shown = capsys.readouterr().out
+    assert [line[:2] for line in shown.splitlines() if line.startswith(("A ", "B "))] == ["A ", "A ", "B "]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_line_is_wider_than_the_terminal(runs: Runs, width: int) -> None:
+    """Columns stay in line, in cells, with names of two cells a character."""
+    comparison = compare_runs(runs[0], runs[2], fail_over=0.05)
+    lines = render_comparison(comparison, width=width)
+    assert max(map(cells, lines)) <= width
+    numbers = [line for line in lines if line.endswith(("slower", "same", "inconclusive")) and " ms" in line]
+    assert len({line.index("  " + line.split()[-1]) for line in numbers}) == 1
+    assert len(numbers) > 8
+
+
+def test_names_in_chinese_keep_the_columns(tmp_path: Path) -> None:
+    """A character of two cells counts as two."""
+    run = train(tmp_path, seed=1, name="网络/前向传播总耗时的很长的一个名字而且还要更长一些才能超过一行的宽度")
+    lines = render_comparison(compare_runs(run, run))
+    assert any("网络" in line for line in lines)
+    assert max(map(cells, lines)) <= 80
+
+
+def test_names_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    """Escape sequences of a name or of a command in ``run.json`` are shown, not obeyed."""
+    bad = save(tmp_path, {("A\x1b[2J", "forward"): 10 * noise(30, 1)}, command="python \x1b]0;x\x07 train.py")
+    good = save(tmp_path, {("A", "forward"): 10 * noise(30, 1)})
+    comparison = compare_runs(bad, good)
+    for lines in (render_comparison(comparison), render_markdown(comparison)):
+        assert "\x1b" not in "\n".join(lines)
+        assert "\x07" not in "\n".join(lines)
+
+
+def test_a_pipe_without_utf_8_gets_what_it_can_carry(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ASCII: no character is an error."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert status(*runs[:2]) == 0
+
+
+def test_rows_beyond_the_top_are_counted(tmp_path: Path) -> None:
+    """What differs is always shown; of the rest the largest differences."""
+    columns = {(f"M{at}", "forward"): 10 * noise(60, at, spread=0.001) for at in range(30)}
+    a = save(tmp_path, columns)
+    b = save(tmp_path, {**columns, ("M29", "forward"): 10.5 * noise(60, 99, spread=0.001)})
+    text = "\n".join(render_comparison(compare_runs(a, b), top=5))
+    assert text.count("forward") == 6
+    assert "M29" in text
+    assert "… and 25 more rows: 25 same" in text
+
+
+def test_names_of_modules_keep_their_underscores(tmp_path: Path) -> None:
+    """Readings of memory are phrased, names are not."""
+    columns = {("A", "forward"): 10 * noise(30, 1)}
+    runs = []
+    for count in (100, 200):
+        runs.append(save(tmp_path, columns, change=lambda _, fields: {**fields, "memory": {"rss_peak_bytes": 5}}))
+        table = [
+            {"name": "my_block", "parameter_bytes": count, "buffer_bytes": 0, "gradient_bytes": 0, "state_bytes": 0}
+        ]
+        (runs[-1] / "summary.json").write_text(json.dumps({"memory_table": table}))
+    text = "\n".join(render_comparison(compare_runs(*runs)))
+    assert "  my_block" in text
+    assert "  rss peak" in text
+
+
+def test_json_is_the_comparison(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--format json`` prints all of it, and nothing else."""
+    assert status(runs[0], runs[2], "--format", "json", "--fail-over", "5%") == 1
+    data = json.loads(capsys.readouterr().out)
+    mixer = next(one for one in data["rows"] if (one["name"], one["phase"]) == ("Net/mixer", "forward"))
+    assert mixer["verdict"] == "slower"
+    assert mixer["over"] == "yes"
+    assert mixer["low"] < mixer["ratio"] < mixer["high"]
+
+
+def test_markdown_is_a_table(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each row has six cells, whatever its name holds, and the outcome stands above."""
+    assert status(runs[0], runs[2], "--format", "markdown", "--fail-over", "5%") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("### B is slower than A: +")
+    assert lines[2].startswith("FAIL: slower by more than 5 %")
+    table = [line for line in lines if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in table} == {7}
+    assert any(line.startswith("| `Net/mixer` forward |") and line.endswith("| **slower** |") for line in table)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_a_picture_is_written_in_the_format_of_its_ending(runs: Runs, tmp_path: Path, ending: str) -> None:
+    """``-o`` says where; what is printed stays the same."""
+    file = tmp_path / f"forest.{ending}"
+    assert status(runs[0], runs[2], "-o", file) == 0
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    assert file.read_bytes().startswith(start)
+
+
+def test_a_picture_has_every_row_with_its_interval(runs: Runs) -> None:
+    """A label for each row, the module's name above its phases, the axis a ratio."""
+    comparison = compare_runs(runs[0], runs[2], fail_over=0.05)
+    (axes,) = comparison_figure(comparison).axes
+    labels = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert [labels[at + 1 : at + 3] for at, label in enumerate(labels) if label == "Net/mixer"] == [
+        ["forward", "backward"]
+    ]
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "time of B / time of A (median per step, 95 % interval)"
+    low, high = axes.get_xlim()
+    assert low < 1 < 2 < high
+
+
+def test_a_picture_that_cannot_be_is_said(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A format that is none, a folder that is not there, runs without an interval: status 2, one message."""
+    assert status(*runs[:2], "-o", tmp_path / "x.jpgg") == 2
+    assert "'jpgg' is not a format for pictures" in capsys.readouterr().err
+    assert status(*runs[:2], "-o", tmp_path / "no" / "x.png") == 2
+    assert "cannot be written" in capsys.readouterr().err
+    short = save(tmp_path, {("A", "forward"): [1.0] * 5})
+    assert status(short, short, "-o", tmp_path / "x.png") == 2
+    assert "both sides need 20 recorded steps" in capsys.readouterr().err
+
+
+def test_the_command_runs_in_a_process_of_its_own(runs: Runs) -> None:
+    """As a build calls it, its output piped, the status that of the limit."""
+    done = subprocess.run(
+        [sys.executable, "-m", "autoprof", "compare", str(runs[0]), str(runs[2]), "--fail-over", "5%"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "Net/mixer" in done.stdout
+    assert "\x1b" not in done.stdout

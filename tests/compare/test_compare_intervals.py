@@ -1,0 +1,166 @@
+"""How sure a ratio is: the intervals, and how often they say what is not so."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import numpy as np
+import pytest
+from compare_builders import noise
+from scipy import stats
+
+from autoprof.compare.data import Change
+from autoprof.compare.intervals import Contrast, Mean, RunSteps, Steps, contrast, holm, t_quantile, t_tail
+from autoprof.compare.judge import Candidate, Scale, judge
+
+
+def run(values: np.ndarray) -> list[RunSteps]:
+    return [RunSteps((Steps.of(values),))]
+
+
+def p_of(one: Contrast) -> float:
+    return 2 * min(one.p_above(0.0), one.p_below(0.0), 0.5)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 2.0, 3.7, 9.0, 18.0, 60.0])
+@pytest.mark.parametrize("t", [0.0, 0.3, 1.0, 2.5, 8.0, 30.0])
+def test_students_t_is_that_of_the_tables(t: float, freedom: float) -> None:
+    """Our tail is scipy's, also far out, where a hundred rows are judged."""
+    assert t_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-6)
+
+
+def test_a_quantile_undoes_a_tail() -> None:
+    """2.228 is the two-sided 95 % of ten degrees of freedom."""
+    assert t_quantile(0.975, 10) == pytest.approx(2.228, abs=5e-4)
+
+
+def test_holm_multiplies_the_smallest_most() -> None:
+    """The step-down procedure: 3, 2, 1 times, never below the one before."""
+    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.9])
+def test_autocorrelated_steps_are_no_difference(memory: float) -> None:
+    """Of 400 pairs of equal runs no more than 5 % (and chance) seem to differ, however alike neighbours are."""
+    alarms = 0
+    for seed in range(400):
+        a, b = noise(200, 2 * seed, memory=memory), noise(200, 2 * seed + 1, memory=memory)
+        alarms += p_of(contrast(run(a), run(b))) < 0.05
+    assert alarms <= stats.binom.ppf(0.999, 400, 0.05)
+
+
+def test_steps_of_two_modes_are_no_difference() -> None:
+    """A median between two modes jumps; order statistics know."""
+    alarms = 0
+    for seed in range(300):
+        draws = np.random.default_rng(seed)
+        a, b = (draws.normal(1, 0.01, 200) + 0.3 * (draws.random(200) < 0.48) for _ in range(2))
+        alarms += p_of(contrast(run(a), run(b))) < 0.05
+    assert alarms <= stats.binom.ppf(0.999, 300, 0.05)
+
+
+def test_the_interval_holds_the_truth() -> None:
+    """In at least 95 % of runs that are 3 % slower, less chance, 3 % is inside."""
+    inside = 0
+    for seed in range(300):
+        a, b = noise(150, 2 * seed, memory=0.6), 1.03 * noise(150, 2 * seed + 1, memory=0.6)
+        low, high = contrast(run(a), run(b)).interval()
+        inside += low <= log(1.03) <= high
+    assert inside >= stats.binom.ppf(0.001, 300, 0.95)
+
+
+def test_a_real_difference_is_found() -> None:
+    """3 % in 2 % of noise, 200 steps: found in nearly every pair."""
+    found = [
+        p_of(contrast(run(noise(200, 2 * seed)), run(1.03 * noise(200, 2 * seed + 1)))) < 0.05 for seed in range(50)
+    ]
+    assert sum(found) >= 48
+
+
+def test_a_hundred_equal_rows_raise_no_alarm() -> None:
+    """A = A of a hundred rows, two hundred times: in at most 5 % of the tables (and chance) is any row accused.
+
+    Without the correction for many rows most tables have one, which the same numbers show.
+    """
+    tables, accused, uncorrected = 200, 0, 0
+    for table in range(tables):
+        seeds = range(200 * table, 200 * table + 200, 2)
+        pairs = [contrast(run(noise(120, seed, memory=0.4)), run(noise(120, seed + 1, memory=0.4))) for seed in seeds]
+        family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
+        accused += any(change.verdict in ("slower", "faster") for change in judge(family, Scale(0.0001)))
+        uncorrected += any(p_of(one) < 0.05 for one in pairs)
+    assert accused <= stats.binom.ppf(0.999, tables, 0.05)
+    assert uncorrected > tables / 2
+
+
+def test_a_hundred_equal_rows_fail_no_limit() -> None:
+    """``--fail-over`` at 0 % is the hardest limit; it is corrected for the number of rows as well."""
+    failed = 0
+    for table in range(60):
+        seeds = range(200 * table, 200 * table + 200, 2)
+        pairs = [contrast(run(noise(120, seed)), run(noise(120, seed + 1))) for seed in seeds]
+        family = [Candidate(Change(str(at), None, "ns", 1, 1), one) for at, one in enumerate(pairs)]
+        failed += any(change.over == "yes" for change in judge(family, Scale(0.02, 0.0)))
+    assert failed <= stats.binom.ppf(0.999, 60, 0.05)
+
+
+def test_runs_that_differ_by_themselves_hide_a_small_change() -> None:
+    """Steps are steady, but runs differ by 5 %: 3 % between sides is nothing; steps alone would prove it."""
+    levels_a, levels_b = (1.0, 1.05, 0.95), (1.03, 1.08, 0.98)
+    a = [RunSteps((Steps.of(level * noise(100, seed, spread=0.002)),)) for seed, level in enumerate(levels_a)]
+    b = [RunSteps((Steps.of(level * noise(100, 9 + seed, spread=0.002)),)) for seed, level in enumerate(levels_b)]
+    assert p_of(contrast(a, b)) > 0.3
+    assert p_of(contrast(a[:1], b[:1])) < 0.001
+
+
+def test_runs_of_one_side_lend_their_variation_to_the_other() -> None:
+    """One run against several: a difference must stand out from how much those several differ."""
+    base = [RunSteps((Steps.of(level * noise(60, at)),)) for at, level in enumerate((1.0, 1.04, 0.97, 1.02))]
+    assert p_of(contrast(base, run(1.05 * noise(60, 9)))) > 0.05
+    assert p_of(contrast(base, run(1.5 * noise(60, 9)))) < 0.01
+
+
+def test_runs_that_agree_by_luck_are_no_surer_than_their_steps() -> None:
+    """Two runs a side with the same median to the last digit still have the noise of their steps."""
+    values = noise(40, 1, spread=0.1)
+    a, b = ([RunSteps((Steps.of(factor * values),))] * 2 for factor in (1.0, 1.01))
+    low, high = contrast(a, b).interval()
+    assert low < 0 < high
+
+
+def test_a_drift_within_runs_has_a_range() -> None:
+    """Readings that only grow have no interval of their own; between runs they have one."""
+    runs = [RunSteps((Steps.of(np.linspace(100, 101 + at, 40)),)) for at in range(6)]
+    low, high = contrast(runs[:3], runs[3:]).interval()
+    assert -0.1 < low < high < 0.1
+
+
+def test_ranks_that_wait_for_one_another_are_one_observation() -> None:
+    """Eight ranks with the same steps are as sure as one."""
+    values, other = noise(100, 1), 1.02 * noise(100, 2)
+    one = contrast(run(values), run(other)).interval()
+    eight = contrast([RunSteps((Steps.of(values),) * 8)], [RunSteps((Steps.of(other),) * 8)]).interval()
+    assert eight == pytest.approx(one)
+
+
+def test_a_mean_sees_what_is_rare() -> None:
+    """What is in each fiftieth step is in no median; the mean of all steps has it."""
+    steps = np.arange(1000)
+    a = np.where(steps % 50 == 0, 100.0, 0.0)
+    b = np.where(steps % 500 == 0, 100.0, 0.0)
+    seen = contrast([RunSteps((Mean.of(a),))], [RunSteps((Mean.of(b),))])
+    assert exp(seen.log_ratio) == pytest.approx(0.1)
+    assert p_of(seen) < 0.01
+    low, high = seen.interval()
+    assert low <= log(0.1) <= high
+
+
+def test_equal_means_of_rare_events_raise_no_alarm() -> None:
+    """One step in ten, drawn at random: equal sides differ in at most 5 % of pairs, and chance."""
+    alarms = 0
+    for seed in range(400):
+        draws = np.random.default_rng(seed)
+        a, b = (np.where(draws.random(300) < 0.1, 50.0, 1.0) for _ in range(2))
+        alarms += p_of(contrast([RunSteps((Mean.of(a),))], [RunSteps((Mean.of(b),))])) < 0.05
+    assert alarms <= stats.binom.ppf(0.999, 400, 0.05)

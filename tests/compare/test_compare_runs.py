@@ -1,0 +1,456 @@
+"""``compare_runs``: saved runs in, verdicts out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compare_builders import MS, kill, noise, on_device, save, train
+
+from autoprof.compare import Comparison, compare_runs
+from autoprof.compare.data import Change
+from autoprof.errors import ConfigError, OutputError
+
+
+def row(comparison: Comparison, name: str, phase: str = "forward") -> Change:
+    return next(one for one in comparison.rows if (one.name, one.phase) == (name, phase))
+
+
+def whole(comparison: Comparison, name: str = "step") -> Change:
+    return next(one for one in comparison.whole if one.name == name)
+
+
+def phase(comparison: Comparison, name: str) -> Change:
+    return next(one for one in comparison.phases if one.phase == name)
+
+
+def test_more_work_in_one_module_is_found_there_and_nowhere_else(tmp_path: Path) -> None:
+    """A real model whose mixer works twice: the mixer is slower, forward and backward; the other parts are the same."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2, work=2), margin=0.05)
+    verdicts = {(one.name, str(one.phase)): one.verdict for one in comparison.rows}
+    assert verdicts[("Net/mixer", "forward")] == verdicts[("Net/mixer", "backward")] == "slower"
+    assert {verdicts[(f"Net/{part}", way)] for part in ("encoder", "head") for way in ("forward", "backward")} == {
+        "same"
+    }
+    mixer = row(comparison, "Net/mixer")
+    assert mixer.low is not None
+    assert mixer.high is not None
+    assert mixer.low < 2.0 < mixer.high * 1.001
+    assert whole(comparison).verdict == phase(comparison, "forward").verdict == "slower"
+    assert whole(comparison, "throughput").verdict == "slower"
+    assert whole(comparison, "throughput").ratio == pytest.approx(1 / (whole(comparison).ratio or 0), rel=0.02)
+
+
+def test_the_healthy_twin_is_accused_of_nothing(tmp_path: Path) -> None:
+    """The same model on other noise: everything is the same within the margin."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2), margin=0.05)
+    changes = [*comparison.whole, *comparison.phases, *comparison.rows]
+    assert {one.verdict for one in changes if one.name != "Optimizer"} == {"same"}
+    assert len(changes) > 8
+
+
+def test_the_other_way_round_it_is_faster(tmp_path: Path) -> None:
+    """Less work is ``faster``, and the throughput more."""
+    comparison = compare_runs(train(tmp_path, seed=1, work=3), train(tmp_path, seed=2))
+    assert row(comparison, "Net/mixer").verdict == "faster"
+    assert (whole(comparison, "throughput").ratio or 0) > 1
+    assert whole(comparison, "throughput").verdict == "faster"
+
+
+def test_noise_leaves_small_changes_open(tmp_path: Path) -> None:
+    """1 % more in 30 % of noise is neither proven nor ruled out, and the reason is said."""
+    a = save(tmp_path, {("A", "forward"): 100 * noise(60, 1, spread=0.3)})
+    b = save(tmp_path, {("A", "forward"): 101 * noise(60, 2, spread=0.3)})
+    one = row(compare_runs(a, b), "A")
+    assert (one.verdict, one.why) == ("inconclusive", "the interval is wider than ±2 %")
+
+
+def test_same_takes_an_interval_within_the_margin(tmp_path: Path) -> None:
+    """What is proven to differ by less than counts is the same; with a narrower margin it is slower."""
+    a = save(tmp_path, {("A", "forward"): 100 * noise(400, 1, spread=0.001)})
+    b = save(tmp_path, {("A", "forward"): 101 * noise(400, 2, spread=0.001)})
+    assert row(compare_runs(a, b), "A").verdict == "same"
+    assert row(compare_runs(a, b, margin=0.005), "A").verdict == "slower"
+
+
+def test_a_run_against_itself_is_the_same(tmp_path: Path) -> None:
+    """A = A of a hundred rows, from the files: all ratios are 1 and none is accused; the report says what was done."""
+    columns = {(f"M{at}", "forward"): 2 * noise(100, at, spread=0.001) for at in range(100)}
+    run = save(tmp_path, columns)
+    comparison = compare_runs(run, run, min_share=0)
+    assert len(comparison.rows) == 100
+    assert {one.ratio for one in comparison.rows} == {1.0}
+    assert {one.verdict for one in comparison.rows} == {"same"}
+    assert "the same run is on both sides" in comparison.notes
+
+
+def test_a_hundred_rows_of_equal_runs_are_accused_of_nothing(tmp_path: Path) -> None:
+    """Two runs of one distribution, a hundred rows of correlated steps each."""
+    runs = [
+        save(tmp_path, {(f"M{at}", "forward"): 2 * noise(150, 1000 * side + at, memory=0.5) for at in range(100)})
+        for side in (1, 2)
+    ]
+    comparison = compare_runs(*runs, min_share=0)
+    assert [one for one in comparison.rows if one.verdict in ("slower", "faster")] == []
+
+
+def test_warm_up_is_left_out(tmp_path: Path) -> None:
+    """Twenty slow first steps, marked as warm-up, change nothing but their count."""
+
+    def warm(step: int, fields: dict[str, Any]) -> dict[str, Any]:
+        return {**fields, "warmup": step < 20}
+
+    column = 100 * noise(80, 1)
+    a = save(tmp_path, {("A", "forward"): column}, change=warm)
+    slow = np.where(np.arange(80) < 20, 900, column)
+    b = save(tmp_path, {("A", "forward"): slow}, change=warm)
+    comparison = compare_runs(a, b)
+    assert whole(comparison).ratio == row(comparison, "A").ratio == 1.0
+    assert (comparison.b[0].steps, comparison.b[0].warmup) == (60, 20)
+
+
+def test_steps_left_alone_are_no_part_of_any_step(tmp_path: Path) -> None:
+    """Gaps of many seconds before recorded steps touch neither the step nor the throughput; they are counted."""
+
+    def sampled(step: int, fields: dict[str, Any]) -> dict[str, Any]:
+        gap = {"gap_steps": 50, "gap_ns": 50_000 * MS} if step % 8 == 0 and step else {}
+        return {**fields, "step": step + 1 + 50 * (step // 8), "scalars": {"samples": 4.0}, **gap}
+
+    column = 100 * noise(80, 1)
+    a = save(tmp_path, {("A", "forward"): column}, change=lambda _, fields: {**fields, "scalars": {"samples": 4.0}})
+    b = save(tmp_path, {("A", "forward"): column}, change=sampled)
+    comparison = compare_runs(a, b)
+    assert {one.ratio for one in comparison.whole} == {1.0}
+    assert (comparison.a[0].left_alone, comparison.b[0].left_alone) == (0, 450)
+
+
+def test_a_run_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) -> None:
+    """Half of its records, the last one cut: it is said, and the injected work is found all the same."""
+    a, b = train(tmp_path, seed=1), kill(train(tmp_path, seed=2, work=2), steps=43)
+    comparison = compare_runs(a, b)
+    assert comparison.b[0].steps == 40
+    assert row(comparison, "Net/mixer").verdict == "slower"
+    notes = "\n".join(comparison.notes)
+    assert f"B: {b} was not closed (it was killed, or still runs): its records so far are compared" in notes
+    assert "has 1 record that cannot be read; left out" in notes
+
+
+def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
+    """Twelve steps prove nothing, however long they are, and the reason names the number."""
+    a = save(tmp_path, {("A", "forward"): 100 * noise(60, 1)})
+    b = save(tmp_path, {("A", "forward"): 900 * noise(12, 2)})
+    one = row(compare_runs(a, b), "A")
+    assert (one.verdict, one.why) == ("inconclusive", "only 12 steps in B; 20 are needed")
+
+
+def test_a_run_without_a_recorded_step_is_inconclusive(tmp_path: Path) -> None:
+    """Nothing but warm-up on one side is an answer, not a failure."""
+    warm = save(tmp_path, {("A", "forward"): [5.0] * 3}, change=lambda _, fields: {**fields, "warmup": True})
+    comparison = compare_runs(save(tmp_path, {("A", "forward"): 100 * noise(60, 1)}), warm)
+    assert whole(comparison).verdict == "inconclusive"
+    assert whole(comparison).why == "not in B"
+
+
+def test_renamed_modules_are_compared_and_said(tmp_path: Path) -> None:
+    """The same modules under another name are the same row, with the old name beside it."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2, work=2, name="Model"))
+    mixer = row(comparison, "Model/mixer")
+    assert (mixer.was, mixer.verdict) == ("Net/mixer", "slower")
+    assert comparison.added == comparison.removed == ()
+
+
+def test_added_and_removed_modules_are_listed(tmp_path: Path) -> None:
+    """A row that one side has alone has its time and share there, and no verdict."""
+    fqns = {"Old": "old", "New": "new"}
+    a = save(tmp_path, {("A", "forward"): 70 * noise(60, 1), ("Old", "forward"): 29 * noise(60, 2)}, fqns=fqns)
+    b = save(tmp_path, {("A", "forward"): 70 * noise(60, 3), ("New", "user"): 9 * noise(60, 4)}, fqns=fqns)
+    comparison = compare_runs(a, b)
+    assert [(one.name, one.phase, one.fqns) for one in comparison.removed] == [("Old", "forward", ("old",))]
+    assert [(one.name, one.phase, one.fqns) for one in comparison.added] == [("New", "user", ("new",))]
+    assert comparison.removed[0].ns == pytest.approx(29 * MS, rel=0.02)
+    assert comparison.removed[0].share == pytest.approx(0.29, abs=0.02)
+
+
+def test_a_name_that_stands_for_other_modules_is_pointed_out(tmp_path: Path) -> None:
+    """One name, another module: the times are compared, and the change of meaning is said."""
+    a = save(tmp_path, {("A", "forward"): 70 * noise(60, 1)}, fqns={"A": "stage1"})
+    b = save(tmp_path, {("A", "forward"): 70 * noise(60, 2)}, fqns={"A": "stage2"})
+    assert compare_runs(a, b).regrouped == {"A": (("stage1",), ("stage2",))}
+
+
+def test_what_is_done_less_often_costs_less(tmp_path: Path) -> None:
+    """A span in each tenth step that takes as long as ever is 90 % faster: the mean of all steps is compared."""
+    often = 5 * noise(300, 1, spread=0.005)
+    seldom = np.where(np.arange(300) % 10 == 0, often, np.nan)
+    step = ("A", "forward")
+    a = save(tmp_path, {step: 20 * noise(300, 2), ("metrics", "user"): often})
+    b = save(tmp_path, {step: 20 * noise(300, 3), ("metrics", "user"): seldom})
+    for one in (row(compare_runs(a, b), "metrics", "user"), phase(compare_runs(a, b), "user")):
+        assert one.verdict == "faster"
+        assert one.ratio == pytest.approx(0.1, rel=0.05)
+        assert one.why == "mean over all steps: it is in 100.0 % of A's, 10.0 % of B's"
+
+
+def test_what_is_rare_and_long_is_in_the_mean_of_the_step(tmp_path: Path) -> None:
+    """A long profile in each fiftieth step is in no median step; the mean step has it."""
+    steps = np.arange(1000)
+    a = save(tmp_path, {("A", "forward"): np.where(steps % 50 == 0, 120.0, 20.0) * noise(1000, 1, spread=0.005)})
+    b = save(tmp_path, {("A", "forward"): np.where(steps % 500 == 0, 120.0, 20.0) * noise(1000, 2, spread=0.005)})
+    comparison = compare_runs(a, b)
+    assert whole(comparison).verdict == "same"
+    assert whole(comparison, "mean step").verdict == "faster"
+
+
+def test_a_module_that_was_not_recorded_is_not_zero(tmp_path: Path) -> None:
+    """Where the governor drops modules, a module's row is compared over the steps that have it."""
+    column = 10 * noise(200, 1, spread=0.01)
+    dropped = np.where(np.arange(200) % 4 == 0, column, np.nan)
+    rest = ("rest", "user")
+    a = save(tmp_path, {("A", "forward"): column, rest: 50 * noise(200, 2)}, fqns={"A": "a"})
+    b = save(tmp_path, {("A", "forward"): dropped, rest: 50 * noise(200, 3)}, fqns={"A": "a"})
+    one = row(compare_runs(a, b), "A")
+    assert one.verdict == "same"
+    assert one.a == pytest.approx(one.b, rel=0.02)
+
+
+def test_other_numbers_of_calls_are_said(tmp_path: Path) -> None:
+    """A row that is slower because it is called more often says how often."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2))
+    assert all("calls a step" not in one.why for one in comparison.rows)
+    single = save(tmp_path, {("A", "forward"): 10 * noise(60, 1)})
+    layout = json.loads((single / "rank0/steps.jsonl").read_text().splitlines()[0])["layout"]
+    assert layout["calls"] == [1]
+    text = (single / "rank0/steps.jsonl").read_text()
+    twice = save(tmp_path, {("A", "forward"): 20 * noise(60, 2)})
+    again = (twice / "rank0/steps.jsonl").read_text()
+    (twice / "rank0/steps.jsonl").write_text(again.replace('"calls":[1]', '"calls":[2]'))
+    assert text != again
+    assert row(compare_runs(single, twice), "A").why == "2 calls a step, 1 in A"
+
+
+def test_different_work_is_judged_by_its_throughput(tmp_path: Path) -> None:
+    """Twice the batch in 1.5 times the time: the step is longer, but only the throughput says something of a limit."""
+
+    def of(samples: float) -> Any:
+        return lambda _, fields: {**fields, "scalars": {"samples": samples}}
+
+    a = save(tmp_path, {("A", "forward"): 100 * noise(80, 1)}, change=of(8.0))
+    b = save(tmp_path, {("A", "forward"): 150 * noise(80, 2)}, change=of(16.0))
+    comparison = compare_runs(a, b, fail_over=0.05)
+    assert whole(comparison).verdict == "slower"
+    assert whole(comparison, "throughput").verdict == "faster"
+    assert comparison.over_limit() == ()
+    assert "8 and 16 samples a step: the steps are not the same work" in "\n".join(comparison.notes)
+
+
+def test_the_clocks_of_host_and_device_are_never_mixed(tmp_path: Path) -> None:
+    """A run on a device and one without: only the host's whole steps are compared, and it is said why."""
+    columns = {("A", "forward"): 100 * noise(60, 1)}
+    device = save(tmp_path, columns, change=on_device(list(90 * noise(60, 2)), host_ms=120))
+    host = save(tmp_path, {("A", "forward"): 119 * noise(60, 3)})
+    comparison = compare_runs(host, device)
+    assert comparison.clock is None
+    assert comparison.rows == comparison.phases == comparison.added == comparison.removed == ()
+    assert [one.name for one in comparison.whole] == ["step (host's clock)"]
+    assert comparison.whole[0].b == pytest.approx(120 * MS)
+    assert "cannot be compared" in "\n".join(comparison.notes)
+
+
+def test_on_a_device_the_step_is_the_devices_and_the_hosts_is_beside_it(tmp_path: Path) -> None:
+    """Two runs on devices: device time counts; the host's whole step is a row of its own name."""
+    runs = [
+        save(
+            tmp_path,
+            {("A", "forward"): 100 * noise(60, seed)},
+            change=on_device(list(90 * noise(60, seed + 5)), host_ms=120),
+        )
+        for seed in (1, 2)
+    ]
+    comparison = compare_runs(*runs)
+    assert comparison.clock == "device"
+    assert whole(comparison).a == pytest.approx(90 * MS, rel=0.02)
+    assert whole(comparison, "step (host's clock)").a == pytest.approx(120 * MS)
+
+
+def test_several_runs_a_side_know_how_runs_differ(tmp_path: Path) -> None:
+    """Runs that differ by 5 % among themselves: what one pair proves is inconclusive for three."""
+    levels = [(1.0, 1.05, 0.95), (1.03, 1.08, 0.98)]
+    sides = [
+        [
+            save(
+                tmp_path / str(side),
+                {("A", "forward"): 100 * one * noise(60, 9 * side + at, spread=0.002)},
+                name=f"r{at}",
+            )
+            for at, one in enumerate(levels[side])
+        ]
+        for side in (0, 1)
+    ]
+    assert row(compare_runs(sides[0][0], sides[1][0]), "A").verdict == "slower"
+    assert row(compare_runs(*sides), "A").verdict == "inconclusive"
+    by_pattern = compare_runs(f"{tmp_path}/0/*", f"{tmp_path}/1/r?")
+    assert [Path(one.path).name for one in by_pattern.b] == ["r0", "r1", "r2"]
+    assert row(by_pattern, "A").low == row(compare_runs(*sides), "A").low
+    assert "one run a side" in "\n".join(compare_runs(sides[0][0], sides[1][0]).notes)
+    assert "one run a side" not in "\n".join(by_pattern.notes)
+
+
+def test_ranks_are_compared_together_or_one_alone(tmp_path: Path) -> None:
+    """Two ranks, the second slower in B: their mean is in between, ``rank`` chooses one."""
+    runs = []
+    for side, slow in (("a", 1.0), ("b", 1.2)):
+        for rank, factor in ((0, 1.0), (1, slow)):
+            column = 100 * factor * noise(60, rank + ord(side), spread=0.005)
+            path = save(tmp_path, {("A", "forward"): column}, rank=rank, world_size=2, name=side)
+        runs.append(path)
+    assert row(compare_runs(*runs), "A").ratio == pytest.approx(1.2**0.5, rel=0.01)
+    assert row(compare_runs(*runs, rank=0), "A").verdict == "same"
+    assert row(compare_runs(*runs, rank=1), "A").ratio == pytest.approx(1.2, rel=0.01)
+    with pytest.raises(OutputError, match="has no records of rank 7; ranks with records: 0, 1"):
+        compare_runs(*runs, rank=7)
+
+
+def test_different_hardware_versions_and_configurations_are_pointed_out(tmp_path: Path) -> None:
+    """From ``run.json``, the most important first; the folder of the run is no difference."""
+    column = {("A", "forward"): 10 * noise(30, 1)}
+    a = save(tmp_path, column, devices=["cuda:0 NVIDIA A100"], versions={"torch": "2.12.0"}, config={"output": "x"})
+    b = save(
+        tmp_path,
+        column,
+        devices=["cuda:0 NVIDIA H100"],
+        versions={"torch": "2.13.0"},
+        config={"output": "y", "targets": [{"match": "a"}]},
+    )
+    found = {one.key: (one.a, one.b) for one in compare_runs(a, b).differences}
+    assert found == {
+        "devices": (("cuda:0 NVIDIA A100",), ("cuda:0 NVIDIA H100",)),
+        "versions.torch": (("2.12.0",), ("2.13.0",)),
+        "config.targets[0].match": (("none",), ("a",)),
+    }
+    assert next(iter(found)) == "devices"
+
+
+def test_rows_that_matter_to_nobody_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Below 1 % of the step on both sides a row is not judged; one that grows beyond it is."""
+    base = {("A", "forward"): 990 * noise(60, 1), ("tiny", "forward"): 0.5 * noise(60, 2)}
+    a = save(tmp_path, {**base, ("grew", "forward"): 2 * noise(60, 3)})
+    b = save(tmp_path, {**base, ("grew", "forward"): 90 * noise(60, 4)})
+    comparison = compare_runs(a, b)
+    assert {one.name for one in comparison.rows} == {"A", "grew"}
+    assert comparison.small == 1
+    assert {one.name for one in compare_runs(a, b, min_share=0).rows} == {"A", "grew", "tiny"}
+
+
+def test_what_the_clock_cannot_tell_is_not_judged(tmp_path: Path) -> None:
+    """Rows shorter than the clock's limit on both sides are inconclusive, whatever their numbers say."""
+    runs = [
+        save(tmp_path, {("A", "forward"): ms * noise(60, 1)}, rest_ms=0.001, clock={"limit_ns": 1500})
+        for ms in (0.0005, 0.001)
+    ]
+    one = row(compare_runs(*runs), "A")
+    assert (one.verdict, one.why) == ("inconclusive", "shorter than the clock can tell (1.5 µs)")
+
+
+def test_memory_is_compared_over_steps_and_by_name(tmp_path: Path) -> None:
+    """Readings have intervals; the largest of a run has none alone; what names hold is counted."""
+
+    def reads(level: int) -> Any:
+        draws = np.random.default_rng(level)
+        return lambda _, fields: {
+            **fields,
+            "memory": {"allocated_bytes": level + int(draws.integers(0, 1000)), "peak_bytes": 2 * level},
+        }
+
+    def hold(run: Path, count: int) -> Path:
+        table = [{"name": "A", "parameter_bytes": count, "buffer_bytes": 0, "gradient_bytes": None, "state_bytes": 8}]
+        (run / "summary.json").write_text(json.dumps({"memory_table": table, "from_another_version": True}))
+        return run
+
+    columns = {("A", "forward"): 10 * noise(60, 1)}
+    a = hold(save(tmp_path, columns, change=reads(1_000_000)), 400)
+    b = hold(save(tmp_path, columns, change=reads(1_500_000)), 800)
+    found = {one.name: one for one in compare_runs(a, b).memory}
+    assert found["allocated_bytes"].verdict == "more"
+    assert found["allocated_bytes"].ratio == pytest.approx(1.5, rel=0.01)
+    assert found["peak_bytes"].verdict == "inconclusive"
+    assert (found["A"].a, found["A"].b, found["A"].verdict, found["A"].why) == (408, 808, "more", "counted")
+    again = compare_runs([a, hold(save(tmp_path, columns, change=reads(1_000_000)), 400)], b)
+    assert {one.name: one.verdict for one in again.memory}["peak_bytes"] == "more"
+    assert {one.verdict for one in compare_runs(a, a).memory} == {"same"}
+
+
+def test_a_summary_of_another_version_is_no_obstacle(tmp_path: Path) -> None:
+    """The records are what is compared: ``summary.json`` may be of the next version, or torn."""
+    a, b = train(tmp_path, seed=1), train(tmp_path, seed=2)
+    (b / "summary.json").write_text('{"written by": "a later version"}')
+    (a / "summary.json").write_text('{"torn')
+    assert compare_runs(a, b).rows
+
+
+def test_a_long_run_is_thinned_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded: of a run beyond the limit each second (fourth, …) step is compared, from all over it."""
+    monkeypatch.setattr("autoprof.compare.series.STEPS", 50)
+    column = np.concatenate([10 * noise(200, 1), 20 * noise(230, 2)])
+    comparison = compare_runs(*(save(tmp_path, {("A", "forward"): column}) for _ in "ab"))
+    assert comparison.a[0].stride == 8
+    assert 50 <= comparison.a[0].steps <= 100
+    assert row(comparison, "A").a == pytest.approx(20 * MS, rel=0.1)
+    assert "each 8th is compared" in "\n".join(comparison.notes)
+
+
+def test_a_comparison_is_frozen_and_plain(tmp_path: Path) -> None:
+    """It cannot be changed, goes to JSON, and infinity is not in it."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2, steps=24), fail_over=0.05)
+    with pytest.raises(FrozenInstanceError):
+        comparison.margin = 1.0  # type: ignore[misc]
+    text = json.dumps(comparison.to_dict(), allow_nan=False)
+    data = json.loads(text)
+    assert {entry["phase"] for entry in data["rows"]} >= {"forward", "backward"}
+    assert data["limit"] == 0.05
+
+
+def test_phases_and_names_choose_rows(tmp_path: Path) -> None:
+    """``phases`` and ``name`` keep what they name; the chosen rows alone count for a limit."""
+    a, b = train(tmp_path, seed=1), train(tmp_path, seed=2, work=2)
+    comparison = compare_runs(a, b, phases=["forward"], name="mixer|head", fail_over=0.05)
+    assert {(one.name, one.phase) for one in comparison.rows} == {("Net/mixer", "forward"), ("Net/head", "forward")}
+    assert [one.name for one in comparison.over_limit()] == ["Net/mixer"]
+    assert compare_runs(a, b, name="head", fail_over=0.05).over_limit() == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "("}, r"name: '\(' is not a regular expression: missing \), unterminated subpattern at position 0"),
+        ({"phases": ["forwrd"]}, "phase: 'forwrd' is unknown; did you mean 'forward'?"),
+        ({"margin": -0.1}, r"margin: -0.1 is out of range; allowed: a fraction from 0 to below 10, such as 0.05"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    """Before any file is read."""
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        compare_runs(tmp_path / "no", tmp_path / "run", **options)
+
+
+def test_runs_that_cannot_be_compared_are_named(tmp_path: Path) -> None:
+    """What is no run, holds runs, matches none, is there twice, or has no records: one message with the way out."""
+    good = save(tmp_path / "runs", {("A", "forward"): 10 * noise(30, 1)}, name="good")
+    empty = save(tmp_path, {("A", "forward"): [1.0]}, name="empty")
+    (empty / "rank0/steps.jsonl").unlink()
+    torn = save(tmp_path, {("A", "forward"): [1.0]}, name="torn")
+    (torn / "run.json").write_text("[]")
+    for wrong, message in (
+        (tmp_path / "nothing", "is not the folder of a run"),
+        (torn, "is not the folder of a run"),
+        (tmp_path / "runs", r"holds 1 runs; name one of them, or all: .*/runs/\*"),
+        (f"{tmp_path}/x*", "matches no run; allowed: folders with a run.json"),
+        ([good, good], "is there twice on one side"),
+        ([], "a side has no run"),
+        (empty, r"has no records \(steps.jsonl\); ranks with records: none: the sink jsonl writes them"),
+    ):
+        with pytest.raises(OutputError, match=message):
+            compare_runs(good, wrong)

@@ -1,0 +1,200 @@
+"""The slow rank, named from the ranks' own records: no rank waits for another to say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evidence_builders import MS, evidence_of, finding_of, found
+
+import autoprof
+from autoprof.cli import main
+from autoprof.demo.defects import ranks as program
+from autoprof.diagnose import Facts, Watch, diagnose, evidence_of_run
+from autoprof.diagnose import ranks as comparing
+from autoprof.diagnose.ranks import RankFacts, read_ranks
+from autoprof.render.jsonl import FrameEncoder
+from autoprof.span import Phase, Span
+from autoprof.summary import Finding
+from autoprof.testing import make_frame
+
+STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
+
+
+def frame(step: int, *, data: float = 1, forward: float = 30, backward: float = 40, length: float = 100) -> Any:
+    """Make a step in which DDP waits, after the last module's backward, for as long as the step has left."""
+    spans, at = [], 0
+    for name, fqn, phase, ms in (
+        ("Data", None, Phase.DATA, data),
+        ("encoder", "encoder", Phase.FORWARD, forward),
+        ("(backward)", None, Phase.BACKWARD, length - data - forward),
+    ):
+        spans.append(Span(name, fqn, phase, None, at, round(ms * MS)))
+        at += round(ms * MS)
+    spans.append(Span("encoder", "encoder", Phase.BACKWARD, 2, spans[2].start_ns, round(backward * MS)))
+    return make_frame(spans, step=step, duration_ns=round(length * MS), warmup=step <= 2)
+
+
+def write(folder: Path, *ranks: Sequence[Any]) -> Path:
+    """Write the records of a run."""
+    for number, frames in enumerate(ranks):
+        (folder / f"rank{number}").mkdir()
+        encode = FrameEncoder().encode
+        text = "".join(encode(one) for one in frames)
+        (folder / f"rank{number}" / "steps.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def judge(facts: RankFacts | None, **more: Any) -> Finding | None:
+    """Return what the rule says of these ranks."""
+    world = 1 if facts is None else facts.world_size
+    evidence = evidence_of(STEP, repeat=40, facts=Facts(world_size=world, ranks=facts, **more))
+    return finding_of(diagnose(evidence), "straggler")
+
+
+def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> None:
+    """All steps are of one length; what the ranks did themselves is not."""
+    quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
+    finding = judge(read_ranks(write(tmp_path, quick, slow, quick), 3))
+    assert finding is not None
+    assert (finding.rank, finding.name, finding.phase) == (1, "encoder", Phase.FORWARD)
+    assert finding.gain_ns == 20 * MS
+    assert (
+        "rank 1 works 91.0 ms of each step by itself, 20.0 ms (20.0 % of the step) more than the others" in finding.why
+    )
+
+
+def test_a_slow_loader_of_one_rank_is_named_as_data(tmp_path: Path) -> None:
+    """And the advice is about that loader."""
+    quick, slow = [frame(n) for n in range(1, 41)], [frame(n, data=25) for n in range(1, 41)]
+    finding = judge(read_ranks(write(tmp_path, slow, quick), 2))
+    assert finding is not None
+    assert (finding.rank, finding.name, finding.phase) == (0, "Data", Phase.DATA)
+    assert "that rank's loader" in finding.next
+
+
+def test_ranks_alike_are_accused_of_nothing(tmp_path: Path) -> None:
+    """The differences of some percent that there always are."""
+    ranks = [[frame(n, forward=30 + (n * 7 + rank) % 3) for n in range(1, 41)] for rank in range(4)]
+    assert judge(read_ranks(write(tmp_path, *ranks), 4)) is None
+
+
+def test_one_long_step_of_a_rank_makes_no_straggler(tmp_path: Path) -> None:
+    """The median decides; but that step is known to be that rank's."""
+    others = [frame(n, length=1000 if n == 20 else 100) for n in range(1, 41)]
+    stalled = [frame(n, forward=930 if n == 20 else 30, length=1000 if n == 20 else 100) for n in range(1, 41)]
+    facts = read_ranks(write(tmp_path, others, stalled), 2, longest=(20, 21))
+    assert judge(facts) is None
+    assert facts is not None
+    assert facts.long_steps == {"20": 1}
+
+
+def test_a_rank_that_is_slow_in_turn_is_inconclusive_or_none(tmp_path: Path) -> None:
+    """Every rank is slow in some steps: none is the straggler."""
+    ranks = [[frame(n, forward=50 if n % 2 == rank else 30) for n in range(1, 41)] for rank in range(2)]
+    finding = judge(read_ranks(write(tmp_path, *ranks), 2))
+    assert finding is None or finding.severity == "info"
+
+
+def test_records_on_another_machine_are_said_to_be_missing(tmp_path: Path) -> None:
+    """An abstention that names the ranks."""
+    finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)]), 3))
+    assert finding is not None
+    assert finding.severity == "info"
+    assert "the records of rank 1, 2: not in this run's folder" in finding.evidence["missing"]
+
+
+def test_too_few_steps_in_common_are_said(tmp_path: Path) -> None:
+    """The other ranks may have written less by now."""
+    finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)], [frame(n) for n in range(1, 8)]), 2))
+    assert finding is not None
+    assert "10 needed, 5 so far" in finding.evidence["missing"]
+
+
+def test_other_ranks_leave_it_to_rank_0() -> None:
+    """They read nobody's records."""
+    assert Watch(Path("nowhere"), 1, 4).facts((), final=True) is None
+    finding = diagnose(evidence_of(STEP, repeat=40, facts=Facts(world_size=4, rank=1)))
+    assert finding_of(finding, "straggler").evidence["missing"] == "the other ranks' records"  # type: ignore[union-attr]
+
+
+def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The begin has the layouts, the end the steps; what lies between is not looked at."""
+    monkeypatch.setattr(comparing, "HEAD_BYTES", 4000)
+    monkeypatch.setattr(comparing, "TAIL_BYTES", 20_000)
+    quick, slow = [frame(n) for n in range(1, 1001)], [frame(n, forward=50) for n in range(1, 1001)]
+    run = write(tmp_path, quick, slow)
+    assert (run / "rank0" / "steps.jsonl").stat().st_size > 100_000
+    facts = read_ranks(run, 2)
+    assert facts is not None
+    assert (facts.rank, facts.missing) == (1, None)
+    assert 10 <= facts.steps < 100
+
+
+def test_a_reading_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    """While the run goes on, the last comparison stays."""
+    run = write(tmp_path, *([frame(n) for n in range(1, 41)] for _ in range(2)))
+    assert read_ranks(run, 2, seconds=-1.0) is None
+
+
+def test_a_live_run_compares_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at each summary: half a minute apart, and at the end."""
+    now = 1000.0
+    monkeypatch.setattr("autoprof.diagnose.ranks.time.monotonic", lambda: now)
+    quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
+    run = write(tmp_path, quick, slow)
+    watch = Watch(run, 0, 2)
+    assert watch.facts((), final=False) is None
+    now += 31
+    facts = watch.facts((), final=False)
+    assert facts is not None
+    assert facts.rank == 1
+    (run / "rank1" / "steps.jsonl").unlink()
+    assert watch.facts((), final=False) is facts
+    assert watch.facts((), final=True).missing is not None  # type: ignore[union-attr]
+
+
+def test_a_cut_line_is_left_out(tmp_path: Path) -> None:
+    """What ``kill -9`` leaves, or what is being written."""
+    run = write(tmp_path, *([frame(n) for n in range(1, 41)] for _ in range(2)))
+    with (run / "rank1" / "steps.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step":41,"warm')
+    assert read_ranks(run, 2).steps == 38  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["slow", "healthy"])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[bool, Path]:
+    """Train on two real processes over gloo, one of them slower, or both alike."""
+    return request.param, program.launch(tmp_path_factory.mktemp("ranks"), request.param)
+
+
+def test_rank_0_names_the_slow_one_of_two_real_ranks_at_its_end(trained: tuple[bool, Path]) -> None:
+    """Its own summary says so, from the records that both had written by then."""
+    slow, run = trained
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    named = [(one["rank"], one["name"]) for one in summary["findings"] if one["rule"] == "straggler" and one["gain_ns"]]
+    assert named == ([(1, "decoder")] if slow else [])
+
+
+def test_a_saved_run_and_the_command_say_the_same(
+    trained: tuple[bool, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``autoprof show`` reads the records of all ranks anew."""
+    slow, run = trained
+    judged = diagnose(evidence_of_run(autoprof.read_run(run)))
+    assert ("straggler" in found(judged)) is slow
+    assert main(["show", str(run)]) == 0
+    printed = capsys.readouterr().out
+    assert ("straggler: decoder forward on rank 1" in " ".join(printed.split())) is slow
+
+
+def test_facts_without_ranks_say_nothing_was_compared() -> None:
+    """A live run's first half minute."""
+    facts = Facts(world_size=2)
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=replace(facts, rank=0))), "straggler")
+    assert finding is not None
+    assert finding.evidence["missing"] == "the ranks' records: none compared yet"

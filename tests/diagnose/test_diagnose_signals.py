@@ -1,0 +1,254 @@
+"""The rules on calls, compilations and outliers, on facts made by hand and on fake and real courses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evidence_builders import MS, evidence_of, finding_of, found
+
+import autoprof
+from autoprof.demo.defects import PROGRAMS
+from autoprof.diagnose import Facts, diagnose
+from autoprof.diagnose.calls import CallFacts, CallSite, dry_ns, shorten_path
+from autoprof.diagnose.compiled import CompileFacts, Recompiled
+from autoprof.diagnose.observer import CLOCK
+from autoprof.diagnose.ranks import RankFacts
+from autoprof.probes.calls import Site
+from autoprof.probes.compilations import _read
+from autoprof.span import Phase, Span
+from autoprof.testing import make_frame
+
+STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
+PLACE = Site("/somewhere/train.py", 42, "train", "item")
+
+
+def calls(cost_ms: float, mean_ms: float, *, spread: float = 0.0) -> CallFacts:
+    """Make the facts of one site."""
+    cost = round(cost_ms * MS)
+    site = CallSite(*PLACE, "total += loss.item()", 40, round(40 * mean_ms * MS))
+    values = cost, round(cost * (1 + spread)), round(cost * (1 - spread)), round(cost * (1 + spread))
+    return CallFacts(40, values, cost, round(mean_ms * MS), (site,))
+
+
+# Calls that wait.
+
+
+def test_the_card_names_the_call_its_line_and_what_it_costs() -> None:
+    """Where, how long the host waits, and for how long the device then stands still."""
+    evidence = evidence_of(STEP, repeat=40, facts=Facts(waits=calls(12.3, 50)), clock="device")
+    finding = diagnose(evidence).findings[0]
+    assert (finding.rule, finding.name, finding.gain_ns) == ("sync-call", "somewhere/train.py:42", 12_300_000)
+    assert "50.0 ms of each step" in finding.why
+    assert "`total += loss.item()` at somewhere/train.py:42 50.0 ms a step" in finding.why
+    assert "at most 12.3 ms a step (12.3 %)" in finding.why
+
+
+def test_a_long_wait_after_which_the_device_has_work_at_once_is_none() -> None:
+    """The wait itself costs nothing: meanwhile the device works."""
+    assert found(diagnose(evidence_of(STEP, repeat=40, facts=Facts(waits=calls(1, 80)), clock="device"))) == []
+
+
+def test_waits_whose_cost_is_uncertain_are_no_verdict() -> None:
+    """The interval of the median has to lie above the bound."""
+    facts = Facts(waits=calls(6, 50, spread=3.0))
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=facts, clock="device")), "sync-call")
+    assert finding is not None
+    assert finding.severity == "info"
+
+
+def test_on_the_host_the_rule_says_that_there_is_nothing_to_wait_for() -> None:
+    """An abstention that names a device's clock."""
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=40)), "sync-call")
+    assert finding is not None
+    assert finding.evidence["missing"] == "a device's clock"
+
+
+def frame_of(marks: list[tuple[int, int, int, int]], *, host: int, device: int) -> Any:
+    """Make a frame of spans: host start and length, device start and length, in ms."""
+    spans = [
+        Span("m", "m", Phase.FORWARD, None, a * MS, b * MS, device_start_ns=c * MS, device_ns=d * MS)
+        for a, b, c, d in marks
+    ]
+    return make_frame(spans, duration_ns=host * MS, device_duration_ns=device * MS)
+
+
+def test_the_device_stands_still_from_the_end_of_a_wait_to_the_first_mark_it_is_behind() -> None:
+    """A launch of 8 ms, then a kernel: 8 ms, although the wait before was 20."""
+    # The host waits from 0 to 20, launches until 28 (the mark at 28 is passed at 38), and goes on.
+    frame = frame_of([(20, 8, 20, 18)], host=40, device=40)
+    assert dry_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
+
+
+def test_a_wait_that_is_followed_by_another_ends_there() -> None:
+    """No time is counted twice, and none after the step."""
+    frame = frame_of([(0, 5, 0, 5)], host=30, device=30)
+    two = [(PLACE, 5 * MS, 10 * MS), (PLACE, 12 * MS, 25 * MS)]
+    assert dry_ns(frame, 0, two) == (2 + 5) * MS
+    assert dry_ns(make_frame([], duration_ns=5), 0, two) is None
+
+
+def test_a_path_is_shown_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or with its folder, when it lies elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    assert shorten_path(str(tmp_path / "pkg" / "train.py")) == str(Path("pkg/train.py"))
+    assert shorten_path("/far/away/train.py") == str(Path("away/train.py"))
+
+
+# Calls that log.
+
+
+def test_printing_is_found_without_a_span_around_it() -> None:
+    """The call site is the name."""
+    finding = diagnose(evidence_of(STEP, repeat=40, facts=Facts(logs=calls(20, 20)))).findings[0]
+    assert (finding.rule, finding.name, finding.gain_ns) == ("logging", "somewhere/train.py:42", 20 * MS)
+
+
+def test_a_call_inside_a_span_called_so_is_counted_once() -> None:
+    """The span has all of it; the call says where."""
+    summary = diagnose(evidence_of({**STEP, "user": 30, "step": 130}, repeat=40, facts=Facts(logs=calls(20, 20))))
+    assert finding_of(summary, "logging") is not None  # the span is called 'user': the calls alone are logging
+    assert [finding.gain_ns for finding in summary.findings if finding.rule == "logging"] == [20 * MS]
+
+
+# Compilations.
+
+
+def compiled(count: int, ns: int, *, gave_up: bool = False) -> Facts:
+    """Make the facts of one function, compiled again ``count`` times in 1 s of steps."""
+    one = Recompiled("block", "/code/model.py", 12, count, "size mismatch at index 0", gave_up)
+    return Facts(compiled=CompileFacts(40, 1000 * MS, count, ns, (one,)))
+
+
+def test_a_function_compiled_again_and_again_is_named_with_the_reason() -> None:
+    """How often, for how long, where, and why torch says it had to."""
+    finding = diagnose(evidence_of(STEP, repeat=40, facts=compiled(6, 180 * MS))).findings[0]
+    assert (finding.rule, finding.name, finding.gain_ns) == ("recompile", "block", 4_500_000)
+    assert "6 times" in finding.why
+    assert "block at code/model.py:12, because size mismatch at index 0" in finding.why
+
+
+@pytest.mark.parametrize(("count", "ns"), [(2, 180 * MS), (6, 10 * MS), (0, 500 * MS)])
+def test_a_few_compilations_are_how_torch_works(count: int, ns: int) -> None:
+    """Twice is finding out that a shape is dynamic; little time is no loss; a first compilation is not again."""
+    assert "recompile" not in found(diagnose(evidence_of(STEP, repeat=40, facts=compiled(count, ns))))
+
+
+def test_a_function_that_torch_has_given_up_is_critical_however_long_ago() -> None:
+    """From then on it runs uncompiled, and no time is lost to compiling that would show it."""
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=compiled(0, MS, gave_up=True))), "recompile")
+    assert finding is not None
+    assert (finding.severity, "runs it uncompiled" in finding.why) == ("critical", True)
+
+
+def test_the_real_program_names_its_function_and_the_size() -> None:
+    """What dynamo notes is read without its log being switched on."""
+    program = next(one for one in PROGRAMS if one.rule == "recompile")
+    finding = finding_of(program.run(True), "recompile")
+    assert finding is not None
+    assert finding.name == "scale"
+    assert finding.evidence["count"] == 5
+    assert "size mismatch" in finding.why
+
+
+def test_a_note_of_another_torch_is_left_out() -> None:
+    """What has no reason, or no name, is read as far as it goes."""
+
+    class Note:
+        compile_id, co_name, co_filename, co_firstlineno, fail_reason = "3/2_1", None, None, None, "limit exceeded"
+
+    one = _read(Note())
+    assert (one.key, one.again, one.gave_up, one.reason) == ("3", 2, True, "")
+
+
+# Outliers and their causes.
+
+
+def outliers(clock: float | None = None, facts: Facts | None = None) -> Any:
+    """Make a run in which each eighth step is long, in no span; ``clock`` is the device's clock then."""
+    from autoprof.aggregate import Aggregate
+    from autoprof.diagnose import Observer
+
+    aggregate, observer = Aggregate(), Observer()
+    for number in range(1, 41):
+        long = number % 8 == 0
+        scalars = {} if clock is None else {CLOCK: clock if long else 1980.0}
+        frame = make_frame([], step=number, duration_ns=(1000 if long else 100) * MS, scalars=scalars)
+        aggregate.add(frame)
+        observer.add(frame)
+    return diagnose(observer.evidence(aggregate.summary(), facts or Facts()))
+
+
+def test_long_steps_on_a_low_clock_are_the_clocks() -> None:
+    """The device's own reading says how low."""
+    finding = finding_of(outliers(clock=990.0), "jitter")
+    assert finding is not None
+    assert finding.name == "device clock"
+    assert "down to 990 MHz" in finding.why
+
+
+def test_a_clock_that_wanders_a_little_is_no_cause() -> None:
+    """Nor one that was not read."""
+    for clock in (1900.0, None):
+        finding = finding_of(outliers(clock=clock), "jitter")
+        assert finding is not None
+        assert finding.evidence["cause"] == "other"
+
+
+def test_long_steps_that_another_rank_made_long_are_that_ranks() -> None:
+    """This one only waited."""
+    blamed = RankFacts(4, steps=40, step_ns=100 * MS, long_steps={str(step): 2 for step in (8, 16, 24, 32, 40)})
+    finding = finding_of(outliers(facts=Facts(world_size=4, ranks=blamed)), "jitter")
+    assert finding is not None
+    assert (finding.rank, finding.evidence["cause"]) == (2, "rank 2")
+
+
+def test_facts_survive_their_way_through_a_file() -> None:
+    """They are part of ``run.json``."""
+    import json
+
+    facts = replace(
+        compiled(6, MS), waits=calls(1, 2), logs=calls(3, 4), ranks=RankFacts(2, "nothing", phase=Phase.DATA)
+    )
+    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+
+
+# Confidence.
+
+
+def noisy(seed: int, *, data: float) -> Any:
+    """Make a run whose spans scatter by a tenth, with now and then a step of thrice its length."""
+    drawn = np.random.default_rng(seed)
+    steps = []
+    for _ in range(120):
+        parts = {word: ms * float(drawn.lognormal(0, 0.1)) for word, ms in {**STEP, "data": data}.items()}
+        extra = 2 * sum(parts.values()) if drawn.random() < 0.02 else 0.0
+        steps.append({**parts, "step": sum(parts.values()) + extra})
+    return steps
+
+
+@pytest.mark.parametrize(("data", "verdict"), [(40.0, "data-wait"), (1.0, None), (25.0, "data-wait")])
+def test_two_runs_of_one_program_get_one_verdict(data: float, verdict: str | None) -> None:
+    """Twenty runs that differ by chance alone."""
+    said = {tuple(found(diagnose(evidence_of(*noisy(seed, data=data))))[:1]) for seed in range(20)}
+    assert said == {() if verdict is None else (verdict,)}
+
+
+@pytest.mark.parametrize("data", [8.0, 11.0, 14.0])
+def test_near_a_bound_runs_never_get_opposite_verdicts(data: float) -> None:
+    """The steps of one run, drawn again with replacement: found and inconclusive, or silent and inconclusive."""
+    steps = noisy(0, data=data)
+    said = set()
+    for seed in range(30):
+        drawn = np.random.default_rng(seed).integers(len(steps), size=len(steps))
+        finding = finding_of(diagnose(evidence_of(*(steps[at] for at in drawn))), "data-wait")
+        said.add("silent" if finding is None else "near" if finding.severity == "info" else "found")
+    assert not {"silent", "found"} <= said
+
+
+def test_autoprof_exports_nothing_new() -> None:
+    """The signals are wired up by ``instrument``; a user calls nothing."""
+    assert "Signals" not in autoprof.__all__

@@ -1,0 +1,46 @@
+"""What NVML saw decides whether an empty queue has cost anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from evidence_builders import evidence_of, finding_of
+
+from autoprof.diagnose import diagnose
+from autoprof.summary import Finding, Gauge
+
+STEP = {"forward": 40.0, "backward": 50.0}
+
+
+def judged(use: float | None) -> Finding:
+    """Judge a run whose queue was empty for most of the step, the device busy for so much of the time."""
+    rows = evidence_of(STEP, repeat=20).summary.rows
+    gauges = {} if use is None else {"gpu_utilization": Gauge(use, use, use, use, 60)}
+    bound = tuple(replace(row, host_bound=0.8) for row in rows)
+    seen = evidence_of(STEP, repeat=20, clock="device", rows=bound, gauges=gauges)
+    found = finding_of(diagnose(seen), "launch-bound")
+    assert found is not None
+    return found
+
+
+def test_without_a_reading_the_queue_decides_alone() -> None:
+    """As before."""
+    assert judged(None).severity in ("warning", "critical")
+    assert "NVML" not in judged(None).why
+
+
+@pytest.mark.parametrize("use", [0.1, 0.6, 0.94])
+def test_a_device_that_stood_still_confirms_it(use: float) -> None:
+    """The figure is part of the evidence."""
+    found = judged(use)
+    assert found.severity in ("warning", "critical")
+    assert f"NVML saw the device busy for {100 * use:.1f} % of the time" in found.why
+    assert found.evidence["gpu_utilization"] == use
+
+
+def test_a_device_that_was_busy_throughout_makes_it_inconclusive() -> None:
+    """The queue ran short, and nothing was lost by it."""
+    found = judged(0.98)
+    assert found.severity == "info"
+    assert "the device busy 98.0 %" in found.evidence["missing"]

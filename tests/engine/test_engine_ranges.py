@@ -1,0 +1,403 @@
+"""Ranges for other tools: ``torch.profiler`` and Nsight see autoprof's names, nested as the spans are."""
+
+from __future__ import annotations
+
+import copy
+import io
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from random_nests import build, nests
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
+
+import autoprof
+from autoprof.errors import SessionError
+from autoprof.names import with_phase
+from autoprof.probes import ranges as ranges_module
+from autoprof.probes.ranges import NvtxRanges, Ranges
+from autoprof.span import Phase
+from autoprof.testing import ListSink
+
+CONFIG: dict[str, Any] = {"targets": [{"match": ".*|"}], "sinks": {}, "ranges": "profiler"}
+
+
+class Block(nn.Module):
+    """Two layers and a residual."""
+
+    def __init__(self, checkpointed: bool | None = None) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.checkpointed = checkpointed
+
+    def part(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).relu())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.checkpointed is None:
+            return x + self.part(x)
+        return x + checkpoint(self.part, x, use_reentrant=self.checkpointed)
+
+
+class Net(nn.Module):
+    """A stem, a block, a head."""
+
+    def __init__(self, checkpointed: bool | None = None) -> None:
+        super().__init__()
+        self.stem, self.block, self.head = nn.Linear(4, 4), Block(checkpointed), nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.block(self.stem(x)))
+
+
+Tree = list[tuple[str, "Tree"]]
+
+
+def names_of(model: nn.Module) -> set[str]:
+    return {name.replace(".", "/") or type(model).__name__ for name, _ in model.named_modules()}
+
+
+def tree(found: profile, known: set[str]) -> Tree:
+    """Reduce a profile to the ranges of these names, nested by their times."""
+    wanted = known | {f"{name} [{phase}]" for name in known for phase in ("backward", "recompute")}
+    events = [
+        event for event in found.events() if event.name in wanted | {"(backward)", "Optimizer", "Loss/VGG", "Data"}
+    ]
+    events.sort(key=lambda event: (event.time_range.start, -event.time_range.end))
+    roots: Tree = []
+    open_: list[tuple[float, Tree]] = []
+    for event in events:
+        while open_ and open_[-1][0] < event.time_range.end:
+            assert open_[-1][0] <= event.time_range.start, f"{event.name} sticks out"
+            open_.pop()
+        inside: Tree = []
+        (open_[-1][1] if open_ else roots).append((event.name, inside))
+        open_.append((event.time_range.end, inside))
+    return roots
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    output = model(torch.ones(2, 4, requires_grad=True))
+    with autoprof.span("Loss/VGG"):
+        loss = output.abs().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def profiled(model: nn.Module, config: dict[str, Any] = CONFIG) -> Tree:
+    """Train two steps with a session, the second under ``torch.profiler``."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        step(model, optimizer)
+        session.step()
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            step(model, optimizer)
+        session.step()
+        assert not [reason for reason in session.summary().skipped if "range" in reason]
+    return tree(found, names_of(model))
+
+
+def test_the_profiler_shows_our_names_nested_as_the_spans_are() -> None:
+    """Forward, the user's span, the backward of each module inside its parent's, the optimizer: in this order."""
+    assert profiled(Net()) == [
+        ("Net", [("stem", []), ("block", [("block/first", []), ("block/second", [])]), ("head", [])]),
+        ("Loss/VGG", []),
+        ("(backward)", [
+            ("Net [backward]", [
+                ("head [backward]", []),
+                ("block [backward]", [("block/second [backward]", []), ("block/first [backward]", [])]),
+                ("stem [backward]", []),
+            ]),
+        ]),
+        ("Optimizer", []),
+    ]  # fmt: skip
+
+
+def flat(roots: Tree, under: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each range with the one around it."""
+    for name, inside in roots:
+        yield name, under
+        yield from flat(inside, name)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_recompute_is_a_range_inside_the_backward(reentrant: bool) -> None:
+    """Activation checkpointing in both forms: the layers run twice, and their backward is there once."""
+    pairs = list(flat(profiled(Net(checkpointed=reentrant))))
+    names = [name for name, _ in pairs]
+    for layer in ("block/first", "block/second"):
+        assert [names.count(f"{layer}{suffix}") for suffix in ("", " [recompute]", " [backward]")] == [1, 1, 1]
+    around = dict(pairs)
+    assert around["block [backward]"] == "Net [backward]"
+    assert "[backward]" in around["block/first [recompute]"]
+
+
+def test_the_phases_of_a_rule_are_the_ranges() -> None:
+    """What a rule does not ask for is no range."""
+    config = {
+        **CONFIG,
+        "targets": [{"match": "block", "phases": ["backward"]}, {"match": "head", "phases": ["forward"]}],
+    }
+    names = [name for name, _ in flat(profiled(Net(), config))]
+    assert sorted(names) == ["(backward)", "Loss/VGG", "Optimizer", "block [backward]", "head"]
+
+
+def test_without_the_option_there_is_nothing() -> None:
+    """The hooks and the recorder are those of a session without the option."""
+    model = Net()
+    with autoprof.instrument(model, {**CONFIG, "ranges": "off"}) as session:
+        assert type(session._recorder).__name__ == "Recorder"
+        hooks = sum(len(module._forward_pre_hooks) for module in model.modules())
+    with autoprof.instrument(model, CONFIG):
+        more = sum(len(module._forward_pre_hooks) for module in model.modules())
+    assert more == hooks + len(list(model.modules()))
+    assert all(not module._forward_pre_hooks and not module._forward_hooks for module in model.modules())
+
+
+def test_the_results_are_the_same_to_the_last_bit() -> None:
+    """Outputs, gradients and parameters after some steps are those of the bare model."""
+    results = []
+    for config in (None, CONFIG):
+        torch.manual_seed(3)
+        model = Net(checkpointed=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        session = None if config is None else autoprof.instrument(model, config, optimizer=optimizer)
+        for _ in range(3):
+            step(model, optimizer)
+            if session is not None:
+                session.step()
+        if session is not None:
+            session.close()
+        results.append([parameter.clone() for parameter in model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_forward_that_raises_leaves_no_range_open() -> None:
+    """The next step's ranges begin at the root again."""
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
+        with pytest.raises(RuntimeError):
+            model(torch.ones(2, 5))
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            step(model, optimizer)
+        session.step()
+        ranges = session._recorder.ranges  # type: ignore[attr-defined]
+        assert ranges._threads.stack == []
+    assert [name for name, _ in tree(found, names_of(model))] == ["Net", "Loss/VGG", "(backward)", "Optimizer"]
+
+
+def test_a_copy_and_a_pickle_are_the_bare_model() -> None:
+    """A copied model opens no range, and a saved one loads."""
+    model = Net()
+    with autoprof.instrument(model, CONFIG):
+        twin = copy.deepcopy(model)
+        buffer = io.BytesIO()
+        torch.save(model, buffer)
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            twin(torch.ones(2, 4))
+    assert tree(found, names_of(model)) == []
+    buffer.seek(0)
+    assert torch.equal(torch.load(buffer, weights_only=False)(torch.ones(2, 4)), model(torch.ones(2, 4)))
+
+
+def test_a_graph_that_outlives_the_session_opens_nothing() -> None:
+    """The nodes keep their hooks, which do nothing any more."""
+    model = Net()
+    with autoprof.instrument(model, CONFIG):
+        loss = model(torch.ones(2, 4)).sum()
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        loss.backward()
+    assert tree(found, names_of(model)) == []
+
+
+def test_a_compiled_model_is_one_graph_with_the_option_too() -> None:
+    """Ranges stay outside the graph: it does not break, and the model is not compiled anew in later steps."""
+    torch.compiler.reset()
+    model, graphs = Net(), []
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        for _ in range(3):
+            step(compiled, optimizer)
+            session.step()
+    assert len(graphs) == 1
+
+
+class Listener:
+    """Hear ranges open and close; one that is closed out of turn is an error."""
+
+    def __init__(self) -> None:
+        self.opened: Counter[str] = Counter()
+        self.open: list[str] = []
+
+    def __call__(self, name: str) -> Any:
+        self.opened[name] += 1
+        self.open.append(name)
+
+        def close() -> None:
+            assert self.open.pop() == name
+
+        return close
+
+
+def small_enough(model: nn.Module, x: torch.Tensor) -> bool:
+    """Say whether the model trains, in not too many calls; a nest may multiply what it calls."""
+    calls = 0
+
+    def count(*_args: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 300:
+            raise RuntimeError("too large")
+
+    counters = [module.register_forward_pre_hook(count) for module in model.modules()]
+    try:
+        model(x.clone().requires_grad_()).sum().backward()
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+    finally:
+        for counter in counters:
+            counter.remove()
+    return True
+
+
+@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(nests)
+def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
+    """Each span that took time is one range, no range is invented, each is closed in turn and none is left open."""
+    torch.manual_seed(0)
+    model, x = build(description), torch.randn(2, 4)
+    assume(small_enough(model, x))
+    sink, listener = ListSink(), Listener()
+    config = {**CONFIG, "sample": {"warmup": 0}}
+    with autoprof.instrument(model, config, sinks=[sink]) as session:
+        session._recorder.ranges._openers = [listener]  # type: ignore[attr-defined]
+        for _ in range(2):
+            model(x.clone().requires_grad_()).sum().backward()
+            session.step()
+            assert listener.open == []
+    assert not [reason for reason in session.summary().skipped if "range" in reason]
+    spans, timed = Counter[str](), Counter[str]()
+    for span in (span for frame in sink.frames for span in frame.spans if span.calls and span.fqn is not None):
+        name = with_phase(span.name, str(span.phase))
+        spans[name] += 1
+        timed[name] += span.host_ns > 0 or span.phase is not Phase.BACKWARD
+    del listener.opened["(backward)"]
+    assert timed <= listener.opened <= spans
+
+
+class FakeNvtx:
+    """NVTX as it is: a stack in each thread."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.depth = threading.local()
+
+    def mark(self, name: str) -> None:
+        pass
+
+    def range_push(self, name: str) -> None:
+        self.depth.stack = [*getattr(self.depth, "stack", []), name]
+        self.said.append(f"+{name}")
+
+    def range_pop(self) -> None:
+        self.said.append(f"-{self.depth.stack.pop()}")  # raises where this thread has none open
+
+
+@pytest.fixture
+def nvtx(monkeypatch: pytest.MonkeyPatch) -> FakeNvtx:
+    fake = FakeNvtx()
+    monkeypatch.setattr(ranges_module, "nvtx", fake)
+    return fake
+
+
+@pytest.mark.parametrize("option", ["nvtx", "both"])
+def test_nsight_gets_the_same_ranges(option: str, nvtx: FakeNvtx) -> None:
+    """Each range that is pushed is popped, in its thread and in its order."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(
+        model, {**CONFIG, "targets": [{"match": "0", "name": "A"}], "ranges": option}, optimizer=optimizer
+    ) as session:
+        step(model, optimizer)
+        session.step()
+    assert nvtx.said == [
+        "+A", "-A", "+Loss/VGG", "-Loss/VGG", "+(backward)", "+A [backward]", "-A [backward]", "-(backward)",
+        "+Optimizer", "-Optimizer", "+Optimizer/zero_grad", "-Optimizer/zero_grad",
+    ]  # fmt: skip
+
+
+def test_a_range_that_ends_in_another_thread_is_popped_in_its_own(nvtx: FakeNvtx) -> None:
+    """A backward on a device's thread may be over elsewhere; its stack is settled when the thread comes by again."""
+    made = NvtxRanges()
+    close = made.open("backward")
+    other = threading.Thread(target=close)
+    other.start()
+    other.join()
+    assert nvtx.said == ["+backward"]
+    made.open("next")()
+    assert nvtx.said == ["+backward", "-backward", "+next", "-next"]
+
+
+def test_a_torch_without_nvtx_is_an_error_at_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the key and what is allowed; nothing is attached."""
+
+    class Without:
+        def mark(self, name: str) -> None:
+            raise RuntimeError("NVTX functions not installed")
+
+    monkeypatch.setattr(ranges_module, "nvtx", Without())
+    model = Net()
+    with pytest.raises(SessionError, match=r"ranges: 'nvtx' needs NVTX, .* not installed.*; allowed: off or profiler"):
+        autoprof.instrument(model, {**CONFIG, "ranges": "nvtx"})
+    assert all(not module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_failure_of_ours_is_counted_and_ends_the_ranges() -> None:
+    """The user's step goes on; the summary says what failed."""
+
+    def broken(name: str) -> Any:
+        raise ValueError("no more ranges")
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, CONFIG, optimizer=optimizer) as session:
+        session._recorder.ranges._openers = [broken]  # type: ignore[attr-defined]
+        step(model, optimizer)
+        session.step()
+        step(model, optimizer)
+        session.step()
+    skipped = session.summary().skipped
+    assert sum(count for reason, count in skipped.items() if "range" in reason) >= 1
+    assert session.summary().steps + session.summary().warmup_steps == 2
+
+
+def test_ranges_of_threads_keep_apart() -> None:
+    """A range closes the innermost of its key in its own thread only."""
+    said: list[str] = []
+
+    def opener(name: str) -> Any:
+        said.append(f"+{name}")
+        return lambda: said.append(f"-{name}")
+
+    made = Ranges([opener])
+    made.open(1, "here")
+    other = threading.Thread(target=lambda: made.close(1))
+    other.start()
+    other.join()
+    assert said == ["+here"]
+    made.close(1)
+    assert said == ["+here", "-here"]

@@ -1,0 +1,346 @@
+"""The work of a run's steps: counted between steps, once for each shape, and never at the run's cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from flops_models import GPT, ResNet, tokens
+from torch import Tensor, nn
+
+import autoprof
+from autoprof.demo.model import VRTWithSpike
+from autoprof.demo.presets import PRESETS
+from autoprof.devices import Flags, find_peak
+from autoprof.flops import counter as counter_module
+from autoprof.gauges.work import OUTSIDE, DevicePeak, WorkMeter
+from autoprof.span import Phase
+from autoprof.summary import Summary, Work
+from autoprof.testing import FakeClock, ListSink, open_session
+
+STEP_NS = 1_000_000_000
+CONFIG: dict[str, Any] = {
+    "sinks": {}, "step": "manual", "targets": [{"match": ".*"}], "sample": {"warmup": 2, "budget": None},
+}  # fmt: skip
+LAYER = 2 * 8 * 4 * 4
+"""The forward of a layer of 4 x 4 on 8 samples."""
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Note the calls that are really counted."""
+    made: list[Any] = []
+    count_call = counter_module.count_call
+
+    def noted(model: nn.Module, call: Any, **more: Any) -> Any:
+        made.append(call)
+        return count_call(model, call, **more)
+
+    monkeypatch.setattr(counter_module, "count_call", noted)
+    return made
+
+
+def batch(size: int) -> Any:
+    """Return a step that calls the model once on a batch of this size."""
+    return lambda model: model(torch.ones(size, 4)).sum().backward()
+
+
+def trained(model: nn.Module, *steps: Any, how: str = "close", sink: ListSink | None = None, **config: Any) -> Summary:
+    """Train one step of a second for each of ``steps``; return the summary."""
+    clock = FakeClock(tick_ns=1000)
+    session = open_session(model, {**CONFIG, **config}, clock=clock, sinks=[] if sink is None else [sink])
+    for step in steps:
+        step(model)
+        clock.advance(STEP_NS - clock.now_ns % STEP_NS)
+        session.step()
+    if how != "close":
+        session.end(how)
+    session.close()
+    return session.summary()
+
+
+def work_of(summary: Summary) -> Work:
+    """Return the work; it must have a figure."""
+    assert summary.work is not None
+    assert summary.work.reason is None, summary.work.reason
+    return summary.work
+
+
+def test_forward_and_backward_of_a_step_are_told_apart() -> None:
+    """The first layer has no gradient of its input to compute."""
+    work = work_of(trained(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), *[batch(8)] * 4))
+    assert work.flops == {"forward": 2 * LAYER, "recompute": 0, "backward": 3 * LAYER}
+    assert work.flops_per_s == pytest.approx(5 * LAYER, rel=0.02)
+
+
+def test_recompute_is_work_of_its_own() -> None:
+    """Checkpointing makes HFU out of MFU."""
+    model, words = GPT(again="reentrant"), tokens()
+    flops = work_of(trained(model, *[lambda one: one(words).sum().backward()] * 4)).flops
+    assert 0 < flops["recompute"] < flops["forward"] < flops["backward"]
+
+
+def test_every_name_has_the_work_of_what_is_inside() -> None:
+    """Several modules under one name add up, and none is counted twice."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    rules = [{"match": "1|1.0", "name": "Inner"}, {"match": ".*"}]
+    rows = {row.name: row.flops for row in work_of(trained(model, *[batch(8)] * 4, targets=rules)).rows}
+    assert rows["Inner"] == {"forward": 2 * LAYER, "recompute": 0, "backward": 4 * LAYER}
+    assert rows["1/1"] == {"forward": LAYER, "recompute": 0, "backward": 2 * LAYER}
+    assert rows["Sequential"]["forward"] == 3 * LAYER
+
+
+def test_a_name_without_the_times_of_its_work_has_no_rate() -> None:
+    """Backward work over the time of the forward would be a lie."""
+    rules = [{"match": "0", "phases": ["forward"]}]
+    (row,) = work_of(trained(nn.Sequential(nn.Linear(4, 4)), *[batch(8)] * 4, targets=rules)).rows
+    assert row.flops["backward"] == LAYER
+    assert row.flops_per_s is None
+
+
+def test_the_same_shapes_are_counted_once(counts: list[Any]) -> None:
+    """Whatever the number of steps."""
+    trained(nn.Linear(4, 4), *[batch(8)] * 6)
+    assert len(counts) == 1
+
+
+def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
+    """The work is that of the mean step."""
+    work = work_of(trained(nn.Linear(4, 4), batch(8), batch(8), batch(8), batch(16), batch(8)))
+    assert len(counts) == 2
+    assert work.flops["forward"] == LAYER * 3 // 2  # of the third step and the fourth; the fifth is kept apart
+
+
+def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shapes are the same, the backward is not."""
+    monkeypatch.setattr("autoprof.gauges.work.LOOK_NS", 0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[0].requires_grad_(False)
+
+    def thaw(model: Any) -> None:
+        model[0].requires_grad_(True)
+        batch(8)(model)
+
+    trained(model, *[batch(8)] * 4, *[thaw] * 3)
+    assert len(counts) == 2
+
+
+def test_the_step_after_a_count_is_kept_apart(counts: list[Any]) -> None:
+    """The time of the count lies in it: it is autoprof's, and in no statistic."""
+    sink = ListSink()
+    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, sink=sink, sample={"warmup": 0, "budget": None})
+    assert len(counts) == 1
+    assert [frame.warmup for frame in sink.frames] == [False, True, False, False]
+    assert sink.frames[1].overhead_ns > work_of(summary).count_ns > 0
+
+
+def test_a_count_waits_until_the_run_can_afford_it(counts: list[Any]) -> None:
+    """Within the budget of a run that has just begun there is no room; it is counted when the run is closed."""
+    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, sample={"warmup": 0, "budget": 0.01})
+    assert summary.warmup_steps == 0
+    assert len(counts) == 1
+    assert work_of(summary).flops["forward"] == LAYER
+
+
+def test_the_budget_is_held_against_the_time_that_the_run_has_lasted(counts: list[Any]) -> None:
+    """1.5 s at the first count, a hundredth of 150 s; the next one waits for its own share."""
+    now = [0]
+    meter = WorkMeter(nn.Linear(4, 4), [], 0.01, DevicePeak, now_ns=lambda: now[0])
+    assert not meter._due()
+    now[0] = 149 * 10**9
+    assert not meter._due()
+    now[0] = 151 * 10**9
+    assert meter._due()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "exit", "error: ValueError: x"])
+def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[Any]) -> None:
+    """Who ends it may be waiting; there is a reason in place of the figure."""
+    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, how=how, sample={"warmup": 0, "budget": 0.01})
+    assert counts == []
+    assert summary.work is not None
+    assert summary.work.reason == "it is counted when the run has lasted long enough for that, or at its end"
+
+
+def test_off_is_off(counts: list[Any]) -> None:
+    """Neither counted nor mentioned; a bare ``off`` in YAML is a truth value."""
+    for off in ("off", False):
+        assert trained(nn.Linear(4, 4), *[batch(8)] * 4, flops=off).work is None
+    assert counts == []
+
+
+def test_a_model_that_may_write_elsewhere_is_counted_where_its_owner_says_that_it_does_not() -> None:
+    """A forward that prints prints once more then."""
+
+    class Prints(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            print("", end="")
+            return super().forward(x)
+
+    work = trained(Prints(4, 4), *[batch(8)] * 4).work
+    assert work is not None
+    assert (work.reason or "").endswith("Prints.forward calls print")
+    assert work_of(trained(Prints(4, 4), *[batch(8)] * 4, flops="trust")).flops["forward"] == LAYER
+
+
+def test_a_model_that_cannot_be_counted_says_why() -> None:
+    """And everything else is there."""
+
+    class Decides(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if x.sum() > 0 else x
+
+    summary = trained(Decides(4, 4), *[batch(8)] * 4)
+    assert summary.work is not None
+    assert "depends on values" in (summary.work.reason or "")
+    assert summary.throughput is not None
+
+
+def test_parts_called_on_their_own_are_no_figure() -> None:
+    """Their work would be missing from the model's."""
+
+    def step(model: Any) -> None:
+        (model(torch.ones(8, 4)) + model[0](torch.ones(8, 4))).sum().backward()
+
+    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 4)
+    assert summary.work is not None
+    assert summary.work.reason == OUTSIDE
+
+
+def test_a_model_that_is_never_called_as_a_whole_is_no_figure() -> None:
+    """A training loop that calls its parts."""
+    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[lambda model: batch(8)(model[0])] * 4)
+    assert summary.work is not None
+    assert summary.work.reason == "no recorded step called the model as a whole"
+
+
+def test_a_step_without_a_backward_pass_has_no_backward_work() -> None:
+    """A forward in training mode whose loss is thrown away."""
+    work = work_of(trained(nn.Sequential(nn.Linear(4, 4)), *[lambda model: model(torch.ones(8, 4))] * 4))
+    assert work.flops == {"forward": LAYER, "recompute": 0, "backward": 0}
+
+
+def test_spans_in_a_forward_are_marked_in_real_steps_only() -> None:
+    """The count runs the forward once more, between two steps, where nothing records."""
+
+    class Spans(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            with autoprof.span("inside"):
+                return super().forward(x)
+
+    sink = ListSink()
+    summary = trained(Spans(4, 4), *[batch(8)] * 4, sink=sink)
+    assert work_of(summary).flops["forward"] == LAYER
+    assert [sum(span.name == "inside" for span in frame.spans) for frame in sink.frames] == [1] * 4
+    assert len({sum(span.phase is Phase.BACKWARD for span in frame.spans) for frame in sink.frames}) == 1
+
+
+def test_a_processor_has_operations_per_second_but_no_peak() -> None:
+    """No MFU, with the reason."""
+    work = work_of(trained(nn.Linear(4, 4), *[batch(8)] * 4))
+    assert work.flops_per_s is not None
+    assert (work.mfu, work.hfu) == (None, None)
+    assert work.no_peak == "no peak is known for a device of type 'cpu'"
+
+
+def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
+    """Return the work of a run of these steps, held against a peak."""
+    summary = trained(model, *[batch(8)] * 4, flops="off")
+    clock = FakeClock(tick_ns=1)
+    session = open_session(model, CONFIG, clock=clock)
+    meter = session._delivery.gauges._work
+    assert meter is not None
+    meter._find_peak = lambda: peak
+    for _ in range(4):
+        batch(8)(model)
+        clock.advance(step_ns)
+        session.step()
+    session.close()
+    assert summary.work is None
+    return work_of(session.summary())
+
+
+def test_a_known_device_gives_mfu_by_its_own_peak() -> None:
+    """Here float32 at 67 TFLOP/s of an H100, without TF32."""
+    name = "NVIDIA H100 80GB HBM3"
+    peak = DevicePeak(name, find_peak(name)[0], None, Flags(matmul=False, conv=False))
+    work = metered(peak, nn.Sequential(nn.Linear(4, 4)), STEP_NS)
+    assert work.mfu == pytest.approx(2 * LAYER / 67e12, rel=1e-3)
+    assert work.hfu == work.mfu
+    assert work.peak == f"{name} (SXM5)"
+
+
+def test_a_figure_above_the_peak_is_refused() -> None:
+    """It says that something is wrong; the operations per second stay."""
+    name = "NVIDIA H100 80GB HBM3"
+    peak = DevicePeak(name, find_peak(name)[0], None, Flags(matmul=False, conv=False))
+    slow = DevicePeak(name, peak.peak and type(peak.peak)("none", {"fp32": 1e-12}, "a test"), None, peak.flags)
+    work = metered(slow, nn.Sequential(nn.Linear(4, 4)), 1000)
+    assert work.mfu is None
+    assert "of the peak cannot be" in (work.no_peak or "")
+    assert work.flops_per_s is not None
+
+
+def test_the_work_goes_through_the_summary_s_file_and_back() -> None:
+    """As JSON, exactly."""
+    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[batch(8)] * 4)
+    again = Summary.from_dict(json.loads(json.dumps(summary.to_dict())))
+    assert (again.work, again.pace, again.gauges) == (summary.work, summary.pace, summary.gauges)
+
+
+def learned(make: Any, x: Tensor, config: dict[str, Any] | None) -> list[Tensor]:
+    """Train a model for five steps; return all that it came to, and what the generators draw next."""
+    torch.manual_seed(0)
+    model = make()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    session = None if config is None else autoprof.instrument(model, config, optimizer=optimizer)
+    seen = []
+    for _ in range(5):
+        loss = torch.nn.functional.dropout(model(x), 0.1).square().mean()
+        loss.backward()
+        seen += [loss.detach(), *[p.grad.clone() for p in model.parameters() if p.grad is not None]]
+        optimizer.step()
+        optimizer.zero_grad()
+        if session is not None:
+            session.step()
+    if session is not None:
+        session.close()
+        assert work_of(session.summary()).flops["backward"] > 0
+    return [*seen, *model.state_dict().values(), torch.rand(8)]
+
+
+@pytest.mark.parametrize("again", ["", "reentrant", "early stop"])
+def test_a_run_with_a_count_in_its_middle_is_the_bare_run_to_the_last_bit_gpt(again: str) -> None:
+    """Losses, gradients, parameters, the state of the generator."""
+    words = tokens()
+    bare, counted = (learned(lambda: GPT(again=again), words, config) for config in (None, {**CONFIG, "flops": "auto"}))
+    assert all(torch.equal(one, other) for one, other in zip(bare, counted, strict=True))
+
+
+def test_a_run_with_a_count_in_its_middle_is_the_bare_run_to_the_last_bit_resnet() -> None:
+    """Statistics of batch norm, too."""
+    x = torch.randn(2, 3, 8, 8)
+    bare, counted = (learned(ResNet, x, config) for config in (None, {**CONFIG, "flops": "auto"}))
+    assert all(torch.equal(one, other) for one, other in zip(bare, counted, strict=True))
+
+
+def test_the_reference_model_is_counted_and_trains_to_the_same_bits() -> None:
+    """The demo's model, with its checkpoints, at its smallest."""
+    preset = replace(PRESETS["tiny"].model, use_checkpoint_attn=True, use_checkpoint_ffn=True)
+    rgb = torch.rand(1, preset.frames, 3, 16, 16)
+    spike = torch.rand(1, preset.frames, preset.spike_bins, 16, 16)
+
+    class Fed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = VRTWithSpike(preset)
+            self.register_buffer("spike", spike)
+
+        def forward(self, rgb: Tensor) -> Any:
+            return self.inner(rgb, self.spike)
+
+    bare, counted = (learned(Fed, rgb, config) for config in (None, {**CONFIG, "flops": "auto"}))
+    assert all(torch.equal(one, other) for one, other in zip(bare, counted, strict=True))

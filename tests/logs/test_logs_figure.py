@@ -1,0 +1,159 @@
+"""The figure of a training: what it draws, what it leaves out and says, and where it goes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from autoprof.errors import AutoprofError
+from autoprof.logs import load_logs, plot_metrics
+from autoprof.logs.canvas import RED
+from autoprof.logs.series import Series
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def _titles(figure: Figure) -> list[str]:
+    return [title for axes in figure.axes if (title := axes.get_title(loc="left"))]
+
+
+def _table(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"step": range(1, 51), "loss": np.linspace(3, 1, 50), **columns})
+
+
+def test_the_log_of_the_first_tool_has_every_plot() -> None:
+    """Loss with lr, throughput, step time, utilisation by card, and throughput against batch size / step time."""
+    figure = plot_metrics(load_logs(FIXTURES / "seed.jsonl"), None)
+    assert _titles(figure) == [
+        "Loss", "Throughput", "Step time", "Throughput vs batch size / step time", "GPU utilisation, mean of the cards",
+        "GPU utilisation by card", "Gradient norm",
+    ]  # fmt: skip
+    assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
+
+
+def test_a_missing_column_is_one_plot_less_and_a_word() -> None:
+    """What the log does not have is named in the figure and in its notes."""
+    figure = plot_metrics(_table(), None)
+    assert _titles(figure) == ["Loss"]
+    assert figure.notes == [
+        "Not in the log, so not drawn: lr, throughput, step time, GPU utilisation, gradient norm, memory."
+    ]
+    assert figure.get_supxlabel().startswith("Not in the log")
+
+
+def test_throughput_below_p10_is_red() -> None:
+    """Just the records below the run's tenth percentile are marked, at their places."""
+    rate = np.full(50, 100.0)
+    rate[[7, 21]] = 10, 20
+    figure = plot_metrics(_table(throughput=rate), None)
+    axes = next(axes for axes in figure.axes if axes.get_title(loc="left") == "Throughput")
+    marked = next(line for line in axes.lines if line.get_label() == "below P10")
+    assert to_hex(marked.get_color()) == RED
+    assert list(marked.get_xdata()) == [8, 22]
+
+
+def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
+    """``smooth=3`` is the centred mean of three records; 1 draws none."""
+    loss = np.tile([1.0, 2.0, 3.0], 10)
+    figure = plot_metrics(pd.DataFrame({"loss": loss}), None, smooth=3)
+    assert figure.axes[0].lines[1].get_ydata()[1:-1] == pytest.approx(np.full(28, 2.0))
+    assert len(plot_metrics(pd.DataFrame({"loss": loss}), None, smooth=1).axes[0].lines) == 1
+
+
+def test_utilisation_that_was_not_logged_is_estimated_and_called_so() -> None:
+    """With the wait for data it is an upper bound; without, a share of the run's best. The formula is drawn."""
+    waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
+    axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
+    assert axes.lines[0].get_ydata()[0] == pytest.approx(75.0)
+    assert [text.get_text() for text in axes.texts] == ["= 1 − waiting for data / step time"]
+    rate = plot_metrics(_table(throughput=np.r_[np.full(25, 50.0), np.full(25, 100.0)]), None)
+    assert any("relative to this run, not to the device's peak" in note for note in rate.notes)
+
+
+def test_runs_lie_over_each_other_with_a_colour_each() -> None:
+    """Every plot has a line of each run, and the runs are named once."""
+    figure = plot_metrics(load_logs([FIXTURES / "mmengine.log", FIXTURES / "tqdm.log"]), None)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["mmengine.log", "tqdm.log"]
+    colors = {line.get_color() for line in figure.axes[0].lines}
+    assert len(colors) == 2
+
+
+def test_ranks_are_a_mean_with_their_range() -> None:
+    """Of several ranks the mean is drawn, with the range as a shade, and a note says so."""
+    figure = plot_metrics(load_logs(FIXTURES / "accelerate_two_ranks.log"), None)
+    assert len(figure.axes[0].collections) == 1
+    assert "A line is the mean over the ranks, its shade their range." in figure.notes
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_the_figure_is_written_in_the_format_of_its_name(tmp_path: Path, suffix: str) -> None:
+    """PNG, SVG and PDF begin as such files begin."""
+    path = tmp_path / f"figure.{suffix}"
+    plot_metrics(_table(), path)
+    assert path.read_bytes().lstrip().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
+
+
+def test_the_figure_is_saved_where_the_first_tool_saved_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name it is ``training_metrics.png`` in the working directory; None saves nothing."""
+    monkeypatch.chdir(tmp_path)
+    plot_metrics(_table(), None)
+    assert not list(tmp_path.iterdir())
+    plot_metrics(_table())
+    assert [path.name for path in tmp_path.iterdir()] == ["training_metrics.png"]
+
+
+def test_a_notebook_shows_the_figure() -> None:
+    """The figure gives itself as PNG, and no pyplot is loaded."""
+    code = (
+        "import sys; from autoprof.logs import load_logs, plot_metrics; "
+        f"figure = plot_metrics(load_logs({str(FIXTURES / 'seed.jsonl')!r}), None); "
+        "print(figure._repr_png_()[:4] == b'\\x89PNG', 'matplotlib.pyplot' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "False"]
+
+
+def test_names_in_chinese_and_with_dollars_are_drawn(tmp_path: Path) -> None:
+    """A run's name is text, whatever is in it: no warning of a missing glyph, no formula."""
+    path = tmp_path / "训练_$a$_日志.jsonl"
+    path.write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
+    plot_metrics(load_logs(path), tmp_path / "figure.png")
+
+
+def test_a_spike_survives_the_thinning() -> None:
+    """Of a million records few points are drawn, and the extremes are among them."""
+    y = np.zeros(1_000_000)
+    y[123_456], y[654_321] = 9.0, -9.0
+    thin = Series(np.arange(1_000_000.0), y).thin(3000)
+    assert len(thin.x) <= 3000
+    assert (thin.y.max(), thin.y.min()) == (9.0, -9.0)
+
+
+def test_losses_without_one_called_loss_are_all_drawn() -> None:
+    """A GAN's two losses are two lines."""
+    table = pd.DataFrame({"step": [1, 2, 3], "disc_loss": [1.0, 2, 3], "gen_loss": [3.0, 2, 1]})
+    assert len(plot_metrics(table, None).axes[0].lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "said"),
+    [
+        (pd.DataFrame(), {}, "the table is empty"),
+        (pd.DataFrame({"step": [1, 2], "n": [1, 2]}), {}, "nothing to draw in the columns step, n"),
+        (_table(), {"x": "tim"}, "did you mean 'time'"),
+        (_table(), {"x": "tokens"}, "is not in the log; allowed: 'step'"),
+        (_table(), {"output": "figure.bmp"}, "is no format"),
+        (_table(), {"output": "nowhere/figure.png"}, "cannot be written"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(table: pd.DataFrame, options: dict[str, str], said: str) -> None:
+    """A wrong argument is an error with what is allowed."""
+    with pytest.raises(AutoprofError, match=said):
+        plot_metrics(table, **{"output": None, **options})

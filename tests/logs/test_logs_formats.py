@@ -1,0 +1,161 @@
+"""Every kind of log is told by its content and read into the same columns."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autoprof.errors import AutoprofError
+from autoprof.logs import load_logs
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+@pytest.mark.parametrize(
+    ("file", "reader", "rows", "columns"),
+    [
+        ("trainer_state.json", "hf trainer_state", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
+        ("hf_console.log", "jsonl", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
+        ("accelerate_two_ranks.log", "jsonl", 40, {"loss", "throughput", "step_time_s", "lr", "rank"}),
+        ("deepspeed.log", "deepspeed", 13, {"throughput", "lr", "memory", "timestamp"}),
+        ("megatron.log", "megatron", 20, {"loss", "val_loss", "step_time_s", "lr", "grad_norm", "memory", "tflops"}),
+        ("mmengine.log", "mmengine", 15, {"loss", "step_time_s", "data_time", "lr", "grad_norm"}),
+        ("mmengine_scalars.json", "mmengine scalars", 15, {"loss", "step_time_s", "data_time", "lr", "grad_norm"}),
+        ("detectron2.log", "detectron2", 20, {"loss", "step_time_s", "data_time", "lr", "memory"}),
+        ("detectron2_metrics.json", "detectron2 metrics", 10, {"loss", "step_time_s", "data_time", "lr"}),
+        (
+            "fairseq.log",
+            "fairseq",
+            8,
+            {"loss", "val_loss", "tokens_per_s", "step_time_s", "lr", "grad_norm", "batch_size"},
+        ),
+        ("nanogpt.log", "nanogpt", 11, {"loss", "val_loss", "step_time_s"}),
+        ("speedrun.log", "nanogpt", 62, {"val_loss", "step_time_s", "elapsed_s"}),
+        ("torchtitan.log", "torchtitan", 5, {"loss", "grad_norm", "memory", "tokens_per_s", "tflops", "mfu", "rank"}),
+        ("lightning_metrics.csv", "csv", 15, {"loss", "val_loss", "lr", "epoch"}),
+        ("lightning_console.log", "text", 16, {"loss", "val_loss", "step_time_s", "epoch"}),
+        ("tqdm.log", "text", 60, {"loss", "lr", "step_time_s", "epoch"}),
+        ("llamafactory.jsonl", "llamafactory", 20, {"loss", "lr", "tokens_per_s", "tokens", "elapsed_s"}),
+        (
+            "seed.jsonl",
+            "jsonl",
+            120,
+            {"loss", "throughput", "step_time_s", "lr", "gpu_util", "gpu_util_0", "gpu_util_1"},
+        ),
+        ("autoprof_run", "autoprof", 12, {"loss", "throughput", "step_time_s", "lr", "memory", "rank"}),
+        ("autoprof_run/rank0/timing.log", "timing.log", 12, {"loss", "step_time_s", "lr", "memory"}),
+    ],
+)
+def test_a_log_is_told_by_its_content(tmp_path: Path, file: str, reader: str, rows: int, columns: set[str]) -> None:
+    """Under any name, each log is read by its reader, with its rows and the columns it has."""
+    path = FIXTURES / file
+    if path.is_file():
+        path = Path(shutil.copy(path, tmp_path / "unnamed"))
+    df = load_logs(path)
+    assert [entry["reader"] for entry in df.attrs["files"]] == [reader]
+    assert len(df) == rows
+    assert columns <= set(df.columns)
+    assert df["step"].is_monotonic_increasing or "rank" in df
+
+
+@pytest.mark.parametrize(
+    ("file", "column", "value"),
+    [
+        ("megatron.log", "step_time_s", (0.55, 0.59)),
+        ("megatron.log", "memory", (5663.76 / 1024 - 1e-3, 5663.77 / 1024 + 1e-3)),
+        ("detectron2.log", "memory", (2519 / 1024, 2899 / 1024)),
+        ("deepspeed.log", "memory", (0.33, 0.33)),
+        ("torchtitan.log", "memory", (36.5, 37.0)),
+        ("torchtitan.log", "tokens_per_s", (5000, 6481)),
+        ("nanogpt.log", "step_time_s", (1e-4, 0.1)),
+        ("speedrun.log", "elapsed_s", (0.0, 1.0)),
+        ("fairseq.log", "loss", (3.0, 4.75)),
+        ("llamafactory.jsonl", "elapsed_s", (20, 400)),
+    ],
+)
+def test_units_are_made_one(file: str, column: str, value: tuple[float, float]) -> None:
+    """Milliseconds, MB, clocks and thousands end as seconds, GiB and plain numbers."""
+    values = load_logs(FIXTURES / file)[column].dropna()
+    assert len(values)
+    assert value[0] <= values.min()
+    assert values.max() <= value[1]
+
+
+def test_the_tables_of_units_is_in_the_attributes() -> None:
+    """``attrs`` says the unit of every column that has one."""
+    units = load_logs(FIXTURES / "megatron.log").attrs["units"]
+    assert units["memory"] == "GiB"
+    assert units["step_time_s"] == "s"
+    assert units["throughput"] == "samples/s"
+
+
+def test_what_several_lines_say_of_a_step_is_one_row() -> None:
+    """DeepSpeed's lr and throughput, Megatron's loss and memory stand in different lines of one step."""
+    df = load_logs(FIXTURES / "deepspeed.log").set_index("step")
+    assert df.loc[5, ["lr", "throughput", "memory"]].notna().all()
+    megatron = load_logs(FIXTURES / "megatron.log").set_index("step")
+    assert megatron.loc[10, ["loss", "memory"]].notna().all()
+    assert megatron.loc[100, ["loss", "val_loss"]].notna().all()
+
+
+def test_steps_that_begin_anew_in_each_epoch_are_counted_on() -> None:
+    """mmengine's ``[2][10/50]`` is step 60."""
+    df = load_logs(FIXTURES / "mmengine.log")
+    assert list(df["step"]) == list(range(10, 151, 10))
+    assert any("counted on, 50 to an epoch" in note for note in df.attrs["files"][0]["notes"])
+
+
+def test_a_folder_of_checkpoints_is_one_run(tmp_path: Path) -> None:
+    """Of a Trainer's checkpoints only the newest state is read: it holds the others."""
+    for step in (20, 60):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        shutil.copy(FIXTURES / "trainer_state.json", folder / "trainer_state.json")
+    df = load_logs(tmp_path)
+    assert len(df.attrs["files"]) == 1
+    assert "checkpoint-60" in df.attrs["files"][0]["path"]
+
+
+def test_several_logs_are_several_runs(tmp_path: Path) -> None:
+    """A pattern gives each file a run of its own, named by what tells them apart; what is no log is said."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        shutil.copy(FIXTURES / "seed.jsonl", tmp_path / name / "log.jsonl")
+    (tmp_path / "a" / "notes.txt").write_text("lunch at 12\n")
+    df = load_logs(str(tmp_path / "**" / "*"))
+    assert list(df["run"].cat.categories) == ["a", "b"]
+    assert [Path(path).name for path in df.attrs["unread"]] == ["notes.txt"]
+
+
+def test_a_pattern_of_the_users_names_the_columns(tmp_path: Path) -> None:
+    """Named groups become columns, known names with their units."""
+    path = tmp_path / "odd.log"
+    path.write_text("start\n" + "".join(f"#{at}# took {at * 10}ms -> {at / 2}!\n" for at in range(1, 6)))
+    df = load_logs(path, pattern=r"#(?P<step>\d+)# took (?P<step_time>\d+ms) -> (?P<loss>[\d.]+)")
+    assert list(df["loss"]) == [0.5, 1.0, 1.5, 2.0, 2.5]
+    assert df["step_time_s"].iloc[0] == pytest.approx(0.01)
+    assert df.attrs["files"][0]["skipped"] == 1
+
+
+def test_a_pattern_that_only_python_understands_works(tmp_path: Path) -> None:
+    """Look-around, which the engine lacks, is read by Python."""
+    path = tmp_path / "odd.log"
+    path.write_text("step 1 loss 2.5\nstep 2 loss 2.0\n")
+    df = load_logs(path, pattern=r"step (?P<step>\d+) (?=loss)loss (?P<loss>\S+)")
+    assert list(df["loss"]) == [2.5, 2.0]
+
+
+@pytest.mark.parametrize(("pattern", "said"), [("(", "no regular expression"), (r"step (\d+)", "no named group")])
+def test_a_wrong_pattern_is_said(pattern: str, said: str) -> None:
+    """A pattern that cannot be used is an error of the user's, with what is allowed."""
+    with pytest.raises(AutoprofError, match=said):
+        load_logs(FIXTURES / "seed.jsonl", pattern=pattern)
+
+
+def test_a_reader_can_be_chosen() -> None:
+    """``reader`` overrules the guess; an unknown one is told the nearest."""
+    assert load_logs(FIXTURES / "mmengine.log", reader="text").attrs["files"][0]["reader"] == "text"
+    with pytest.raises(AutoprofError, match="did you mean 'mmengine'"):
+        load_logs(FIXTURES / "mmengine.log", reader="mmengin")

@@ -1,0 +1,106 @@
+"""``autoprof inspect``: the table, the figure, the errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autoprof.cli import main
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def test_the_table_says_what_the_log_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows, steps, loss, throughput with its P10, step time, memory, and the lines that were skipped."""
+    assert main(["inspect", str(FIXTURES / "megatron.log")]) == 0
+    out = capsys.readouterr().out
+    for word in (
+        "20 rows, steps 10 to 200",
+        "loss       first",
+        "min",
+        "P10",
+        "step time  median",
+        "memory     largest 5.53 GiB",
+        "6 lines skipped",
+    ):
+        assert word in out
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """In 80 and in 200 columns; even in 40 only the facts, which cannot be shorter, stand out."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["inspect", *map(str, sorted(FIXTURES.glob("*.log")))]) == 0
+    longest = max(map(len, capsys.readouterr().out.splitlines()))
+    assert longest <= max(width, 75)
+
+
+def test_a_pipe_gets_plain_text() -> None:
+    """Piped, with an encoding that has no Chinese, the table is text without colours."""
+    command = [sys.executable, "-m", "autoprof", "inspect", str(FIXTURES / "seed.jsonl")]
+    found = subprocess.run(
+        command, capture_output=True, check=True, env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)}
+    )
+    assert b"\x1b" not in found.stdout
+    assert b"120 rows" in found.stdout
+    assert found.stderr == b""
+
+
+def test_the_figure_and_the_table_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``-o`` and ``--csv`` write files, and what is not in the figure is said."""
+    figure, table = tmp_path / "a.svg", tmp_path / "a.csv"
+    arguments = [
+        "inspect",
+        str(FIXTURES / "nanogpt.log"),
+        "-o",
+        str(figure),
+        "--x",
+        "time",
+        "--smooth",
+        "3",
+        "--csv",
+        str(table),
+    ]
+    assert main(arguments) == 0
+    assert figure.stat().st_size > 1000
+    assert table.read_text().splitlines()[0].startswith("run,step")
+    assert "Not in the log, so not drawn: lr" in capsys.readouterr().out
+
+
+def test_the_format_without_a_name_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--format svg`` alone writes ``training_metrics.svg``."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(FIXTURES / "seed.jsonl"), "--format", "svg"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["training_metrics.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.log"], "no such file"),
+        ([str(FIXTURES / "README.md")], "no record of a training"),
+        ([str(FIXTURES / "seed.jsonl"), "--pattern", "("], "no regular expression"),
+        ([str(FIXTURES / "seed.jsonl"), "--pattern", "(?P<loss>never)"], "no line matches"),
+        ([str(FIXTURES / "seed.jsonl"), "-o", "a.png", "--format", "svg"], "no svg"),
+        ([str(FIXTURES / "seed.jsonl"), "--smooth", "0"], "1 or more"),
+    ],
+)
+def test_a_wrong_input_is_one_message_and_status_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each error is one message on the error stream, without a traceback."""
+    assert main(["inspect", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_run_of_autoprof_is_read_by_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder of a run gives its records once, not the readable log as well."""
+    assert main(["inspect", str(FIXTURES / "autoprof_run")]) == 0
+    out = capsys.readouterr().out
+    assert out.count("12 rows") == 1
+    assert "as autoprof" in out

@@ -1,0 +1,293 @@
+"""What real logs do to their readers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from autoprof.errors import AutoprofError, MissingExtra
+from autoprof.logs import load_logs
+
+
+def _load(tmp_path: Path, text: str | bytes, name: str = "log") -> pd.DataFrame:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return load_logs(path)
+
+
+def _jsonl(*records: object) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def test_numbers_as_texts_are_numbers(tmp_path: Path) -> None:
+    """A loss of ``"1.234"`` and a throughput of ``"12.3k tok/s"`` are what they say."""
+    df = _load(
+        tmp_path,
+        _jsonl(
+            {"step": 1, "loss": "1.234", "tokens_per_s": "12.3k tok/s"},
+            {"step": 2, "loss": "1.2", "tokens_per_s": "9,800"},
+        ),
+    )
+    assert list(df["loss"]) == [1.234, 1.2]
+    assert list(df["tokens_per_s"]) == [12300, 9800]
+
+
+def test_numbers_as_texts_in_a_table_are_numbers(tmp_path: Path) -> None:
+    """A CSV's cell may hold a unit too."""
+    df = _load(tmp_path, 'step,loss,throughput,memory\n1,"1.5",512 samples/s,2048MB\n2,1.4,,1GiB\n3,1.3,500,\n')
+    assert list(df["throughput"])[::2] == [512, 500]
+    assert list(df["memory"])[:2] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "value"),
+    [
+        ("step 1 | loss 2.0 | dt: 1.5s", "step_time_s", 1.5),
+        ("step 1 | loss 2.0 | dt: 250ms", "step_time_s", 0.25),
+        ("step 1 | loss 2.0 | step_time: 2 min", "step_time_s", 120.0),
+        ("step 1 | loss 2.0 | mem: 2048MiB", "memory", 2.0),
+        ("step 1 | loss 2.0 | mem: 3.5GB", "memory", 3.5),
+        ("step 1 | loss 2.0 | tok/sec: 12,345.6", "tokens_per_s", 12345.6),
+        ("step 1 | loss 2.0 | throughput: 12.3k tok/s", "tokens_per_s", 12300.0),
+        ("step 1 | loss 2.0 | 512 samples/s", "throughput", 512.0),
+        ("step 1 | loss 2.0 | mfu: 41.5%", "mfu", 41.5),
+        ("Epoch [1/3], Step [1/600], Loss: 2.0, lr: 1e-4", "lr", 1e-4),
+        ("Training at step 1 loss=2.0 grad norm: 1.5", "grad_norm", 1.5),
+        ("步数: 1 损失: 2.0 学习率: 0.001", "lr", 0.001),
+    ],
+)
+def test_units_of_a_text_are_read(tmp_path: Path, line: str, column: str, value: float) -> None:
+    """The unit behind a number decides, whatever the key."""
+    df = _load(tmp_path, f"{line}\n{line.replace('1', '2', 1)}\n")
+    assert df[column].iloc[0] == pytest.approx(value)
+    assert df["loss"].iloc[0] == 2.0
+
+
+def test_a_rate_of_tokens_is_no_rate_of_samples(tmp_path: Path) -> None:
+    """``"throughput": "12.3k tok/s"`` is tokens, whatever its key says."""
+    df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "throughput": "12.3k tok/s"} for at in (1, 2))))
+    assert list(df["tokens_per_s"]) == [12300, 12300]
+    assert "throughput" not in df
+
+
+def test_sparse_columns_meet_in_their_step(tmp_path: Path) -> None:
+    """A table with one row for the loss and one for lr has one row a step."""
+    df = _load(tmp_path, "step,train_loss,val_loss,lr\n1,2.0,,\n1,,,0.1\n2,1.5,,\n2,,1.8,\n2,,,0.1\n")
+    assert len(df) == 2
+    assert df.iloc[1][["loss", "val_loss", "lr"]].tolist() == [1.5, 1.8, 0.1]
+
+
+def test_nan_and_infinity_are_kept(tmp_path: Path) -> None:
+    """A loss that is NaN or infinite is not a line to be skipped."""
+    df = _load(
+        tmp_path,
+        '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": Infinity}\n{"step": 4, "loss": 1.0}\n',
+    )
+    assert len(df) == 4
+    assert math.isnan(df["loss"][1])
+    assert df["loss"][2] == math.inf
+    assert df.attrs["files"][0]["skipped"] == 0
+
+
+def test_steps_logged_again_after_a_restart_count_once(tmp_path: Path) -> None:
+    """After a restart from a checkpoint the later record of a step is the one that counts, and it is said."""
+    first = [{"step": at, "loss": 10.0 - at} for at in range(1, 8)]
+    second = [{"step": at, "loss": 5.0 - at / 10} for at in range(5, 10)]
+    df = _load(tmp_path, _jsonl(*first, *second))
+    assert list(df["step"]) == list(range(1, 10))
+    assert df["loss"][4] == 4.5
+    assert df.attrs["files"][0]["repeated"] == 3
+    assert any("logged again" in note for note in df.attrs["files"][0]["notes"])
+
+
+def test_steps_out_of_order_are_sorted(tmp_path: Path) -> None:
+    """Records that were written late stand where they belong; none is lost."""
+    df = _load(tmp_path, _jsonl(*({"step": at, "loss": at / 2} for at in (1, 2, 4, 3, 5))))
+    assert list(df["step"]) == [1, 2, 3, 4, 5]
+    assert list(df["loss"]) == [0.5, 1.0, 1.5, 2.0, 2.5]
+    assert df.attrs["files"][0]["out_of_order"] == 1
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-20 10:00:00,123 INFO train: ",
+        "[rank0]: ",
+        " 12%|█▏        | 12/100 [00:01<00:09,  8.3it/s] ",
+        "[default0]:INFO:root:",
+    ],
+)
+def test_records_behind_a_prefix_are_found(tmp_path: Path, prefix: str) -> None:
+    """A time, a rank or a bar in front of a record does not hide it."""
+    df = _load(tmp_path, "".join(prefix + json.dumps({"step": at, "loss": at / 4}) + "\n" for at in range(1, 5)))
+    assert list(df["loss"]) == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_the_time_in_front_of_a_record_is_the_time_since_the_start(tmp_path: Path) -> None:
+    """A line's date gives ``timestamp`` and ``elapsed_s``."""
+    df = _load(
+        tmp_path, "".join(f'2026-11-20 10:00:{at:02}.500 {{"step": {at}, "loss": 1.0}}\n' for at in (10, 20, 40))
+    )
+    assert list(df["elapsed_s"]) == [0, 10, 30]
+
+
+def test_ranks_in_one_file_are_kept_apart(tmp_path: Path) -> None:
+    """Interleaved ranks, even two in one line, are rows of their own."""
+    lines = [f"[rank{rank}]: step {step} | loss: {rank + step / 10}" for step in range(1, 4) for rank in (1, 0)]
+    df = _load(tmp_path, "\n".join(lines) + "\n")
+    assert df.groupby("rank")["loss"].apply(list).to_dict() == {0: [0.1, 0.2, 0.3], 1: [1.1, 1.2, 1.3]}
+    records = [json.dumps({"step": 1, "loss": 1.0 + rank, "rank": rank}) for rank in range(3)]
+    assert sorted(_load(tmp_path, records[0] + "\n" + records[1] + records[2] + "\n", "joined")["loss"]) == [
+        1.0,
+        2.0,
+        3.0,
+    ]
+
+
+def test_source_code_at_the_top_is_no_record(tmp_path: Path) -> None:
+    """A program's source above its output, with losses and steps in it, gives no row."""
+    source = Path(__file__).parent / "fixtures" / "make" / "loops.py"
+    config = "learning_rate = 0.0018\nstep = 5\nbatch_size: int = 64\nfor step in range(10): loss = 0\n"
+    df = _load(
+        tmp_path, source.read_text() + config + "=" * 80 + "\nstep:1/2 train_loss:4.5\nstep:2/2 train_loss:4.0\n"
+    )
+    assert list(df["loss"]) == [4.5, 4.0]
+    assert len(df) == 2
+
+
+def test_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:
+    """The half record at the end of a killed run is counted, not guessed."""
+    df = _load(tmp_path, _jsonl({"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.5}) + '{"step": 3, "lo')
+    assert len(df) == 2
+    assert df.attrs["files"][0]["skipped"] == 1
+    table = _load(tmp_path, "step,loss,lr\n1,2.0,0.1\n2,1.5,0.1\n3,1.", "table")
+    assert list(table["loss"]) == [2.0, 1.5]
+    state = json.dumps(
+        {"log_history": [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}, {"step": 3, "loss": 0.5}]}, indent=1
+    )
+    assert list(_load(tmp_path, state[: state.rindex("0.5")], "state")["loss"]) == [2.0, 1.0]
+
+
+def test_line_ends_of_windows_change_nothing(tmp_path: Path) -> None:
+    """CRLF, in text, JSON and tables."""
+    text = "step 1 loss: 2.0\r\nstep 2 loss: 1.0\r\n"
+    for at, log in enumerate(
+        (
+            text,
+            _jsonl({"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}).replace("\n", "\r\n"),
+            "step,loss\r\n1,2.0\r\n2,1.0\r\n",
+        )
+    ):
+        assert list(_load(tmp_path, log, str(at))["loss"]) == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "gb18030", "latin-1"])
+def test_any_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    """A mark at the beginning, UTF-16, and bytes that are not UTF-8."""
+    word = "开始训练 第一轮" if encoding != "latin-1" else "Größe"
+    df = _load(tmp_path, f"{word}\nstep 1 loss: 2.0\nstep 2 loss: 1.0\n".encode(encoding))
+    assert list(df["loss"]) == [2.0, 1.0]
+
+
+def test_encodings_mixed_in_one_file_lose_no_record(tmp_path: Path) -> None:
+    """Lines of two encodings, one after the other; the odd ones are counted."""
+    df = _load(
+        tmp_path,
+        '{"step": 1, "loss": 2.0, "note": "第一"}\n'.encode()
+        + '{"step": 2, "loss": 1.0, "note": "第二"}\n'.encode("gb18030"),
+    )
+    assert list(df["loss"]) == [2.0, 1.0]
+    assert any("not UTF-8" in note for note in df.attrs["files"][0]["notes"])
+
+
+def test_a_compressed_log_is_read(tmp_path: Path) -> None:
+    """gzip is seen by its first bytes."""
+    df = _load(tmp_path, gzip.compress(_jsonl({"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}).encode()))
+    assert list(df["loss"]) == [2.0, 1.0]
+
+
+def test_skipped_lines_are_counted(tmp_path: Path) -> None:
+    """Foreign lines between the records are counted; empty ones are not lines."""
+    df = _load(
+        tmp_path,
+        "hello\n"
+        + _jsonl({"step": 1, "loss": 1})
+        + "\nsaving\n"
+        + _jsonl({"step": 2, "loss": 1})
+        + '{"config": {"hidden": 8}}\n',
+    )
+    entry = df.attrs["files"][0]
+    assert (entry["lines"], entry["records"], entry["skipped"]) == (5, 2, 3)
+
+
+def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
+    """``val loss`` before ``loss`` in one line, and records that call themselves validation, are told apart."""
+    df = _load(tmp_path, "".join(f"step {at}, val loss 9.0, loss 1.0, lr 0.1, time 5ms, mem 2GB\n" for at in range(3)))
+    assert set(df["loss"]) == {1.0}
+    assert set(df["val_loss"]) == {9.0}
+    split = _load(
+        tmp_path, _jsonl({"mode": "train", "step": 1, "loss": 1.0}, {"mode": "val", "step": 1, "loss": 9.0}), "split"
+    )
+    assert split[["loss", "val_loss"]].iloc[0].tolist() == [1.0, 9.0]
+
+
+def test_utilisation_of_each_card_is_a_column(tmp_path: Path) -> None:
+    """A list, as the first tool logs it, becomes a column a card and their mean."""
+    df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "gpu_util": [90 + at, 50, 70]} for at in range(4))))
+    assert list(df["gpu_util_0"]) == [90, 91, 92, 93]
+    assert df["gpu_util"][0] == pytest.approx(70.0)
+    assert df.attrs["units"]["gpu_util_2"] == "%"
+
+
+def test_records_without_a_step_are_numbered(tmp_path: Path) -> None:
+    """As the first tool did; and it is said."""
+    df = _load(tmp_path, _jsonl({"loss": 2.0}, {"loss": 1.0}))
+    assert list(df["step"]) == [1, 2]
+    assert "no step in the log: the records are numbered" in df.attrs["files"][0]["notes"]
+
+
+def test_what_is_no_log_is_said(tmp_path: Path) -> None:
+    """A missing file, a pattern without a match, prose and bytes are errors that say what is allowed."""
+    with pytest.raises(AutoprofError, match="no such file"):
+        load_logs(tmp_path / "nothing")
+    with pytest.raises(AutoprofError, match="no file matches"):
+        load_logs(str(tmp_path / "*.log"))
+    for name, content in (
+        ("prose", b"Dear reader,\nthis is a letter.\n"),
+        ("bytes", bytes(range(256)) * 20),
+        ("empty", b""),
+    ):
+        with pytest.raises(AutoprofError, match="no record of a training"):
+            _load(tmp_path, content, name)
+
+
+def test_many_lines_take_bounded_memory_and_lose_nothing(tmp_path: Path) -> None:
+    """A log of several blocks is the same table as its parts: no record is lost where blocks meet."""
+    lines = [f"step {at} | loss: {at % 97 / 10:.1f} | lr 1e-4" for at in range(400_000)]
+    df = _load(tmp_path, "\n".join(lines) + "\n")
+    assert len(df) == 400_000
+    assert df["step"].is_monotonic_increasing
+    assert (df["loss"] == [at % 97 / 10 for at in range(400_000)]).all()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pandas or DuckDB the message says what to install."""
+    for package in ("duckdb", "pandas"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            with pytest.raises(MissingExtra, match=rf"{package}; pip install 'torch-autoprof\[logs\]'"):
+                load_logs(Path(__file__).parent / "fixtures" / "seed.jsonl")
+
+
+def test_importing_the_room_is_light() -> None:
+    """``import autoprof.logs`` loads neither pandas nor DuckDB nor matplotlib."""
+    code = "import sys, autoprof.logs; print(sorted({'pandas', 'duckdb', 'matplotlib'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,134 @@
+"""Pace, work and readings in the reports, in the words of those who read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from sink_builders import frame_of
+
+from autoprof.render.gauges import work_table
+from autoprof.render.log import Averages, render_log_summary, render_step
+from autoprof.render.panel import render_panel
+from autoprof.render.plain import render_plain
+from autoprof.render.summary_text import render_summary
+from autoprof.summary import Gauge, Pace, Summary, Work, WorkRow
+
+TERA = 10**12
+GAUGES = {
+    "gpu_utilization": Gauge(0.87, 0.10, 1.0, 0.91, 120),
+    "gpu_memory_bytes": Gauge(20 * 2**30, 19 * 2**30, 21 * 2**30, 20 * 2**30, 120),
+    "gpu_power_w": Gauge(650.2, 500.0, 700.0, 655.0, 120),
+    "gpu_power_limit_w": Gauge(700.0, 700.0, 700.0, 700.0, 120),
+    "gpu_sm_clock_mhz": Gauge(1755.0, 1200.0, 1980.0, 1740.0, 120),
+    "gpu_sm_clock_max_mhz": Gauge(1980.0, 1980.0, 1980.0, 1980.0, 120),
+    "gpu_temperature_c": Gauge(64.0, 64.0, 64.0, 64.0, 120),
+    "gpu_throttled": Gauge(0.03, 0.0, 1.0, 0.0, 120),
+    "gpu_throttled_by_power_cap": Gauge(0.025, 0.0, 1.0, 1.0, 120),
+    "host_cpu_cores": Gauge(3.4, 1.0, 5.2, 3.1, 100),
+    "host_cpu_busy": Gauge(0.54, 0.2, 0.9, 0.5, 100),
+}
+ROWS = (
+    WorkRow("VRT", {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 300 * TERA, 0.303, 0.35),
+    WorkRow("VRT/Stage8", {"forward": TERA, "recompute": 0, "backward": 2 * TERA}),
+)
+WORK = Work(
+    {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 6 * TERA, 0.342, 0.401,
+    peak="NVIDIA H100 80GB HBM3 (SXM5)", rows=ROWS,
+)  # fmt: skip
+PACE = Pace("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
+
+
+@pytest.fixture
+def full(summary: Summary) -> Summary:
+    """Return a summary with all that can be measured."""
+    return replace(summary, pace=PACE, gauges=GAUGES, work=WORK)
+
+
+def test_the_report_tells_pace_work_and_readings(full: Summary) -> None:
+    """One paragraph each at the head, none wider than the page."""
+    text = "\n".join(render_summary(full))
+    assert (
+        """\
+throughput 2.00 samples/s
+pace       an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
+           min 00 s
+work       forward 2.00 TFLOP, recompute 1.00 TFLOP, backward 4.00 TFLOP a step;
+           6.00 TFLOP/s without recompute; MFU 34.2 %, HFU 40.1 % of the peak of
+           NVIDIA H100 80GB HBM3 (SXM5)
+GPU        busy 87 % (10 to 100), memory 20.00 GiB (most 21.00 GiB), power 650 W
+           (500 to 700) of 700 W, SM clock 1755 MHz (1200 to 1980) of 1980 MHz,
+           64 °C, throttled in 3.0 % of 120 readings, by power cap in 2.5 %
+host       this process kept 3.4 processors busy (1.0 to 5.2), the machine 54 %
+           (20 to 90) busy
+"""
+        in text
+    )
+    assert (
+        """\
+FLOP a step            forward recompute  backward     per s       MFU       HFU
+VRT                     2.00 T    1.00 T    4.00 T     300 T    30.3 %    35.0 %
+VRT/Stage8              1.00 T         -    2.00 T         -         -         -
+"""
+        in text
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_line_is_wider_than_the_page(full: Summary, width: int) -> None:
+    """In the report and in the panel."""
+    lines = [*render_summary(full, width=width), *render_panel(full, width=width, top=5, color=False)]
+    assert max(map(cell_len, lines)) <= width
+
+
+def test_columns_that_nobody_fills_are_left_out(full: Summary) -> None:
+    """On a processor there is no MFU, without checkpointing no recompute."""
+    rows = (WorkRow("A", {"forward": 512, "recompute": 0, "backward": 1024}, 10**9),)
+    lines = list(work_table(Work(rows=rows), 80, "…"))
+    assert lines[0].split() == ["FLOP", "a", "step", "forward", "backward", "per", "s"]
+    assert lines[1].split() == ["A", "512", "1.02", "k", "1.00", "G"]
+
+
+def test_a_reason_stands_where_the_figure_would(full: Summary) -> None:
+    """What is not counted says so; without a peak the operations stay."""
+    assert "work       not counted: no formula for x" in render_summary(
+        replace(full, work=Work(reason="no formula for x"))
+    )
+    no_peak = replace(WORK, mfu=None, hfu=None, peak=None, no_peak="no peak is known for 'X'")
+    text = " ".join(" ".join(render_summary(replace(full, work=no_peak))).split())
+    assert "6.00 TFLOP/s without recompute; no MFU: no peak is known for 'X'" in text
+
+
+def test_where_the_samples_came_from_is_said_unless_they_were_logged(full: Summary) -> None:
+    """A recognised batch size may be wrong; whoever reads the figure has to know."""
+    text = "\n".join(render_summary(replace(full, pace=replace(PACE, source="dimension 0 of x"))))
+    assert "throughput 2.00 samples/s (samples: dimension 0 of x)" in text
+
+
+def test_the_panel_shows_the_last_readings_and_the_time_left(full: Summary) -> None:
+    """What is, not what was on average; within 80 columns."""
+    text = "\n".join(render_panel(full, width=80, top=5, color=False))
+    assert "2.00 samples/s · 15 min 00 s left" in text
+    assert "│ work: 6.00 TFLOP/s · MFU 34.2 % · HFU 40.1 %\n" in text
+    assert "│ use: GPU 91 % · 20.00 GiB · 655 W · 1740 MHz · 64 °C · throttled 3.0 %" in text
+
+
+def test_the_plain_line_has_the_same_words(full: Summary) -> None:
+    """For a log of a job."""
+    line = render_plain(full, step=100)
+    assert " | 2.00 samples/s | 15 min 00 s left | 6.00 TFLOP/s MFU 34.2 % HFU 40.1 % GPU 91 % 20.00 GiB 655 W" in line
+
+
+def test_the_log_has_the_scalars_of_each_step_and_the_sums_at_the_end(full: Summary) -> None:
+    """Bytes in the units of people."""
+    text = render_step(frame_of(scalars={"loss": 0.25, "gpu_memory_bytes": float(2**30)}), Averages())
+    assert "loss=0.25 gpu_memory_bytes=1.00GiB" in text
+    assert "GPU        busy 87 % (10 to 100)" in render_log_summary(full)
+
+
+def test_a_run_without_measures_has_no_line_of_them(summary: Summary) -> None:
+    """Nothing is shown as zero."""
+    text = "\n".join(render_summary(summary))
+    for word in ("\npace", "\nwork", "\nGPU", "\nhost", "FLOP"):
+        assert word not in text

@@ -1,0 +1,122 @@
+"""Tables of steps and of spans."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from random_frames import runs
+from sink_builders import MS, Clock, frame_of, summary_of
+from test_sink_trace import vrt_frame
+
+from autoprof.config.schema import CsvOptions
+from autoprof.render.csv import SPAN_COLUMNS, STEP_COLUMNS, SpanTable, StepTable, extras
+from autoprof.runs import RunFolder
+from autoprof.sinks.base import RunInfo
+from autoprof.sinks.csv import CsvSink
+from autoprof.span import NOT_MEASURED, Phase, StepFrame
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text), strict=True))
+
+
+def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[CsvSink, Path]:
+    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), io.StringIO(), clock)
+    assert run.folder is not None
+    settings = CsvOptions(**options)
+    return CsvSink(settings, run), run.folder.rank_path / f"{settings.per}s.csv"
+
+
+@given(runs())
+def test_a_row_of_a_step_holds_its_account(frames: list[StepFrame]) -> None:
+    """Every row has every column, the phases are the step, and scalars are read back to the last bit."""
+    table = StepTable(rank=3)
+    text = table.header(extras(frames[0])) + "".join(table.row(frame) for frame in frames)
+    rows = read(text)
+    assert len(rows) == len(frames)
+    for row, frame in zip(rows, frames, strict=True):
+        assert None not in row.values()
+        assert (row["rank"], row["step"], row["warmup"]) == ("3", str(frame.step), str(int(frame.warmup)))
+        assert int(row["step_ns"]) == frame.step_ns == sum(int(row[f"{phase}_ns"]) for phase in Phase)
+        assert row["device_duration_ns"] == str(
+            frame.device_duration_ns or ("" if frame.device_duration_ns is None else 0)
+        )
+        for name in table.extra:
+            value = extras(frame).get(name)
+            assert row[name] == ("" if value is None else row[name])
+            assert value is None or repr(float(row[name])) == repr(float(value))
+
+
+@given(runs())
+def test_a_row_of_a_span_holds_its_times(frames: list[StepFrame]) -> None:
+    """Every span is a row with its name as it is; what was not measured is empty, never a number."""
+    table = SpanTable()
+    text = table.header() + "".join(table.rows(frame) for frame in frames)
+    rows = iter(read(text))
+    for frame in frames:
+        for number, span in enumerate(frame.spans):
+            row = next(rows)
+            assert (row["step"], row["span"], row["name"]) == (str(frame.step), str(number), span.name)
+            assert row["fqn"] == (span.fqn or "")
+            assert row["parent"] == ("" if span.parent is None else str(span.parent))
+            for name in (*SPAN_COLUMNS[12:], "lane", "calls"):
+                value = getattr(span, name)
+                assert row[name] == ("" if value is None else str(value)), name
+            seen = (
+                frame.device_duration_ns is None or frame.device_ns is None or frame.device_ns[number] != NOT_MEASURED
+            )
+            assert row["total_ns"] == (str(frame.total_ns[number]) if seen else "")
+    assert next(rows, None) is None
+
+
+def test_self_times_add_up() -> None:
+    """Over a step the own times and what no span covers are the step."""
+    table = SpanTable()
+    rows = read(table.header() + table.rows(vrt_frame()))
+    assert sum(int(row["self_ns"]) for row in rows) == 940 * MS
+
+
+def test_what_is_logged_late_gets_a_column_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    """While the run goes on late scalars stand in the last column; afterwards each has its own."""
+    sink, path = open_sink(tmp_path, clock, flush_s=0)
+    for step in range(1, 5):
+        sink.write(frame_of(step=step, scalars={"lr": 0.1} | ({"loss": 1 / step} if step % 2 == 0 else {})))
+    assert read(path.read_text("utf-8"))[1]["more"] == '{"scalar/loss": "0.5"}'
+    sink.close(summary_of([]))
+    rows = read(path.read_text("utf-8"))
+    assert [row["scalar/loss"] for row in rows] == ["", "0.5", "", "0.25"]
+    assert [row["scalar/lr"] for row in rows] == ["0.1"] * 4
+    assert [row["more"] for row in rows] == [""] * 4
+    assert [one.name for one in path.parent.iterdir()] == ["steps.csv"]
+
+
+def test_every_n_writes_each_nth_step(tmp_path: Path, clock: Clock) -> None:
+    """``every: 2`` keeps each second step, here as spans."""
+    sink, path = open_sink(tmp_path, clock, per="span", every=2)
+    for step in range(1, 5):
+        sink.write(vrt_frame(step))
+    sink.close(summary_of([]))
+    assert sorted({row["step"] for row in read(path.read_text("utf-8"))}) == ["2", "4"]
+
+
+def test_a_time_that_the_device_did_not_see_is_empty() -> None:
+    """A missing device time is an empty cell between numbers."""
+    device = np.array([int(ms * MS) for ms in range(10)])
+    device[2] = -1
+    table = SpanTable()
+    frame = vrt_frame(device_duration_ns=10**9, device_start_ns=device, device_ns=device)
+    numbers = [row["device_ns"] for row in read(table.header() + table.rows(frame))]
+    assert [float(number) if number else None for number in numbers][:4] == [0.0, 1e6, None, 3e6]
+
+
+def test_the_page_documents_every_column() -> None:
+    """The tables of docs/sinks.md name the columns of both tables, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text("utf-8")
+    section = page.partition("## CSV")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_0-9]+)`(?=[^|\n]*\|)", section))
+    assert named >= {*STEP_COLUMNS, *SPAN_COLUMNS, "more"}

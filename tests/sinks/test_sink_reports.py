@@ -1,0 +1,167 @@
+"""When a report is due, the thread for slow receivers, and what happens without the package."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from sink_builders import Clock, frame_of, summary_of
+
+from autoprof.config.options import MetricsOptions
+from autoprof.config.schema import (
+    MlflowOptions,
+    OpentelemetryOptions,
+    PrometheusOptions,
+    Sinks,
+    TensorboardOptions,
+    WandbOptions,
+)
+from autoprof.errors import MissingExtra, OutputError
+from autoprof.render.metrics import Metrics
+from autoprof.runs import RunFolder
+from autoprof.sinks import RunInfo, make_sinks
+from autoprof.sinks.reports import WAITING, Courier, MetricsSink
+
+
+class Recorded(MetricsSink):
+    """A sink that keeps its reports."""
+
+    def __init__(self, options: MetricsOptions, clock: Clock) -> None:
+        self.reports: list[Metrics] = []
+        self.ended = False
+        super().__init__(options, clock)
+
+    def report(self, metrics: Metrics) -> None:
+        self.reports.append(metrics)
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def some_metrics() -> Metrics:
+    sink = Recorded(MetricsOptions(every=1, interval_s=0), Clock())
+    sink.write(frame_of())
+    return sink.reports[0]
+
+
+def test_a_report_needs_steps_and_time(clock: Clock) -> None:
+    """Both have to have passed: not every step is reported, however long or short steps are."""
+    sink = Recorded(MetricsOptions(every=3, interval_s=10), clock)
+    for step in range(1, 13):
+        clock.now = 4.0 * step
+        sink.write(frame_of(step=step))
+    assert [(report.step, report.steps) for report in sink.reports] == [(3, 3), (6, 3), (9, 3), (12, 3)]
+    fast = Recorded(MetricsOptions(every=3, interval_s=10), clock)
+    for step in range(1, 31):
+        clock.now += 0.5
+        fast.write(frame_of(step=step))
+    assert [report.steps for report in fast.reports] == [20]
+
+
+def test_the_last_steps_are_reported_at_the_end(clock: Clock) -> None:
+    """``close`` reports what is left, and lets the receiver go."""
+    sink = Recorded(MetricsOptions(every=100), clock)
+    sink.write(frame_of(step=7))
+    sink.close(summary_of([]))
+    assert [report.step for report in sink.reports] == [7]
+    assert sink.ended
+
+
+def test_warm_up_is_not_reported(clock: Clock) -> None:
+    """The warm-up is kept apart from every statistic."""
+    sink = Recorded(MetricsOptions(every=1, interval_s=0), clock)
+    sink.write(frame_of(warmup=True))
+    sink.close(summary_of([]))
+    assert sink.reports == []
+
+
+def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock) -> None:
+    """The connection is closed whatever happened to the last report."""
+
+    class Failing(Recorded):
+        def report(self, metrics: Metrics) -> None:
+            raise OSError("gone")
+
+    sink = Failing(MetricsOptions(), clock)
+    sink.write(frame_of())
+    with pytest.raises(OSError, match="gone"):
+        sink.close(summary_of([]))
+    assert sink.ended
+
+
+def test_a_slow_receiver_holds_nobody_up() -> None:
+    """``put`` returns while the receiver is busy; what is too much is counted, and said at the end."""
+    going, seen = threading.Event(), []
+
+    def deliver(metrics: Metrics) -> None:
+        going.wait(60)
+        seen.append(metrics)
+
+    courier, metrics = Courier("slow", deliver), some_metrics()
+    for _ in range(WAITING + 10):
+        courier.put(metrics)
+    assert seen == []
+    assert courier.lost >= 9  # one may be with the receiver
+    going.set()
+    with pytest.raises(OutputError, match=r"sinks\.slow: \d+ reports are lost"):
+        courier.close()
+    assert len(seen) == WAITING + 10 - courier.lost
+
+
+def test_what_the_receiver_raises_is_raised_to_the_next() -> None:
+    """A failure on the thread reaches whoever calls, once, so that the sink is switched off."""
+    failed = threading.Event()
+
+    def deliver(metrics: Metrics) -> None:
+        failed.set()
+        raise ValueError("no such project")
+
+    courier, metrics = Courier("bad", deliver), some_metrics()
+    courier.put(metrics)
+    assert failed.wait(60)
+    with pytest.raises(ValueError, match="no such project"):
+        courier.close()
+
+
+def test_a_receiver_that_hangs_does_not_hang_the_end() -> None:
+    """The end of a run waits so long and no longer."""
+    going = threading.Event()
+    courier = Courier("hung", lambda metrics: going.wait(60) and None)
+    courier.put(some_metrics())
+    with pytest.raises(OutputError, match=r"sinks\.hung: the last reports were not taken within 0\.01 s"):
+        courier.close(0.01)
+    going.set()
+
+
+OPTIONAL = {
+    "tensorboard": (TensorboardOptions(), "tensorboard.summary.writer.event_file_writer"),
+    "wandb": (WandbOptions(mode="offline"), "wandb"),
+    "mlflow": (MlflowOptions(), "mlflow"),
+    "prometheus": (PrometheusOptions(port=0), "prometheus_client"),
+    "opentelemetry": (OpentelemetryOptions(), "opentelemetry.metrics"),
+}
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_a_package_that_is_missing_is_named_with_its_cure(
+    key: str, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its package a sink is an error at set-up that says what to install, and what is open is closed."""
+    options, module = OPTIONAL[key]
+    monkeypatch.setitem(sys.modules, module, None)
+    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), sys.stdout, clock)
+    with pytest.raises(MissingExtra) as raised:
+        make_sinks(Sinks(**{key: options}), run)
+    message = str(raised.value)
+    assert message.startswith(f"sinks.{key}: needs the package {module.partition('.')[0]}, which cannot be imported")
+    assert f"pip install 'torch-autoprof[{key}]'" in message
+
+
+@pytest.mark.parametrize("key", OPTIONAL)
+def test_each_optional_package_is_an_extra(key: str) -> None:
+    """The name in the message is one that pip knows."""
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    extras = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    assert f"\n{key} = [" in extras

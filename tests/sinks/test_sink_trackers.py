@@ -1,0 +1,350 @@
+"""Trackers and monitors, each with its real library: what was written is read back by its own reader."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+import wandb
+from mlflow.tracking import MlflowClient
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client.parser import text_string_to_metric_families
+from sink_builders import Clock, frame_of, summary_of
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from wandb.proto.wandb_internal_pb2 import Record
+
+from autoprof.config.schema import (
+    MlflowOptions,
+    OpentelemetryOptions,
+    PrometheusOptions,
+    TensorboardOptions,
+    WandbOptions,
+)
+from autoprof.errors import OutputError
+from autoprof.runs import RunFolder
+from autoprof.sinks.base import RunInfo, Sink
+from autoprof.sinks.mlflow import MlflowSink
+from autoprof.sinks.opentelemetry import OpentelemetrySink
+from autoprof.sinks.prometheus import PrometheusSink
+from autoprof.sinks.tensorboard import TensorboardSink
+from autoprof.sinks.wandb import WandbSink
+
+EACH: dict[str, Any] = {"every": 2, "interval_s": 0, "top": 3}
+
+
+def run_info(tmp_path: Path, clock: Clock, rank: int = 0) -> RunInfo:
+    return RunInfo(RunFolder.create(tmp_path, rank=rank), rank, lambda: summary_of([]), io.StringIO(), clock)
+
+
+def feed(sink: Sink, steps: int = 4) -> None:
+    """Write steps of 1, 2, 3, … seconds with a loss, samples and a reading of memory."""
+    for step in range(1, steps + 1):
+        scalars = {"loss": 1 / step, "samples": 2.0, "gpu_util": 90.0 + step}
+        sink.write(frame_of(step=step, step_ms=1000 * step, scalars=scalars, memory={"rss_bytes": 100 * step}))
+
+
+# TensorBoard
+
+
+def test_tensorboard_reads_the_scalars(tmp_path: Path, clock: Clock) -> None:
+    """Its own reader finds each number at the step that the report ends with."""
+    run = run_info(tmp_path, clock)
+    sink = TensorboardSink(TensorboardOptions(**EACH), run)
+    feed(sink)
+    sink.close(summary_of([]))
+    assert run.folder is not None
+    events = EventAccumulator(str(run.folder.rank_path / "tensorboard")).Reload()
+    assert {(event.step, event.value) for event in events.Scalars("step_ms")} == {(2, 1500.0), (4, 3500.0)}
+    assert [event.value for event in events.Scalars("ms/VRT/Stage8/backward")] == [350.0, 350.0]
+    assert [event.value for event in events.Scalars("scalar/gpu_util")] == [92.0, 94.0]
+    assert [event.value for event in events.Scalars("memory/rss_bytes")] == [200.0, 400.0]
+    assert events.Scalars("phase_ms/recompute")[0].wall_time == pytest.approx(1_763_640_000)
+    assert sum(tag.startswith("ms/") for tag in events.Tags()["scalars"]) == 3
+
+
+def test_the_folder_of_tensorboard_can_be_chosen(tmp_path: Path, clock: Clock) -> None:
+    """``folder`` puts the events beside others', so that one TensorBoard shows all."""
+    sink = TensorboardSink(TensorboardOptions(folder=str(tmp_path / "tb"), **EACH), run_info(tmp_path / "run", clock))
+    feed(sink, 2)
+    sink.close(summary_of([]))
+    assert EventAccumulator(str(tmp_path / "tb")).Reload().Scalars("scalar/loss")[0].value == 0.5
+
+
+# Weights & Biases
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No network, and nothing outside the test's folder."""
+    for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "wandb-home"))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    yield
+    if wandb.run is not None:
+        wandb.run.finish()
+    wandb.teardown()
+
+
+def records(folder: Path) -> list[dict[str, str]]:
+    """Read the rows that an offline run wrote: the log's own framing (LevelDB's), each record a protobuf."""
+    wandb.teardown()  # waits for the process that writes the file
+    (path,) = folder.rglob("run-*.wandb")
+    data, rows, pending = path.read_bytes(), [], b""
+    offset = 7
+    while offset + 7 <= len(data):
+        room = 32768 - offset % 32768
+        if room < 7:
+            offset += room
+            continue
+        size, kind = int.from_bytes(data[offset + 4 : offset + 6], "little"), data[offset + 6]
+        if kind == 0:
+            offset += room
+            continue
+        pending += data[offset + 7 : offset + 7 + size]
+        offset += 7 + size
+        if kind in (1, 4):
+            record = Record.FromString(pending)
+            pending = b""
+            if record.HasField("history"):
+                rows.append({item.key or "/".join(item.nested_key): item.value_json for item in record.history.item})
+    return rows
+
+
+@pytest.mark.usefixtures("offline")
+def test_wandb_gets_a_run_of_its_own(tmp_path: Path, clock: Clock) -> None:
+    """Without a run of the program's own one is made in the run's folder, and ended."""
+    run = run_info(tmp_path, clock)
+    sink = WandbSink(WandbOptions(project="p", mode="offline", **EACH), run)
+    assert wandb.run is not None
+    assert run.folder is not None
+    assert wandb.run.name == run.folder.path.name
+    feed(sink)
+    sink.close(summary_of([]))
+    assert wandb.run is None
+    rows = [row for row in records(run.folder.rank_path) if "autoprof/step" in row]
+    assert [row["autoprof/step"] for row in rows] == ["2", "4"]
+    assert [float(row["autoprof/step_ms"]) for row in rows] == [1500, 3500]
+    assert [float(row["autoprof/scalar/loss"]) for row in rows] == [0.5, 0.25]
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_steps_of_a_program_s_own_wandb_run_stay_its_own(tmp_path: Path, clock: Clock) -> None:
+    """The numbers join the rows that the program commits; no step of its is used up, and its run goes on."""
+    own = wandb.init(project="p", dir=str(tmp_path), settings=wandb.Settings(console="off", silent=True))
+    sink = WandbSink(WandbOptions(**EACH), run_info(tmp_path / "run", clock))
+    feed(sink)
+    sink._courier.close()
+    own.log({"mine": 1}, step=0)
+    own.log({"mine": 2}, step=1)
+    sink._courier = type(sink._courier)("wandb", sink._log)
+    sink.close(summary_of([]))
+    assert wandb.run is own
+    own.finish()
+    rows = [row for row in records(tmp_path) if "mine" in row]
+    assert [row["mine"] for row in rows] == ["1", "2"]
+    assert rows[0]["autoprof/step"] == "4"
+
+
+# MLflow
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A store of files, which MLflow asks to be allowed."""
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    before = mlflow.get_tracking_uri()
+    yield (tmp_path / "mlruns").as_uri()
+    mlflow.set_tracking_uri(before)
+
+
+def test_mlflow_gets_a_run_of_its_own(tmp_path: Path, clock: Clock, store: str) -> None:
+    """Its own client reads the metrics, by step; the run is finished."""
+    run = run_info(tmp_path, clock)
+    sink = MlflowSink(MlflowOptions(tracking_uri=store, **EACH), run)
+    feed(sink)
+    sink.close(summary_of([]))
+    client = MlflowClient(tracking_uri=store)
+    found = client.get_run(sink.run_id)
+    assert run.folder is not None
+    assert (found.info.status, found.info.run_name) == ("FINISHED", run.folder.path.name)
+    history = client.get_metric_history(sink.run_id, "autoprof/step_ms")
+    assert [(one.step, one.value) for one in history] == [(2, 1500.0), (4, 3500.0)]
+    assert history[0].timestamp == 1_763_640_000_000
+    assert found.data.metrics["autoprof/scalar/loss"] == 0.25
+
+
+def test_a_second_run_shares_the_experiment(tmp_path: Path, clock: Clock, store: str) -> None:
+    """The experiment is made once."""
+    ids = []
+    for _ in range(2):
+        sink = MlflowSink(MlflowOptions(tracking_uri=store, experiment="e"), run_info(tmp_path, clock))
+        sink.close(summary_of([]))
+        ids.append(sink.run_id)
+    client = MlflowClient(tracking_uri=store)
+    experiment = client.get_experiment_by_name("e")
+    assert experiment is not None
+    assert {run.info.run_id for run in client.search_runs([experiment.experiment_id])} == set(ids)
+
+
+def test_names_that_mlflow_refuses_are_rewritten(tmp_path: Path, clock: Clock, store: str) -> None:
+    """A name with parentheses is logged with underscores, not lost."""
+    sink = MlflowSink(MlflowOptions(tracking_uri=store, **EACH), run_info(tmp_path, clock))
+    for step in (1, 2):
+        sink.write(frame_of((("(backward)", "backward", -1, 10), ("时间", "user", -1, 5)), step=step))
+    sink.close(summary_of([]))
+    metrics = MlflowClient(tracking_uri=store).get_run(sink.run_id).data.metrics
+    assert metrics["autoprof/ms/_backward_/backward"] == 10.0
+    assert metrics["autoprof/ms/时间/user"] == 5.0
+
+
+def test_mlflow_joins_the_active_run(tmp_path: Path, clock: Clock, store: str) -> None:
+    """The program's own run gets the metrics, and stays active."""
+    mlflow.set_tracking_uri(store)
+    mlflow.set_experiment("mine")
+    with mlflow.start_run() as own:
+        sink = MlflowSink(MlflowOptions(**EACH), run_info(tmp_path, clock))
+        feed(sink)
+        sink.close(summary_of([]))
+        assert mlflow.active_run() is not None
+        assert sink.run_id == own.info.run_id
+    assert MlflowClient().get_run(own.info.run_id).data.metrics["autoprof/step_ms"] == 3500.0
+
+
+# Prometheus
+
+
+def scrape(port: int) -> dict[tuple[str, ...], float]:
+    """Ask the endpoint over HTTP and read the answer with Prometheus's own parser."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {
+        (sample.name, *(v for k, v in sorted(sample.labels.items()) if k != "rank")): sample.value for sample in samples
+    }
+
+
+def test_prometheus_scrapes_the_last_report(tmp_path: Path, clock: Clock) -> None:
+    """Seconds and bytes, by phase and by name; before the first report there is nothing."""
+    sink = PrometheusSink(PrometheusOptions(port=0, **EACH), run_info(tmp_path, clock))
+    assert scrape(sink.port) == {}
+    feed(sink)
+    found = scrape(sink.port)
+    assert found["autoprof_step_seconds",] == 3.5
+    assert found["autoprof_step",] == 4
+    assert found["autoprof_recorded_steps_total",] == 4
+    assert found["autoprof_phase_seconds", "recompute"] == pytest.approx(0.1)
+    assert found["autoprof_span_seconds", "VRT/Stage8", "backward"] == pytest.approx(0.35)
+    assert found["autoprof_memory_bytes", "rss"] == 400
+    assert found["autoprof_scalar", "gpu_util"] == 94
+    assert found["autoprof_throughput_samples_per_second",] == pytest.approx(4 / 7)
+    sink.close(summary_of([]))
+
+
+def test_the_endpoint_is_on_the_loopback_and_gone_at_the_end(tmp_path: Path, clock: Clock) -> None:
+    """It listens on 127.0.0.1 alone, ``run.json`` names it, and ``close`` frees the port."""
+    run = run_info(tmp_path, clock)
+    sink = PrometheusSink(PrometheusOptions(port=0), run)
+    assert sink._server.server_address[0] == "127.0.0.1"
+    assert run.folder is not None
+    assert run.folder.info["prometheus"] == f"http://127.0.0.1:{sink.port}/metrics"
+    sink.close(summary_of([]))
+    with pytest.raises(OSError, match="refused"):
+        scrape(sink.port)
+
+
+def test_a_port_that_is_taken_is_an_error_at_set_up(tmp_path: Path, clock: Clock) -> None:
+    """The message names the address and the way out."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OutputError, match=rf"sinks\.prometheus: cannot listen on 127\.0\.0\.1:{port} \(.*in use\)"):
+            PrometheusSink(PrometheusOptions(port=port), run_info(tmp_path, clock))
+
+
+# OpenTelemetry
+
+
+def points(data: Any) -> dict[tuple[str, ...], float]:
+    found = {}
+    for resource in data.resource_metrics if data is not None else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    labels = {key: value for key, value in point.attributes.items() if key != "autoprof.rank"}
+                    found[(metric.name, *map(str, (v for _, v in sorted(labels.items()))))] = point.value
+    return found
+
+
+def test_opentelemetry_s_reader_sees_the_last_report(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program's own provider collects our instruments; after ``close`` they say nothing."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    monkeypatch.setattr("opentelemetry.metrics.get_meter", provider.get_meter)
+    sink = OpentelemetrySink(OpentelemetryOptions(**EACH), run_info(tmp_path, clock))
+    assert points(reader.get_metrics_data()) == {}
+    feed(sink)
+    found = points(reader.get_metrics_data())
+    assert found["autoprof.step.time",] == 3.5
+    assert found["autoprof.steps",] == 4
+    assert found["autoprof.phase.time", "recompute"] == pytest.approx(0.1)
+    assert found["autoprof.span.time", "VRT/Stage8", "backward"] == pytest.approx(0.35)
+    assert found["autoprof.memory", "rss"] == 400
+    assert found["autoprof.scalar", "loss"] == 0.25
+    sink.close(summary_of([]))
+    assert points(reader.get_metrics_data()) == {}
+    provider.shutdown()
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """As much of an OTLP collector as receives metrics."""
+
+    received: list[ExportMetricsServiceRequest]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append(ExportMetricsServiceRequest.FromString(body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_otlp_endpoint_receives_the_last_report(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``endpoint`` the SDK exports by OTLP over HTTP, at the end at the latest."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(Collector, "received", [], raising=False)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{server.server_port}/v1/metrics"
+    sink = OpentelemetrySink(
+        OpentelemetryOptions(endpoint=endpoint, **{**EACH, "interval_s": 0}), run_info(tmp_path, clock)
+    )
+    feed(sink)
+    sink.close(summary_of([]))
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    values = {
+        metric.name: metric.gauge.data_points[0].as_double
+        for request in Collector.received
+        for resource in request.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.HasField("gauge")
+    }
+    assert values["autoprof.step.time"] == 3.5
