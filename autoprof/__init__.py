@@ -20,6 +20,7 @@ from .wiring import instrument
 
 if TYPE_CHECKING:
     from .config import Config
+    from .deep import deep_capture
     from .runs import Run, read_run
     from .sinks import Sink
 
@@ -41,6 +42,7 @@ __all__ = [
     "StepFrame",
     "Summary",
     "TargetError",
+    "deep_capture",
     "instrument",
     "log_timing",
     "read_run",
@@ -48,7 +50,7 @@ __all__ = [
     "timed",
 ]
 
-_LAZY = {"Config": "config", "Run": "runs", "Sink": "sinks", "read_run": "runs"}
+_LAZY = {"Config": "config", "deep_capture": "deep", "Run": "runs", "Sink": "sinks", "read_run": "runs"}
 
 
 def __getattr__(name: str) -> Any:

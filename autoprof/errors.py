@@ -57,5 +57,5 @@ def nearest(word: str, allowed: Iterable[str], n: int = 3) -> str:
         return "did you mean " + " or ".join(repr(choice) for choice in near) + "?"
     if not choices:
         return "there is nothing to choose from"
-    shown = ", ".join(choices[:12]) + (", …" if len(choices) > 12 else "")
+    shown = ", ".join(choices[:16]) + (", …" if len(choices) > 16 else "")
     return f"allowed: {shown}"

@@ -57,6 +57,13 @@ def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
         _owners[module] = session
 
 
+def session_of(model: nn.Module | None) -> Closable | None:
+    """Return the open session that owns this module; without a module, the open one if there is only one."""
+    if model is not None:
+        return _owners.get(model)
+    return _open[0] if len(_open) == 1 else None
+
+
 def release(session: Closable) -> None:
     """Forget a session that is closed."""
     if session in _open:

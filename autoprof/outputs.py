@@ -25,7 +25,7 @@ def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFold
     from .runs import RunFolder
     from .sinks import writes_files
 
-    if not writes_files(settings.sinks) and settings.memory_snapshot is None:
+    if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
         return None
 
     number, world_size = _rank()

@@ -109,6 +109,27 @@ class Sampling:
         """Have these steps recorded, whatever it costs."""
         self._reserved.append((first, first + count))
 
+    def asked(self, ns: int) -> None:
+        """Leave out of every account what the user has asked for: it is no price of recording."""
+        self._paid_ns += ns
+        self._began_ns += ns
+
+    def hurry(self) -> int:
+        """Have an open gap end with the step that is open; return its steps."""
+        if not self.left:
+            return 0
+        left = self.left + self._rest
+        self.left = left % self._per_step or self._per_step
+        self._steps -= (left - self.left) // self._per_step
+        self._rest = self._first = 0
+        self._lead = False
+        return self._steps
+
+    def release(self, first: int, count: int) -> None:
+        """Take a reservation back."""
+        if (first, first + count) in self._reserved:
+            self._reserved.remove((first, first + count))
+
     def close(self, step: int, marks: int, paid_ns: int) -> int:
         """Return how many steps to leave alone after this one, which ends now.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .sinks import Sink
+    from .targets import Target
 
 Loader = TypeVar("Loader")
 
@@ -39,6 +40,8 @@ class Session:
         self._memory = memory
         self._handle = Handle()
         self._enabled = enabled
+        self.targets: tuple[Target, ...] = ()
+        """The modules that are timed."""
         self._closed = self._ended = not enabled
 
     def start(self, sinks: Iterable[Sink], handles: Iterable[Handle]) -> None:
@@ -58,6 +61,22 @@ class Session:
         """The folder of this run, or None when it writes no files."""
         folder = self._delivery.folder
         return None if folder is None else folder.path
+
+    @property
+    def rank_folder(self) -> Path | None:
+        """Where this rank's own files go, or None when it writes no files."""
+        folder = self._delivery.folder
+        return None if folder is None else folder.rank_path
+
+    # What a deep capture asks for.
+
+    def follow_steps(self, begins: Callable[[int], object], count: int) -> Callable[[], None]:
+        """Have the next steps recorded, and each told of; return what ends that."""
+        return self._steps.follow(begins, count)
+
+    def say(self, note: str) -> None:
+        """Keep a note for the reports, and say it once."""
+        self._delivery.say(note)
 
     # What the user's loop calls.
 

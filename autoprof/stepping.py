@@ -72,11 +72,27 @@ class Steps:
         self._number = 0
         self._work_ns = 0
         self._charged_ns = 0
-        self._begins: list[Callable[[int], None]] = []
+        self._begins: list[Callable[[int], object]] = []
 
-    def on_begin(self, begins: Callable[[int], None]) -> None:
-        """Have this called with the number of each recorded step, before it begins."""
+    def on_begin(self, begins: Callable[[int], object]) -> None:
+        """Have this called with the number of each recorded step, before it begins; a step of which it returns True is
+        kept apart from the statistics."""
         self._begins.append(begins)
+
+    def follow(self, begins: Callable[[int], object], count: int) -> Callable[[], None]:
+        """Have the next ``count`` steps recorded, the open one told of at once; return what ends that early."""
+        first, count = self._number + 1, count + self.sampling.hurry() + 1
+        self.sampling.reserve(first, count)
+        self.on_begin(begins)
+        if self.raw is not None and begins(self._number) is True:
+            self._set_apart()
+
+        def undo() -> None:
+            self.sampling.release(first, count)
+            if begins in self._begins:
+                self._begins.remove(begins)
+
+        return undo
 
     def start(self) -> None:
         """Attach everything and open the first step."""
@@ -172,15 +188,14 @@ class Steps:
             start = self._follow_device(self._placement, start)
         self._number += 1
         self._optimizer_steps = 0
-        for begins in self._begins:
-            begins(self._number)
+        apart = [begins(self._number) for begins in self._begins]
         self.raw = RawStep(
             step=self._number,
             start_unix_ns=time_ns(),
             serial=self._recorder.serial,
             clock=self._clock,
             start=start,
-            warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup,
+            warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )

@@ -194,6 +194,8 @@ class _Wiring:
             Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size()),
         )
         open_snapshots(setup, folder, steps, delivery.say, apart)
+        session.targets = self._selection.targets
+        _open_captures(setup, folder, steps, delivery, apart)
         made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
@@ -216,6 +218,14 @@ class _Wiring:
         unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
         delivery.hidden.update(unseen)
         return delivery
+
+
+def _open_captures(setup: Setup, folder: RunFolder | None, steps: Steps, delivery: Delivery, undo: Handle) -> None:
+    wanted = setup.settings.deep
+    if wanted is not None and folder is not None:
+        from .deep import capture_steps  # slow to import, and seldom asked for
+
+        capture_steps(wanted, folder, setup.selection.targets, steps, delivery, undo)
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

@@ -17,13 +17,14 @@ ROOMS = (
     "flops", "devices",
     "render", "runs", "compare", "logs",
     "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
-    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "wiring", "compat",
+    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "deep", "wiring",
+    "compat",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip
 PUBLIC = [
     "AutoprofError", "Config", "ConfigError", "Finding", "MissingExtra", "OutputError", "Phase", "Row", "Run",
     "Session", "SessionError", "Sink", "Span", "StepFrame", "Summary", "TargetError",
-    "instrument", "log_timing", "read_run", "span", "timed",
+    "deep_capture", "instrument", "log_timing", "read_run", "span", "timed",
 ]  # fmt: skip
 
 

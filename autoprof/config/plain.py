@@ -33,7 +33,8 @@ def _value(value: Any, key: Key, problems: list[Problem], where: str) -> Any:
 
 def _mapping(given: Mapping[Any, Any], key: Key, problems: list[Problem], where: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for key_given, value in given.items():
+        name = "on" if key_given is True else key_given  # which is what YAML 1.1 makes of a bare `on`
         if isinstance(name, str):
             values[name] = _value(value, (*key, name), problems, where)
         else:

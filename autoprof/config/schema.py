@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
+from .deep import Deep, DeepPattern
 from .options import (
     ConsoleOptions,
     CsvOptions,
@@ -31,6 +32,8 @@ __all__ = [
     "Config",
     "ConsoleOptions",
     "CsvOptions",
+    "Deep",
+    "DeepPattern",
     "FunctionRule",
     "JsonlOptions",
     "LogOptions",
@@ -113,6 +116,9 @@ class Config(Part):
 
     memory_snapshot: MemorySnapshot | None = None
     """What the CUDA allocator holds, and who asked for it: written for a window of steps, or when memory runs out."""
+
+    deep: Deep | None = None
+    """A deep capture of some steps through `torch.profiler`."""
 
     _source: Source = PrivateAttr(default=Source())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
@@ -39,7 +39,7 @@ def locate(model: type[BaseModel], key: Key) -> tuple[Any, Sequence[Any]]:
     for part in key:
         inner, _ = strip_none(annotation)
         if isinstance(part, int):
-            annotation, metadata = get_args(inner)[0], ()
+            annotation, metadata = _bare(get_args(inner)[0])
         else:
             annotation, metadata = inner.model_fields[part].annotation, inner.model_fields[part].metadata
     return annotation, metadata
@@ -81,8 +81,17 @@ def _kind(annotation: Any, metadata: Sequence[Any]) -> str:
     if get_origin(annotation) is tuple:
         item = get_args(annotation)[0]
         some = "one or more of " if any(isinstance(bound, MinLen) for bound in metadata) else ""
-        return f"a list of {some}" + (f"mappings with the keys {_keys(item)}" if is_model(item) else allowed(item))
+        kind = f"mappings with the keys {_keys(item)}" if is_model(item) else allowed(*_bare(item))
+        return f"a list of {some}{kind}"
     return f"a mapping with the keys {_keys(annotation)}" if is_model(annotation) else _PLAIN[annotation]
+
+
+def _bare(annotation: Any) -> tuple[Any, Sequence[Any]]:
+    """Split ``Annotated`` into the type and its constraints."""
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        return inner, metadata
+    return annotation, ()
 
 
 def _keys(model: type[BaseModel]) -> str:

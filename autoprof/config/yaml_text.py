@@ -141,7 +141,8 @@ class _Reader:
                     yield self._value(part, key)
 
     def _name(self, node: yaml.Node, key: Key, line: int) -> str:
-        if isinstance(node, yaml.ScalarNode) and node.tag == f"{_YAML}str":
+        words = (f"{_YAML}str", f"{_YAML}bool")  # YAML 1.1 reads a bare `on`, which is a key of ours, as a truth value
+        if isinstance(node, yaml.ScalarNode) and node.tag in words:
             return str(node.value)
         simple = isinstance(node, yaml.ScalarNode)
         shown = f"the key {quoted(node.value)}" if simple else "a key that is a list or a mapping"

@@ -18,7 +18,7 @@ from .optimizer import OptimizerHooks, OptimizerProbe
 from .patch import PatchProbe
 from .placement import Placement, find_anchor
 from .range_probe import RangeProbe
-from .ranges import RangingRecorder, make_recorder
+from .ranges import Ranges, RangingRecorder, make_recorder
 from .saving import probe_saving
 from .scripting import hide_from_script
 from .shapes import ShapeProbe
@@ -42,6 +42,7 @@ __all__ = [
     "Placement",
     "Probe",
     "RangeProbe",
+    "Ranges",
     "RangingRecorder",
     "Reducer",
     "ShapeProbe",

@@ -105,6 +105,37 @@ global_timer.stop("forward")
 global_timer.dump()
 """
 
+WITH_THE_PROFILER = """
+from autoprof.compat.profiler_wrapper import ProfilerWrapper
+
+def forward_fn():
+    # 你的 transformer 前向/反向逻辑
+    pass
+
+with ProfilerWrapper(
+    is_st=False,
+    enabled_record_memory_pickle=True,
+    enabled_record_cuda_average_time=True,
+    enable_record_cuda_mm=True,
+    enable_print_summary=True
+) as profiler:
+    profiler.record_function('block', forward_fn)
+    # 或直接把模型前向/反向放在 with 体内
+    # ...
+# 结束后自动输出统计结果和可视化曲线
+"""
+
+WITH_YOUR_FORWARD = """
+with ProfilerWrapper(
+    is_st=True,  # or False
+    enabled_record_cuda_average_time=True,
+    enable_record_cuda_mm=True,
+    enable_print_summary=True
+) as prof:
+    prof.record_function('my_forward', your_forward_fn)
+    # 或者直接写在with体内：your_forward_fn()
+"""
+
 
 def test_the_training_sample_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It writes the log where it says, and prints the summary."""
@@ -147,6 +178,21 @@ def test_the_timer_sample_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "train.py"], check=True, cwd=tmp_path, env=_environment())
     logs = read_timer_logs(tmp_path / "time_log")
     assert [(one.rank, one.name) for one in logs.intervals] == [(0, "forward")]
+
+
+def test_the_profiler_samples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both, in one process: tables are printed, files written, each with its model's prefix."""
+    monkeypatch.chdir(tmp_path)
+    layer = nn.Linear(4, 4)
+    space: dict[str, Any] = {"your_forward_fn": lambda: layer(torch.ones(2, 4)).sum().backward()}
+    exec(WITH_THE_PROFILER, space)
+    exec(WITH_YOUR_FORWARD, space)
+    found = {path.name for path in (tmp_path / "pf_logs").iterdir()}
+    assert {"cogvideo_rank0_trace.json", "cogvideo_rank_0.log"} <= found
+    assert {
+        "opensora_rank0_trace.json", "opensora_rank0_cuda_time_plot.png", "opensora_rank_0.log",
+        "opensora_rank0_memory_usage_line_chart.png", "opensora_rank0_memory_usage.txt",
+    } <= found  # fmt: skip
 
 
 def test_output_can_be_sent_to_a_file_and_searched(tmp_path: Path) -> None:

@@ -245,7 +245,9 @@ def test_a_configuration_cannot_be_changed():
 def test_a_key_in_the_wrong_place_is_pointed_to_the_right_one():
     """A key that exists elsewhere is named with its place."""
     assert problem("budget: 0.1").endswith("the key is unknown here; did you mean 'sample.budget'?")
-    assert problem("functions: [{path: 'a:b', match: a}]").endswith("did you mean 'targets[].match'?")
+    assert problem("functions: [{path: 'a:b', match: a}]").endswith(
+        "did you mean 'targets[].match' or 'deep.patterns[].match'?"
+    )
 
 
 def test_every_field_is_documented():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoprof.config import parse_config
+from autoprof.config import load_config, parse_config
 from autoprof.errors import ConfigError
 
 
@@ -81,16 +81,16 @@ def test_endless_and_abysmal_nesting_ends(text):
 
 def test_a_key_that_is_there_twice_is_an_error():
     """YAML parsers keep the last one silently; here both lines are named, and other problems are still found."""
-    assert problems("step: auto\noutput: a\nstep: nope\ntargets:\n  - {match: a, match: b}\nsteps: a\n") == (
+    assert problems("step: auto\noutput: a\nstep: nope\ntargets:\n  - {match: a, match: b}\nstepp: a\n") == (
         "train.yaml:3: step: the key is on line 1 as well; allowed: once",
         "train.yaml:5: targets[0].match: the key is on line 5 as well; allowed: once",
-        "train.yaml:6: steps: the key is unknown; did you mean 'step'?",
+        "train.yaml:6: stepp: the key is unknown; did you mean 'step'?",
     )
 
 
-@pytest.mark.parametrize("key", ["3", "on", "~", "[a]", "{a: b}"])
+@pytest.mark.parametrize("key", ["3", "1.5", "~", "[a]", "{a: b}"])
 def test_keys_are_text(key):
-    """YAML 1.1 makes other things of bare words such as ``on``."""
+    """YAML makes other things of bare words that look like numbers, dates or nothing."""
     (problem,) = problems(f"? {key}\n: value")
     assert problem.startswith("train.yaml:1: ")
     assert "is not text; allowed: a word, in quotes if need be" in problem
@@ -166,3 +166,10 @@ def test_any_text_is_a_configuration_or_one_error(text):
         found = error.problems
     assert found
     assert all(problem.startswith("train.yaml") and "\n" not in problem for problem in found)
+
+
+def test_a_bare_on_is_a_key():
+    """YAML 1.1 reads it as a truth value; in a file, or in a mapping that PyYAML has read, it is the key."""
+    for config in (parse_config("deep: {on: verdict}"), load_config({"deep": {True: "verdict"}})):
+        assert config.deep is not None
+        assert config.deep.on == "verdict"

@@ -1,0 +1,32 @@
+"""Deep captures: chosen steps through ``torch.profiler``, under autoprof's names, bounded, with nothing left behind."""
+
+from .analyse import read_trace
+from .block import DeepCapture, deep_capture
+from .options import DeepOptions, FileNames, make_options, make_patterns
+from .profile import DEFAULT_PATTERNS, SEED_PATTERNS, Call, DeepProfile, LayerTotal, Operator, Pattern, joined
+from .report import write_report
+from .text import render_memory, render_profile
+from .window import DeepWindow, capture_steps
+
+__all__ = [
+    "DEFAULT_PATTERNS",
+    "SEED_PATTERNS",
+    "Call",
+    "DeepCapture",
+    "DeepOptions",
+    "DeepProfile",
+    "DeepWindow",
+    "FileNames",
+    "LayerTotal",
+    "Operator",
+    "Pattern",
+    "capture_steps",
+    "deep_capture",
+    "joined",
+    "make_options",
+    "make_patterns",
+    "read_trace",
+    "render_memory",
+    "render_profile",
+    "write_report",
+]

@@ -1,0 +1,263 @@
+"""``with autoprof.deep_capture(…)``: the steps inside, through ``torch.profiler``, with autoprof's names."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import nn
+
+from .. import lifecycle
+from ..errors import SessionError
+from ..outputs import rank
+from ..probes import BoundaryProbe, OptimizerHooks
+from ..signals import OwnWork, raised_by_handler
+from .capture import Capture
+from .named import open_range
+from .options import DeepOptions, clean_stem, make_options
+from .profile import DeepProfile, joined
+from .report import write_report
+from .text import render_profile
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..targets import Target
+
+Result = TypeVar("Result")
+logger = logging.getLogger("autoprof")
+
+
+def deep_capture(
+    model: nn.Module | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    snapshot_folder: str | os.PathLike[str] | None = None,
+    prefix: str = "deep",
+    activities: Iterable[Any] | None = None,
+    memory: bool = True,
+    shapes: bool = False,
+    stacks: bool = False,
+    snapshot: bool = False,
+    patterns: Mapping[str, str] | Iterable[str] | None = None,
+    layer_time: bool = True,
+    layer_memory: bool = True,
+    tables: bool = True,
+    max_steps: int = 10,
+    max_mib: int = 64,
+) -> DeepCapture:
+    """Capture what runs inside a ``with`` block through ``torch.profiler``, with autoprof's names in the trace.
+
+    The names are those of the session that is open on ``model`` (or of the only open one); without a session, what
+    ``config`` selects in ``model``, as ``autoprof.instrument`` does. Files go to ``folder``, by default that of the
+    session's rank, else ``deep``; every name begins with ``prefix`` and has the rank in it. ``patterns`` are regular
+    expressions by name, found in the names of operators, kernels and layers. A trace of more than ``max_mib`` loses
+    its shortest events, and after ``max_steps`` steps the capture ends. Raises ``SessionError``, ``ConfigError`` or
+    ``TargetError`` here, and nothing later: inside the block what goes wrong is a note.
+    """
+    options = make_options(
+        activities=activities, patterns=patterns, max_steps=max_steps, max_mib=max_mib, memory=memory,
+        layer_time=layer_time, layer_memory=layer_memory, shapes=shapes, stacks=stacks, snapshot=snapshot,
+        tables=tables,
+    )  # fmt: skip
+    session = _session(model, config)
+    targets = _targets(model, config) if session is None else session.targets
+    where = Path(folder) if folder is not None else _folder(session)
+    return DeepCapture(
+        options,
+        where,
+        clean_stem(str(prefix), ""),
+        model=model,
+        targets=targets,
+        session=session,
+        snapshot_folder=None if snapshot_folder is None else Path(snapshot_folder),
+    )
+
+
+class DeepCapture:
+    """What ``autoprof.deep_capture`` returns: a context manager; ``result`` is there after the block."""
+
+    def __init__(
+        self,
+        options: DeepOptions,
+        folder: Path,
+        stem: str,
+        *,
+        model: nn.Module | None = None,
+        targets: Iterable[Target] = (),
+        session: Any = None,
+        snapshot_folder: Path | None = None,
+        replace: bool = False,
+        first_step: int | None = None,
+        earlier: DeepProfile | None = None,
+    ) -> None:
+        self.result: DeepProfile | None = None
+        """What was found; None where there is no trace."""
+        self.files: tuple[Path, ...] = ()
+        """What was written, the trace first."""
+        self.notes: list[str] = []
+        """What there was to say."""
+        self.entered = False
+        """Whether the block is open."""
+        self._session = session
+        self._capture = Capture(
+            options,
+            folder.absolute(),  # the program may change its working directory
+            stem,
+            rank(),
+            targets=targets,
+            say=self._say,
+            snapshot_folder=None if snapshot_folder is None else snapshot_folder.absolute(),
+            replace=replace,
+        )
+        self._hooks = OptimizerHooks((), after=self._optimizer_stepped)
+        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins, _nothing)
+        self._manual = False
+        self._stepped = 0
+        self._number = 0 if first_step is None else first_step - 1
+        self._numbered = model is not None or first_step is not None
+        self._earlier = earlier
+        self._work = OwnWork()
+        self._undo: Callable[[], None] | None = None
+
+    @property
+    def refused(self) -> str | None:
+        """Why there is no trace; None where there is one, or it is too early to say."""
+        return self._capture.refused
+
+    def __enter__(self) -> DeepCapture:
+        self.entered = True
+        with self._work, self._apart():
+            if self._capture.begin():
+                if self._session is None:
+                    self._hooks.attach()
+                    if self._boundary is not None:
+                        self._boundary.attach()
+                    if self._numbered:
+                        self._step()
+                else:
+                    self._undo = self._session.follow_steps(self._follow, self._capture.options.max_steps)
+        return self
+
+    def step(self) -> None:
+        """End a step, as ``session.step`` does; with a session open, that one's steps count and this does nothing.
+
+        Without either, a step of ``model`` ends where its first training forward after an optimizer's step begins,
+        until the first call of this.
+        """
+        if self._session is None:
+            if not self._numbered:  # what ran until now was the first one
+                self._number, self._numbered = 1, True
+            self._manual = True
+            self._step()
+
+    def record(self, name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+        """Call ``function`` as a layer of this name; what it raises goes through."""
+        with ExitStack() as stack:
+            if self._capture.running:
+                stack.callback(open_range(str(name), self._capture.spelt))
+            return function(*args, **kwargs)
+
+    def table(self, width: int = 100) -> str:
+        """Return the tables of the result as text."""
+        result = self.result
+        return "\n".join(render_profile(result, width=width) if result else [f"no trace: {self.refused}"])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.entered:
+            return
+        self.entered = False
+        with self._work, self._apart():
+            try:
+                self._attempt(self._hooks.detach)
+                if self._boundary is not None:
+                    self._attempt(self._boundary.detach)
+                if self._undo is not None:
+                    self._attempt(self._undo)
+            finally:
+                self._capture.end()
+            self._attempt(self._finish)
+
+    def _apart(self) -> Any:
+        """Charge what is done inside to no step of the session."""
+        return nullcontext() if self._session is None else self._session.pause()
+
+    def _follow(self, number: int) -> bool:
+        apart = self._capture.running
+        self._capture.step(number)
+        return apart
+
+    def _finish(self) -> None:
+        capture = self._capture
+        self.result = capture.read()
+        if self.result is not None:
+            if self._earlier is not None:
+                self.result = joined((self._earlier, self.result))
+            written = write_report(self.result, capture.options, capture.path)
+            snapshot = capture.path(capture.options.names.snapshot)
+            others = [snapshot] if capture.options.snapshot and snapshot.exists() else []
+            self.files = (*([capture.trace] if capture.trace else []), *written, *others)
+
+    def _step(self) -> None:
+        self._number += 1
+        self._capture.step(self._number)
+
+    def _optimizer_stepped(self, *_call: Any) -> None:
+        self._stepped += 1
+        if self._boundary is None and self._stepped >= self._capture.options.max_steps and not self._manual:
+            self._capture.end_early()
+
+    def _forward_begins(self) -> None:
+        if self._stepped and not self._manual:
+            self._stepped = 0
+            self._step()
+
+    def _say(self, note: str) -> None:
+        self.notes.append(note)
+        if self._session is not None:
+            self._session.say(note)
+        else:
+            logger.warning(note)
+
+    def _attempt(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self._say(f"deep capture: {type(error).__name__}: {error}")
+
+
+def _nothing() -> None:
+    """Take no word of a forward that does not train."""
+
+
+def _session(model: nn.Module | None, config: Any) -> Any:
+    if model is not None and not isinstance(model, nn.Module):
+        raise SessionError(f"deep_capture: model is a {type(model).__name__}; it must be an nn.Module")
+    if config is not None:
+        if model is None:
+            raise SessionError("deep_capture: config names modules of a model; give the model as well")
+        return None
+    return lifecycle.session_of(model)
+
+
+def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
+    if model is None:
+        return ()
+    from ..config import load_config
+    from ..targets import select_targets
+
+    return select_targets(model, load_config(config)).targets
+
+
+def _folder(session: Any) -> Path:
+    folder = None if session is None else session.rank_folder
+    return Path("deep") if folder is None else Path(folder)

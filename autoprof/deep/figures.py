@@ -1,0 +1,199 @@
+"""The figures of a capture: time by layer and by pattern, memory over the layers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from ..render.fonts import Script, script_for
+from ..render.text import elide
+from ..units import NS_PER_MS
+from .profile import Call, DeepProfile
+from .text import describe_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BARS: Final = 24
+"""Layers with a bar; more would be too thin to read."""
+FEWEST: Final = 6
+LINES: Final = 8
+POINTS: Final = 2000
+"""Points of a line; beyond them each is the largest of several."""
+NAME_CELLS: Final = 30
+NAMED: Final = 24
+"""Calls up to which the axis names the layers instead of counting them."""
+PHASES: Final = {"forward": COLORS[0], "recompute": COLORS[1], "backward": COLORS[2]}
+_PHASE: Final = re.compile(r"^(.*) \[(backward|recompute)\]$")
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+
+
+def time_figure(profile: DeepProfile) -> Figure | None:
+    """Return the picture of the time: bars by layer, and a line for each pattern; None where there is neither."""
+    layers, patterns = _by_layer(profile), dict(list(profile.patterns.items())[:LINES])
+    if not layers and not patterns:
+        return None
+    script = script_for("".join([*(name for name, _ in layers), *patterns]))
+    with styled(script):
+        both = bool(layers) and bool(patterns)
+        height = max(4.4, 1.9 + 0.26 * min(len(layers), BARS))
+        figure = blank_figure(13 if both else 9, height)
+        axes = figure.subplots(1, 2) if both else [figure.subplots()]
+        if layers:
+            _draw_layers(axes[0], layers, profile, script)
+        if patterns:
+            _draw_patterns(axes[-1], patterns, profile, script)
+        notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; {_clock_note(profile)}"]
+        if len(layers) > BARS:
+            notes.append(f"{len(layers) - BARS} layers with less time are not shown.")
+        _footnote(figure, notes, script)
+        figure.draw_without_rendering()
+    return figure
+
+
+def memory_figure(profile: DeepProfile) -> Figure | None:
+    """Return the picture of the memory at the end of each call of a layer; None where it was not recorded."""
+    calls = profile.memory_calls()
+    if not calls:
+        return None
+    script = script_for("".join({call.name for call in calls[:NAMED]}))
+    with styled(script):
+        figure = blank_figure(9, 5.2 if len(calls) <= NAMED else 4.6)
+        axes = figure.subplots()
+        _draw_memory(axes, calls, profile, script)
+        what = "the device's allocator" if profile.device_memory else "the CPU's allocations since the capture began"
+        notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; a point: {what} at a layer's end."]
+        if len(calls) > POINTS:
+            notes.append(f"Of {len(calls)} calls each point is the largest of {-(-len(calls) // POINTS)}.")
+        _footnote(figure, notes, script)
+        figure.draw_without_rendering()
+    return figure
+
+
+def _by_layer(profile: DeepProfile) -> list[tuple[str, dict[str, int]]]:
+    """Return each layer's own time by phase, the layers in the order in which they first ran."""
+    found: dict[str, dict[str, int]] = {}
+    for one in profile.layer_totals():
+        match = _PHASE.match(one.name)
+        name, phase = match.groups() if match else (one.name, "forward")
+        own = one.device_self_ns if profile.has_device else one.host_self_ns
+        found.setdefault(name, {})[phase] = own or 0
+    return list(found.items())
+
+
+def _draw_layers(
+    axes: Axes, layers: Sequence[tuple[str, dict[str, int]]], profile: DeepProfile, script: Script
+) -> None:
+    kept = {name for name, _ in sorted(layers, key=lambda item: -sum(item[1].values()))[:BARS]}
+    shown = [(name, parts) for name, parts in layers if name in kept]
+    rows = np.arange(len(shown))
+    reached = np.zeros(len(shown))
+    for phase, color in PHASES.items():
+        part = np.array([parts.get(phase, 0) / NS_PER_MS for _, parts in shown])
+        if part.any():
+            axes.barh(rows, part, left=reached, height=0.64, color=color, label=phase)
+            reached += part
+    most = float(reached.max()) or 1.0
+    for row, value in enumerate(reached):
+        axes.text(value + 0.012 * most, row, f"{value:.3g}", va="center", fontsize=8, color=INK)
+    axes.set_xlim(0, 1.14 * most)
+    axes.set_ylim(max(len(shown), FEWEST) - 0.4, -0.6)
+    axes.set_yticks(list(rows), [elide(script.show(name), NAME_CELLS) for name, _ in shown], fontsize=8.5)
+    for tick in axes.get_yticklabels():
+        tick.set_parse_math(False)
+    axes.set_xlabel(f"{profile.clock} time of its own, all steps (ms)", color=INK)
+    _title(axes, "Time by layer")
+    bare(axes)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="#e6e6e6", linewidth=0.7)
+    _legend(axes)
+
+
+def _draw_patterns(axes: Axes, patterns: dict[str, tuple[Call, ...]], profile: DeepProfile, script: Script) -> None:
+    for (name, calls), color in zip(patterns.items(), COLORS, strict=False):
+        values = np.array([call.time_ns / NS_PER_MS for call in calls])
+        label = f"{elide(script.show(name), NAME_CELLS)}  (mean {values.mean():.3g} ms)"
+        at, points = _thinned(values)
+        marker = "o" if len(at) <= 60 else None
+        axes.plot(
+            at, points, color=color, label=label.replace("$", r"\$"), linewidth=1.5, marker=marker, markersize=3.5
+        )
+    axes.set_xlabel("call", color=INK)
+    axes.set_ylabel(f"{profile.clock} time of a call (ms)", color=INK)
+    axes.set_ylim(bottom=0)
+    axes.locator_params(axis="x", integer=True)
+    _title(axes, "Time of each call, by pattern")
+    bare(axes)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
+    _legend(axes, columns=1 if len(patterns) <= 2 else 2)
+
+
+def _draw_memory(axes: Axes, calls: Sequence[Call], profile: DeepProfile, script: Script) -> None:
+    allocated = np.array([call.allocated_bytes or 0 for call in calls], dtype=float)
+    reserved = np.array([call.reserved_bytes or 0 for call in calls], dtype=float)
+    scale, unit = next(
+        ((scale, unit) for scale, unit in _UNITS if max(allocated.max(), reserved.max()) >= scale), (1, "B")
+    )
+    marker = "o" if len(calls) <= 60 else None
+    at, points = _thinned(allocated / scale)
+    axes.plot(at, points, color=COLORS[0], marker=marker, markersize=3.5, linewidth=1.6, label="allocated", zorder=3)
+    if reserved.any():
+        at, points = _thinned(reserved / scale)
+        axes.plot(at, points, color=COLORS[1], marker=marker, markersize=3.5, linewidth=1.6, label="reserved")
+    for position, call in enumerate(calls[1:], 2):
+        if call.step != calls[position - 2].step and len(profile.steps) <= 30:
+            axes.axvline(position - 0.5, color="#d9d9d9", linewidth=0.9, zorder=0)
+    if len(calls) <= NAMED:
+        names = [elide(script.show(call.name), NAME_CELLS) for call in calls]
+        axes.set_xticks(range(1, len(calls) + 1), names, rotation=50, ha="right", fontsize=8, rotation_mode="anchor")
+        for tick in axes.get_xticklabels():
+            tick.set_parse_math(False)
+        axes.set_xlabel("layer, in order of its end", color=INK)
+    else:
+        axes.set_xlabel("call of a layer, in order" + (" (lines: steps)" if len(profile.steps) > 1 else ""), color=INK)
+        axes.locator_params(axis="x", integer=True)
+    axes.set_ylabel(f"memory ({unit})", color=INK)
+    axes.set_ylim(bottom=min(0.0, float(points.min())))
+    _title(axes, "Memory over the layers")
+    bare(axes)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
+    _legend(axes)
+
+
+def _thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return positions from 1 on and values, of many the largest of each group."""
+    stride = -(-len(values) // POINTS) if len(values) else 1
+    if stride == 1:
+        return np.arange(1, len(values) + 1), values
+    starts = np.arange(0, len(values), stride)
+    return starts + 1, np.maximum.reduceat(values, starts)
+
+
+def _clock_note(profile: DeepProfile) -> str:
+    if profile.has_device:
+        return "device time: the kernels that a layer launched, without those of the layers in it."
+    return "CPU time with what recording took, without the layers in it."
+
+
+def _title(axes: Axes, text: str) -> None:
+    axes.set_title(text, loc="left", fontsize=12, color=INK, pad=34)
+
+
+def _legend(axes: Axes, columns: int = 3) -> None:
+    if not axes.get_legend_handles_labels()[0]:
+        return
+    legend = axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8.5, borderaxespad=0.4,
+        borderpad=0, handlelength=1.6, columnspacing=1.4, labelcolor=INK,
+    )  # fmt: skip
+    legend.set_in_layout(False)
+
+
+def _footnote(figure: Figure, notes: Sequence[str], script: Script) -> None:
+    text = " ".join(notes) + (f"\n{script.note}" if script.note else "")
+    figure.supxlabel(text, fontsize=8, color=FAINT, x=0.01, ha="left")

@@ -1,0 +1,168 @@
+"""A trace, read into what lies in what on the host, and which kernel was launched by what."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from ..errors import OutputError
+from .memory_levels import Levels
+from .trace import Sizes, read_events
+
+OPERATOR: Final = "cpu_op"
+RANGE: Final = "user_annotation"
+LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "privateuse1_runtime"})
+ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "privateuse1_kernel"})
+
+
+class Slice:
+    """An operator or a range on the host, with what its insides took."""
+
+    __slots__ = (
+        "device_inside", "device_own", "device_ranges", "end", "inside", "is_range", "name", "parent", "ranges",
+        "start",
+    )  # fmt: skip
+
+    def __init__(self, name: str, start: int, end: int, is_range: bool) -> None:
+        self.name = name
+        self.start = start
+        self.end = end
+        self.is_range = is_range
+        self.parent: Slice | None = None
+        self.inside = 0
+        """Nanoseconds of what lies directly in it; ``ranges``: of the outermost ranges in it."""
+        self.ranges = 0
+        self.device_own = 0
+        """Nanoseconds of the kernels it launched; ``inside``: with all in it; ``ranges``: of the ranges in it."""
+        self.device_inside = 0
+        self.device_ranges = 0
+
+    def around(self) -> Iterator[Slice]:
+        """Walk outwards, from this one on."""
+        one: Slice | None = self
+        while one is not None:
+            yield one
+            one = one.parent
+
+
+class Kernel:
+    """A kernel, copy or fill on the device, and the slice that launched it."""
+
+    __slots__ = ("by", "correlation", "duration", "external", "name", "start")
+
+    def __init__(self, name: str, start: int, duration: int, correlation: Any, external: Any) -> None:
+        self.name = name
+        self.start = start
+        self.duration = duration
+        self.correlation = correlation
+        self.external = external
+        self.by: Slice | None = None
+
+
+class Reading:
+    """A trace as it is read."""
+
+    def __init__(self) -> None:
+        self.sizes = Sizes()
+        self.levels = Levels()
+        self.kernels: list[Kernel] = []
+        self.threads: dict[Any, list[Slice]] = {}
+        self.launches: dict[Any, tuple[Any, int]] = {}
+        self.externals: dict[Any, Slice] = {}
+        self.broken: str | None = None
+        """Where the trace could not be read to its end: why."""
+        self._zero: float | None = None
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Take one event of the trace."""
+        kind, phase = event.get("cat"), event.get("ph")
+        args = event.get("args") or {}
+        if phase == "i" and event.get("name") == "[memory]":
+            self.levels.take(self._ns(event["ts"]), args)
+        if phase != "X":
+            return
+        if kind in (OPERATOR, RANGE):
+            start = self._ns(event["ts"])
+            slice_ = Slice(str(event.get("name")), start, start + _length(event), kind == RANGE)
+            self.threads.setdefault(event.get("tid"), []).append(slice_)
+            if "External id" in args:
+                self.externals[args["External id"]] = slice_
+        elif kind in LAUNCHES:
+            if "correlation" in args:
+                self.launches[args["correlation"]] = event.get("tid"), self._ns(event["ts"])
+        elif kind in ON_DEVICE:
+            made = Kernel(
+                str(event.get("name")),
+                self._ns(event["ts"]),
+                _length(event),
+                args.get("correlation"),
+                args.get("External id"),
+            )
+            self.kernels.append(made)
+
+    def _ns(self, microseconds: Any) -> int:
+        value = float(microseconds)
+        if self._zero is None:
+            self._zero = value
+        return round(1000 * (value - self._zero))
+
+    def nest(self) -> None:
+        """Find out what lies in what, and who launched what."""
+        starts: dict[Any, list[int]] = {}
+        for thread, slices in self.threads.items():
+            slices.sort(key=lambda one: (one.start, -one.end))
+            _nest(slices)
+            starts[thread] = [one.start for one in slices]
+        for kernel in self.kernels:
+            kernel.by = self._launcher(kernel, starts) or self.externals.get(kernel.external)
+            if kernel.by is not None:
+                kernel.by.device_own += kernel.duration
+                for one in kernel.by.around():
+                    one.device_inside += kernel.duration
+        for one in (one for slices in self.threads.values() for one in slices if one.is_range):
+            around = next((other for other in one.around() if other.is_range and other is not one), None)
+            if around is not None:
+                around.ranges += one.end - one.start
+                around.device_ranges += one.device_inside
+
+    def _launcher(self, kernel: Kernel, starts: dict[Any, list[int]]) -> Slice | None:
+        thread, at = self.launches.get(kernel.correlation, (None, 0))
+        index = bisect_right(starts[thread], at) - 1 if thread in starts else -1
+        if index < 0:
+            return None
+        return next((one for one in self.threads[thread][index].around() if one.end >= at), None)
+
+
+def _nest(slices: list[Slice]) -> None:
+    open_: list[Slice] = []
+    for one in slices:
+        while open_ and open_[-1].end < one.end:  # it is over, or they overlap and neither lies in the other
+            open_.pop()
+        if open_:
+            one.parent = open_[-1]
+            one.parent.inside += one.end - one.start
+        open_.append(one)
+
+
+def _length(event: dict[str, Any]) -> int:
+    return round(1000 * float(event.get("dur") or 0))
+
+
+def scan(path: Path, names: Mapping[str, str] = MappingProxyType({})) -> Reading:
+    """Read a trace once, for what it says and for how large its parts are; ``names`` are those that were spelt."""
+    reading = Reading()
+    try:
+        for event, text in read_events(path):
+            if event.get("name") in names:
+                event["name"] = names[event["name"]]
+            reading.sizes.add(event, len(text.encode("utf-8", "replace")) + 2)
+            reading.take(event)
+    except OutputError as error:
+        if not reading.threads:
+            raise
+        reading.broken = str(error)
+    reading.nest()
+    return reading

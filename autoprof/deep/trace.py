@@ -1,0 +1,149 @@
+"""The Chrome trace that ``torch.profiler`` writes: read event by event, and cut to a size."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import quote
+
+from ..errors import OutputError
+
+CHUNK: Final = 1 << 20
+BEGIN: Final = '"traceEvents"'
+BUCKETS: Final = 44
+"""Durations are told apart by their power of two, in nanoseconds: up to five hours."""
+KEPT: Final = frozenset({"user_annotation", "gpu_user_annotation", "Trace"})
+"""Categories that are never cut: the ranges that have names."""
+_SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
+_PLAIN: Final = re.compile(rf"[\w{re.escape(_SAFE)}]*", re.ASCII)
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The bytes of a trace, of what is never cut and of the rest by its duration."""
+
+    fixed: int = 0
+    by_length: list[int] = field(default_factory=lambda: [0] * (BUCKETS + 1))
+
+    def add(self, event: dict[str, Any], size: int) -> None:
+        """Take note of one event."""
+        bucket = _bucket(event)
+        if bucket is None:
+            self.fixed += size
+        else:
+            self.by_length[bucket] += size
+
+    def threshold(self, limit: int) -> int | None:
+        """Return the bucket from which on events fit into ``limit`` bytes; None where the names alone do not."""
+        room = limit - self.fixed
+        if room < 0:
+            return None
+        for bucket in range(BUCKETS, -1, -1):
+            room -= self.by_length[bucket]
+            if room < 0:
+                return bucket + 1
+        return 0
+
+
+def read_events(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each event of a trace and its text, in bounded memory.
+
+    Raises ``OutputError`` where the file is no trace, or ends in the middle of it; then what came before was yielded.
+    """
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        _head, rest = _find_events(path, stream)
+        for event, text, _rest in _decode(stream, rest):
+            yield event, text
+
+
+def spell(name: str) -> str:
+    """Return a name as Kineto can write it down: it puts quotes into its JSON as they are, and drops what is not ASCII.
+
+    What it cannot write is percent-encoded, until ``rewrite`` gives the names back.
+    """
+    return name if _PLAIN.fullmatch(name) else quote(name, safe=_SAFE)
+
+
+def rewrite(path: Path, threshold: int, names: Mapping[str, str]) -> int:
+    """Write the trace anew, with ``names`` for what they were spelt as, and without events below a threshold of sizes.
+
+    Return how many nanoseconds those had at most. Events without a duration (arrows, memory) go first; ranges with
+    names stay.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream, part.open("w", encoding="utf-8") as out:
+            head, rest = _find_events(path, stream)
+            out.write(head)
+            between, rest_text = "\n", ""
+            for event, text, after in _decode(stream, rest):
+                rest_text = after
+                bucket = _bucket(event)
+                if bucket is None or bucket >= threshold:
+                    real = names.get(event.get("name", ""))
+                    out.write(between + (json.dumps({**event, "name": real}, ensure_ascii=False) if real else text))
+                    between = ",\n"
+            out.write("\n]" + (rest_text[1:] + stream.read() if rest_text.startswith("]") else "}"))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return 0 if threshold <= 1 else int(2 ** (threshold - 1))
+
+
+def _find_events(path: Path, stream: IO[str]) -> tuple[str, str]:
+    """Return the text up to the list of events, and what has been read after it."""
+    text = ""
+    while True:
+        chunk = stream.read(CHUNK)
+        text += chunk
+        at = text.find(BEGIN)
+        start = text.find("[", at) if at >= 0 else -1
+        if start >= 0:
+            return text[: start + 1], text[start + 1 :]
+        if not chunk or len(text) > 64 * CHUNK:
+            raise OutputError(f"{path}: is no Chrome trace; it must have {BEGIN}")
+
+
+def _decode(stream: IO[str], text: str) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield event, its text, and for the last one what follows it. Raises ``OutputError`` at an end in the middle."""
+    decoder = json.JSONDecoder(strict=False)
+    held: tuple[dict[str, Any], str] | None = None
+    at = 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at < len(text) and text[at] == "]":
+            if held is not None:
+                yield *held, text[at:]
+            return
+        try:
+            event, end = decoder.raw_decode(text, at)
+        except ValueError as error:
+            chunk = stream.read(CHUNK)
+            text, at = text[at:] + chunk, 0
+            if not chunk:
+                if held is not None:
+                    yield *held, ""
+                raise OutputError(
+                    f"the trace ends in the middle, or is no JSON ({str(error).split(':')[0]})"
+                ) from error
+            continue
+        if held is not None:
+            yield *held, ""
+        held = (event, text[at:end]) if isinstance(event, dict) else None
+        at = end
+
+
+def _bucket(event: dict[str, Any]) -> int | None:
+    """Return where an event's bytes are counted; None for what is never cut."""
+    phase = event.get("ph")
+    if phase == "M" or event.get("cat") in KEPT:
+        return None
+    if phase != "X":
+        return 0
+    return min(max(round(1000 * float(event.get("dur") or 0)), 1).bit_length(), BUCKETS)

@@ -1,0 +1,180 @@
+"""The capture that a configuration asks for: chosen steps, or once when the verdict on the card stands out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ..render.card import verdict, verdict_line
+from ..signals import raised_by_handler
+from ..summary import Summary
+from .capture import Capture
+from .options import clean_stem, make_options
+from .report import write_report
+
+if TYPE_CHECKING:
+    from ..config import Deep
+    from ..delivery import Delivery
+    from ..probes import Handle
+    from ..runs import RunFolder
+    from ..stepping import Steps
+    from ..targets import Target
+
+FIRST_LOOK: Final = 16
+"""Recorded steps after which the verdict is looked at first; then after twice as many, and so on."""
+SELDOM: Final = 4096
+"""Recorded steps between two looks at most."""
+
+
+class Course(Protocol):
+    """What a window asks of the steps of a run."""
+
+    def reserve(self, first: int, count: int) -> None:
+        """Have these steps recorded, whatever it costs."""
+
+    def asked(self, ns: int) -> None:
+        """Leave out of every account what the user has asked for."""
+
+
+class DeepWindow:
+    """Capture the steps that are asked for; the tables and figures are made when the run ends."""
+
+    def __init__(
+        self,
+        wanted: Deep,
+        folder: Path,
+        rank: int,
+        *,
+        targets: Iterable[Target],
+        course: Course,
+        summary: Callable[[], Summary],
+        say: Callable[[str], None],
+    ) -> None:
+        self._wanted = wanted
+        self._folder = folder
+        self._rank = rank
+        self._targets = tuple(targets)
+        self._course = course
+        self._summary = summary
+        self._say = say
+        self._windows = [wanted.window_of_steps] if wanted.window_of_steps else []
+        self._watching = wanted.on == "verdict"
+        self._recorded = 0
+        self._look_at = FIRST_LOOK
+        self._open: Capture | None = None
+        self._last = 0
+        self._done: list[Capture] = []
+        self._process = os.getpid()
+        self._options = make_options(
+            activities=wanted.activities or None,
+            patterns={one.label: one.match for one in wanted.patterns} or None,
+            max_steps=max((last - first + 1 for first, last in self._windows), default=1) + wanted.window,
+            max_mib=wanted.max_mib,
+            memory=wanted.memory,
+            layer_memory=wanted.memory,
+            shapes=wanted.shapes,
+            stacks=wanted.stacks,
+            snapshot=wanted.snapshot,
+        )
+
+    def begin(self) -> None:
+        """Reserve the steps. Called once, at set-up."""
+        for first, last in self._windows:
+            self._course.reserve(first, last - first + 2)
+
+    def step_begins(self, step: int) -> bool:
+        """Take note that this step begins; return whether it is to be kept apart from the statistics."""
+        self._recorded += 1
+        began, apart = perf_counter_ns(), False
+        if self._open is not None and step > self._last:
+            self._end()
+            apart = True
+        if self._open is None and self._watching and self._recorded >= self._look_at:
+            self._look(step)
+            began = perf_counter_ns() if not apart else began
+        for first, last in self._windows:
+            if self._open is None and first <= step <= last:
+                self._begin(step, last)
+        if self._open is not None:
+            apart = True
+            self._open.step(step)
+        if apart:
+            self._course.asked(perf_counter_ns() - began)
+        return apart
+
+    def close(self) -> None:
+        """End a window that is open, and write the tables and figures of those that were."""
+        if os.getpid() != self._process:
+            return
+        self._windows, self._watching = [], False
+        if self._open is not None:
+            self._end()
+        while self._done:
+            self._attempt(self._report, self._done.pop(0))
+
+    def _look(self, step: int) -> None:
+        self._look_at = self._recorded + min(self._recorded, SELDOM)
+        summary = self._attempt(self._summary)
+        found = None if not isinstance(summary, Summary) else verdict(summary)
+        if found is None or not isinstance(summary, Summary):
+            return
+        self._watching = False
+        first, last = step + 1, step + self._wanted.window
+        self._windows.append((first, last))
+        self._course.reserve(first, last - first + 2)
+        self._say(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
+
+    def _begin(self, step: int, last: int) -> None:
+        name = f"{self._wanted.prefix}_" if self._wanted.prefix else ""
+        stem = clean_stem("", f"{name}step{step}" if step == last else f"{name}steps{step}-{last}")
+        self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
+        made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, say=self._say)
+        if made.begin():
+            self._open, self._last = made, last
+
+    def _end(self) -> None:
+        made, self._open = self._open, None
+        if made is None:
+            return
+        made.end()
+        if made.trace is not None:
+            self._done.append(made)
+            self._say(
+                f"{made.trace.name} has {len(made.steps)} steps from step {made.steps[0]} on; their times include what "
+                "recording took, and are kept apart from the statistics"
+            )
+
+    def _report(self, capture: Capture) -> None:
+        profile = capture.read()
+        if profile is not None:
+            write_report(profile, self._options, capture.path)
+
+    def _attempt(self, action: Callable[..., object], *args: object) -> object:
+        try:
+            return action(*args)
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
+            self._say(f"deep: {type(error).__name__}: {error}")
+            return None
+
+
+def capture_steps(
+    wanted: Deep, folder: RunFolder, targets: Iterable[Target], steps: Steps, delivery: Delivery, undo: Handle
+) -> None:
+    """Have a run capture what its configuration asks for, until ``undo``."""
+    window = DeepWindow(
+        wanted,
+        folder.rank_path,
+        folder.rank,
+        targets=targets,
+        course=steps.sampling,
+        summary=delivery.summary,
+        say=delivery.say,
+    )
+    undo.add(window.close)
+    steps.on_begin(window.step_begins)
+    window.begin()

@@ -1,0 +1,181 @@
+"""ProfilerWrapper: each documented parameter, each documented file, and what is different on purpose."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity
+
+import autoprof
+from autoprof.compat.profiler_wrapper import ProfilerWrapper
+from autoprof.errors import SessionError
+
+
+class SpatialBlock(nn.Sequential):
+    """A layer with attention in it, as the old tool looked for."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(8, 8), nn.GELU())
+
+
+def run(wrapper: ProfilerWrapper, names: tuple[str, ...] = ("spatial block", "temporal block"), rounds: int = 1) -> Any:
+    block = SpatialBlock()
+    for _ in range(rounds):
+        with wrapper as profiler:
+            for name in names:
+                out = profiler.record_function(name, lambda: block(torch.ones(4, 8)))
+            out.sum().backward()
+    return wrapper
+
+
+def files(folder: str) -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def names_in(path: Path) -> list[str]:
+    found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    return [event["name"] for event in found if event.get("cat") == "user_annotation"]
+
+
+def test_every_documented_file_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Trace, both pictures, the text of the memory and the table, with the model's prefix and the rank."""
+    wrapper = run(ProfilerWrapper(
+        is_st=False, log_dir="logs", mem_dir="mem", enabled_record_memory_pickle=True,
+        enabled_record_cuda_average_time=True, enable_record_cuda_mm=True, enable_print_summary=True,
+    ))  # fmt: skip
+    assert files("logs") == [
+        "cogvideo_rank0_cuda_time_plot.png", "cogvideo_rank0_memory_usage.txt",
+        "cogvideo_rank0_memory_usage_line_chart.png", "cogvideo_rank0_trace.json", "cogvideo_rank_0.log",
+    ]  # fmt: skip
+    assert {path.name for path in wrapper.files} >= set(files("logs"))
+    out = capsys.readouterr().out
+    assert "spatial block" in out
+    assert "operators" in out
+
+
+def test_is_st_chooses_the_prefix() -> None:
+    """True is opensora, False is cogvideo."""
+    run(ProfilerWrapper(is_st=True, log_dir="logs"))
+    assert files("logs") == ["opensora_rank0_trace.json"]
+    assert ProfilerWrapper(is_st=False).prefix == "cogvideo"
+
+
+def test_activities_are_torchs_own() -> None:
+    """The list of ``ProfilerActivity`` as it was; a wrong one is an error at once."""
+    run(ProfilerWrapper(False, activities=[ProfilerActivity.CPU], log_dir="logs"))
+    assert files("logs") == ["cogvideo_rank0_trace.json"]
+    with pytest.raises(SessionError, match="'gpu' is unknown"):
+        ProfilerWrapper(False, activities=["gpu"])
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_profile_memory_records_allocations(wanted: bool) -> None:
+    """They are in the trace where it is on, and only there."""
+    run(ProfilerWrapper(False, profile_memory=wanted, log_dir="logs"))
+    found = json.loads(Path("logs/cogvideo_rank0_trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert any(event["name"] == "[memory]" for event in found) is wanted
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_record_shapes_records_the_shapes_of_inputs(wanted: bool) -> None:
+    """On by default, as it was."""
+    run(ProfilerWrapper(False, record_shapes=wanted, log_dir="logs"))
+    found = json.loads(Path("logs/cogvideo_rank0_trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert any("Input Dims" in event.get("args", {}) for event in found) is wanted
+
+
+def test_blocks_are_told_by_their_names_and_by_patterns_of_ones_own() -> None:
+    """Spatial and temporal blocks, flash attention; any expression for operators, kernels and layers."""
+    wrapper = run(ProfilerWrapper(False, log_dir="logs", patterns={"products": "aten::(addmm|mm)$"}), rounds=2)
+    result = wrapper.result
+    assert result is not None
+    assert {name: len(calls) for name, calls in result.patterns.items()} == {
+        "spatial block": 2, "temporal block": 2, "products": result_calls(result, "aten::addmm", "aten::mm"),
+    }  # fmt: skip
+
+
+def result_calls(result: Any, *names: str) -> int:
+    return sum(row.calls for row in result.operators if row.name in names)
+
+
+def test_several_runs_are_one_curve() -> None:
+    """Each ``with`` is a run: layers follow one another, the table adds up."""
+    wrapper = run(ProfilerWrapper(False, log_dir="logs", enable_record_cuda_mm=True), rounds=3)
+    assert wrapper.counter == 3
+    assert wrapper.result is not None
+    assert wrapper.result.steps == (1, 2, 3)
+    assert [one.calls for one in wrapper.result.layer_totals()] == [3, 3]
+    text = Path("logs/cogvideo_rank0_memory_usage.txt").read_text(encoding="utf-8")
+    assert [f"step {number}" in text.splitlines() for number in (1, 2, 3)] == [True, True, True]
+
+
+def test_leave_may_be_called() -> None:
+    """It ends a run that is open, and does nothing otherwise."""
+    wrapper = ProfilerWrapper(False, log_dir="logs")
+    wrapper.leave()
+    wrapper.__enter__()
+    wrapper.record_function("block", lambda: torch.ones(2) + 1)
+    wrapper.leave()
+    wrapper.leave()
+    assert names_in(Path("logs/cogvideo_rank0_trace.json")) == ["ProfilerStep#1", "block"]
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_every_rank_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old tool wrote the pictures of all ranks into one file, and the trace of rank 0 only."""
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        run(ProfilerWrapper(False, log_dir="logs", enable_print_summary=True))
+    assert files("logs") == [
+        "cogvideo_rank0_trace.json", "cogvideo_rank1_trace.json", "cogvideo_rank_0.log", "cogvideo_rank_1.log",
+    ]  # fmt: skip
+
+
+def test_another_wrapper_overwrites_nothing() -> None:
+    """Its files get a number."""
+    run(ProfilerWrapper(False, log_dir="logs"))
+    run(ProfilerWrapper(False, log_dir="logs"))
+    assert files("logs") == ["cogvideo-2_rank0_trace.json", "cogvideo_rank0_trace.json"]
+
+
+def test_memory_running_out_does_not_end_the_process() -> None:
+    """The old tool printed it and called ``sys.exit``; here the exception goes through, and the files are there."""
+
+    def forward() -> None:
+        raise torch.cuda.OutOfMemoryError("out of memory")
+
+    wrapper = ProfilerWrapper(False, log_dir="logs")
+    with pytest.raises(torch.cuda.OutOfMemoryError), wrapper as profiler:
+        profiler.record_function("block", forward)
+    assert names_in(Path("logs/cogvideo_rank0_trace.json")) == ["ProfilerStep#1", "block"]
+
+
+def test_without_a_device_times_are_called_the_cpus() -> None:
+    """The old tool called whatever it found CUDA time."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a device")
+    wrapper = run(ProfilerWrapper(False, log_dir="logs", enabled_record_cuda_average_time=True))
+    assert wrapper.result is not None
+    assert (wrapper.result.clock, {call.device_ns for call in wrapper.result.layers}) == ("CPU", {None})
+
+
+def test_the_layers_of_an_open_session_are_named() -> None:
+    """What had to be wrapped by hand has its names from the configuration."""
+    model = nn.Sequential(SpatialBlock(), SpatialBlock())
+    config = {"sinks": {}, "targets": [{"match": r"(\d)", "name": r"spatial block \1"}]}
+    with autoprof.instrument(model, config), ProfilerWrapper(False, log_dir="logs") as profiler:
+        model(torch.ones(4, 8))
+    assert profiler.result is not None
+    assert len(profiler.result.patterns["spatial block"]) == 2
+
+
+def test_every_parameter_of_the_old_interface_is_accepted() -> None:
+    """By name and in the old order."""
+    wrapper = ProfilerWrapper(True, [ProfilerActivity.CPU], False, True, "logs", "mem", 4, False, False, False, False)
+    run(wrapper)
+    assert files("logs") == ["opensora_rank0_trace.json"]

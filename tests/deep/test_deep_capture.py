@@ -1,0 +1,383 @@
+"""``with autoprof.deep_capture(…)``: names in the trace, files, limits, and nobody harmed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from deep_builders import TARGETS, Program, events, ranges
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+import autoprof
+from autoprof.deep import DeepCapture, DeepOptions
+from autoprof.deep import capture as capture_module
+from autoprof.deep import profiler as profiler_module
+from autoprof.deep.capture import Capture
+from autoprof.errors import SessionError
+
+QUIET = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}}
+LAYERS = ["Block0", "Block0/FFN", "Block1", "Block1/FFN"]
+BACKWARD = [f"{name} [backward]" for name in ("Block1", "Block1/FFN", "Block0", "Block0/FFN")]
+
+
+def captured(program: Program, steps: int = 2, **options: Any) -> DeepCapture:
+    with autoprof.deep_capture(program.model, TARGETS, **options) as capture:
+        for _ in range(steps):
+            program.step()
+    return capture
+
+
+def test_the_trace_has_the_targets_names() -> None:
+    """Forward and backward of each layer, in each step, nested as they run."""
+    capture = captured(Program())
+    names = [name for name in ranges(capture.files[0]) if not name.startswith("Optimizer")]
+    assert names == ["ProfilerStep#1", *LAYERS, *BACKWARD, "ProfilerStep#2", *LAYERS, *BACKWARD]
+    assert capture.notes == []
+
+
+def test_layers_have_times_and_memory() -> None:
+    """The time of a layer is its own and that of the layers in it; nothing is counted twice."""
+    result = captured(Program()).result
+    assert result is not None
+    totals = {one.name: one for one in result.layer_totals()}
+    block, inner = totals["Block0"], totals["Block0/FFN"]
+    assert (block.calls, inner.calls) == (2, 2)
+    assert block.host_ns == block.host_self_ns + inner.host_ns
+    assert block.device_ns is None
+    assert block.grown_bytes is not None
+    assert block.grown_bytes > 0
+    assert result.steps == (1, 2)
+    assert {call.step for call in result.layers} == {1, 2}
+    (attention,) = result.patterns
+    assert len(result.patterns[attention]) == 4
+
+
+def test_a_recompute_has_a_name_of_its_own() -> None:
+    """Activation checkpointing runs the layers again, inside the backward."""
+    names = ranges(captured(Program(checkpointed=True), steps=1).files[0])
+    assert names.count("Block0/FFN [recompute]") == names.count("Block0/FFN") == 1
+
+
+def test_names_of_any_script_are_in_the_trace(tmp_path: Path) -> None:
+    """Chinese names and quotes, of targets and of ``record``: the file is whole JSON and holds them."""
+    program = Program()
+    config = {"targets": [{"match": r"blocks\.0", "name": '时间"块 100%'}]}
+    with autoprof.deep_capture(program.model, config) as capture:
+        capture.record("损失 \\ x", program.step)
+    names = set(ranges(capture.files[0]))
+    assert {'时间"块 100%', '时间"块 100% [backward]', "损失 \\ x"} <= names
+    assert capture.result is not None
+    assert "损失 \\ x" in [one.name for one in capture.result.layer_totals()]
+    assert '时间"块 100%' in capture.table()
+
+
+def test_every_file_has_the_rank_and_none_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another capture of the same name gets a number behind it."""
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    first, second = captured(Program(), folder="out"), captured(Program(), folder="out")
+    assert [path.name for path in first.files] == [
+        "deep_rank3_trace.json", "deep_rank3_tables.txt", "deep_rank3_layer_time.png", "deep_rank3_layer_memory.txt",
+        "deep_rank3_layer_memory.png",
+    ]  # fmt: skip
+    assert all(path.exists() and "rank3" in path.name for path in first.files + second.files)
+    assert not set(first.files) & set(second.files)
+    assert not list(Path("out").glob("*.part*"))
+
+
+def test_what_is_not_asked_for_is_not_written() -> None:
+    """The trace alone."""
+    capture = captured(Program(), memory=False, layer_memory=False, layer_time=False, tables=False, prefix="mine")
+    assert [path.name for path in capture.files] == ["mine_rank0_trace.json"]
+    assert not [event for event in events(capture.files[0]) if event["name"] == "[memory]"]
+
+
+def test_shapes_and_stacks_are_recorded_where_asked_for() -> None:
+    """``shapes`` puts the dimensions of inputs into the trace."""
+    with_shapes = events(captured(Program(), steps=1, shapes=True).files[0])
+    without = events(captured(Program(), steps=1).files[0])
+    assert any("Input Dims" in event.get("args", {}) for event in with_shapes)
+    assert not any("Input Dims" in event.get("args", {}) for event in without)
+
+
+def test_results_are_the_same_to_the_last_bit() -> None:
+    """Parameters after some steps inside a capture, and the random state."""
+    bare, seen = Program(), Program()
+    for _ in range(3):
+        bare.step()
+    states = [torch.get_rng_state()]
+    captured(seen, steps=3)
+    states.append(torch.get_rng_state())
+    assert torch.equal(*states)
+    pairs = zip(bare.model.parameters(), seen.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_an_exception_leaves_unchanged_and_everything_is_off() -> None:
+    """The profiler is stopped, the hooks are gone, and what ran until then is in the trace."""
+    program, error = Program(), ValueError("mine")
+    capture = autoprof.deep_capture(program.model, TARGETS)
+
+    def fail() -> None:
+        with capture:
+            program.step()
+            raise error
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        fail()
+    assert raised.value is error
+    assert capture.result is not None
+    assert not torch.autograd._profiler_enabled()
+    assert all(not one._forward_hooks and not one._forward_pre_hooks for one in program.model.modules())
+
+
+def test_beside_a_running_profiler_it_is_refused() -> None:
+    """Two at once would break both: the user's goes on, whole, and a note says why there is no trace."""
+    program = Program()
+    with profile(activities=[ProfilerActivity.CPU]) as users:
+        capture = captured(program)
+        with record_function("after"):
+            program.step()
+    assert capture.refused is not None
+    assert "another torch.profiler is running" in capture.notes[0]
+    assert capture.files == ()
+    assert "no trace: another torch.profiler" in capture.table()
+    assert "after" in [event.name for event in users.events()]
+    assert all(not one._forward_hooks for one in program.model.modules())
+
+
+def test_beside_a_profiler_in_its_warm_up_it_is_refused() -> None:
+    """It does not record yet, but ours would take its place, and its export would crash."""
+    program = Program()
+    users = profile(activities=[ProfilerActivity.CPU], schedule=schedule(wait=0, warmup=1, active=1, repeat=1))
+    users.start()
+    capture = captured(program)
+    users.step()
+    program.step()
+    users.stop()
+    assert capture.refused is not None
+    assert len(users.events()) > 0
+
+
+def test_it_gives_way_to_a_profiler_that_starts_inside() -> None:
+    """The user's gets all that it would have had; ours has what came before."""
+    program = Program()
+    with autoprof.deep_capture(program.model, TARGETS) as capture:
+        program.step()
+        with profile(activities=[ProfilerActivity.CPU]) as users:
+            program.step()
+        program.step()
+    assert "ended early: another torch.profiler started" in capture.notes[0]
+    assert capture.result is not None
+    assert [one.calls for one in capture.result.layer_totals() if one.name == "Block0"] == [1]
+    found = [event.name for event in users.events()]
+    assert "aten::addmm" in found
+    users.export_chrome_trace("users.json")
+    assert json.loads(Path("users.json").read_text(encoding="utf-8"))["traceEvents"]
+
+
+def test_two_captures_at_once_are_one() -> None:
+    """The inner one is refused, the outer one goes on."""
+    program = Program()
+    with autoprof.deep_capture(program.model, TARGETS) as outer:
+        inner = captured(program, folder="inner")
+        program.step()
+    assert inner.refused is not None
+    assert outer.result is not None
+    assert [one.calls for one in outer.result.layer_totals() if one.name == "Block0"] == [3]
+
+
+def test_it_ends_after_as_many_steps_as_it_may_have() -> None:
+    """A block around a whole training does not fill memory; the rest runs as if nothing were there."""
+    capture = captured(Program(), steps=5, max_steps=2)
+    assert capture.result is not None
+    assert capture.result.steps == (1, 2)
+    assert "ended after 2 steps" in capture.notes[0]
+
+
+def test_without_a_model_optimizer_steps_are_counted() -> None:
+    """What ran is one block, and it is bounded all the same."""
+    program = Program()
+    with autoprof.deep_capture(max_steps=2) as capture:
+        for _ in range(4):
+            capture.record("my step", program.step)
+    assert capture.result is not None
+    assert capture.result.steps == ()
+    assert "ended after 2 steps" in capture.notes[0]
+    assert "Deep capture of one block" in capture.table()
+
+
+def test_steps_may_be_told() -> None:
+    """``capture.step()`` ends one, as ``session.step()`` does; from then on nothing else does."""
+    program = Program()
+    with autoprof.deep_capture(program.model, TARGETS) as capture:
+        for _ in range(2):
+            program.step()
+            program.step()
+            capture.step()
+    assert capture.result is not None
+    assert {call.step for call in capture.result.layers} == {1, 2, 3}
+
+
+def test_record_returns_what_the_function_returns_and_raises() -> None:
+    """Inside and outside of a capture."""
+    with autoprof.deep_capture() as capture:
+        assert capture.record("sum", sum, [1, 2]) == 3
+        with pytest.raises(ZeroDivisionError):
+            capture.record("fails", lambda: 1 // 0)
+    assert capture.record("later", sum, [1, 2]) == 3
+    assert capture.result is not None
+    assert [one.name for one in capture.result.layer_totals()] == ["sum", "fails"]
+
+
+def test_a_trace_that_is_too_large_is_cut_and_said() -> None:
+    """Its shortest events go; the names stay, the tables count everything."""
+    program = Program()
+    with autoprof.deep_capture(program.model, TARGETS, max_mib=1) as capture:
+        for _ in range(100):
+            program.model(program.inputs)
+    trace = capture.files[0]
+    assert trace.stat().st_size <= 1.05 * 2**20
+    assert "was cut from" in capture.notes[0]
+    assert ranges(trace).count("Block0") == 100
+    assert capture.result is not None
+    calls = {row.name: row.calls for row in capture.result.operators}
+    assert calls["aten::addmm"] == 100 * 6
+    assert len([event for event in events(trace) if event["name"] == "aten::addmm"]) < 100 * 6
+
+
+def test_a_trace_that_is_far_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size is known by its events before it is on the disk."""
+    monkeypatch.setattr(profiler_module, "EVENT_BYTES", 10**9)
+    capture = captured(Program())
+    assert "ask for fewer steps" in (capture.refused or "")
+    assert list(Path("deep").iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_nothing_is_raised() -> None:
+    """The block runs; the profiler was never started."""
+    Path("file").write_text("", encoding="utf-8")
+    program = Program()
+    capture = captured(program, folder="file/inside")
+    assert capture.refused is not None
+    assert capture.result is None
+
+
+def test_a_failure_to_start_leaves_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's own error becomes a note."""
+
+    def broken(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError("no CUPTI")
+
+    monkeypatch.setattr(capture_module.NamedRanges, "attach", broken)
+    capture = captured(Program())
+    assert capture.refused == "RuntimeError: no CUPTI"
+
+
+def test_names_come_from_the_open_session() -> None:
+    """Its targets, its steps by their numbers; its report says what there was to say, and keeps the steps apart."""
+    program = Program()
+    with autoprof.instrument(program.model, {**QUIET, **TARGETS}, optimizer=program.optimizer) as session:
+        for _ in range(3):
+            program.step()
+            session.step()
+        with autoprof.deep_capture(max_steps=2, folder="out") as capture:
+            for _ in range(4):
+                program.step()
+                session.step()
+        program.step()
+        session.step()
+        summary = session.summary()
+    assert capture.result is not None
+    assert capture.result.steps == (4, 5)
+    assert [call.name for call in capture.result.layers if "optim" not in call.name.lower()][:4] == LAYERS
+    assert any("ended after 2 steps" in note for note in summary.notes)
+    assert summary.steps + summary.warmup_steps == 8
+    assert summary.warmup_steps == 3  # the two, and the one that has what ending them took
+
+
+def test_a_session_in_a_gap_records_the_steps_of_a_capture() -> None:
+    """The steps that its sampling leaves alone end early, and their count stays right."""
+    program = Program()
+    config = {"sinks": {}, "flops": "off", "sample": {"every": 100, "budget": None, "warmup": 0}, **TARGETS}
+    with autoprof.instrument(program.model, config, optimizer=program.optimizer) as session:
+        for _ in range(5):  # the first is recorded, the others are not
+            program.step()
+            session.step()
+        with autoprof.deep_capture(folder="out") as capture:
+            for _ in range(3):
+                program.step()
+                session.step()
+        summary = session.summary()
+    assert capture.result is not None
+    assert capture.result.steps == (7, 8, 9)  # the sixth was under way and is not recorded; the ninth has begun
+    assert summary.steps + summary.warmup_steps == 3
+
+
+class History:
+    """An allocator that records."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def available(self) -> bool:
+        return True
+
+    def recording(self) -> bool:
+        return False
+
+    def start(self, *, entries: int, stacks: str) -> None:
+        self.said.append("start")
+
+    def stop(self) -> None:
+        self.said.append("stop")
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"segments": [], "device_traces": [[1, 2]]}
+
+    def on_oom(self, call: Any) -> None:
+        raise AssertionError("not asked for")
+
+
+def test_the_allocators_snapshot_is_written_with_the_rank(tmp_path: Path) -> None:
+    """Recording starts and ends with the capture."""
+    history, notes = History(), []
+    capture = Capture(
+        DeepOptions(snapshot=True), tmp_path, "deep", 2, say=notes.append, snapshot_folder=tmp_path / "mem",
+        history=history,
+    )  # fmt: skip
+    assert capture.begin()
+    capture.end()
+    assert history.said == ["start", "stop"]
+    assert [path.name for path in (tmp_path / "mem").iterdir()] == ["deep_rank2_memory_snapshot.pickle"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_without_a_device_there_is_no_snapshot_and_a_note() -> None:
+    """And activities that are not there are named."""
+    capture = captured(Program(), snapshot=True, activities=["cpu", "cuda"])
+    assert sorted(note.partition(": ")[2][:20] for note in capture.notes) == [
+        "there is no CUDA dev", "there is nothing her",
+    ]  # fmt: skip
+    assert capture.result is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_steps": 0}, r"max_steps is 0; allowed: a whole number from 1 to 100"),
+        ({"max_mib": True}, r"max_mib is True; allowed"),
+        ({"shapes": "yes"}, r"shapes is 'yes'; allowed: True or False"),
+        ({"activities": ["gpu"]}, r"activities: 'gpu' is unknown; allowed: cpu, cuda"),
+        ({"patterns": {"a": "("}}, r"patterns\['a'\]: '\(' is no regular expression"),
+        ({"model": 3}, r"model is a int; it must be an nn\.Module"),
+        ({"config": {}}, r"config names modules of a model; give the model"),
+    ],
+)
+def test_wrong_options_are_errors_at_once(options: dict[str, Any], message: str) -> None:
+    """Before anything runs."""
+    with pytest.raises(SessionError, match=message):
+        autoprof.deep_capture(**options)

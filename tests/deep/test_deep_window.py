@@ -1,0 +1,245 @@
+"""``deep:`` in the configuration: chosen steps, or once when the verdict stands out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from deep_builders import TARGETS, Program, ranges
+from torch.profiler import ProfilerActivity, profile
+
+import autoprof
+from autoprof.config import Config, Deep, parse_config
+from autoprof.deep import DeepWindow, read_trace
+from autoprof.errors import ConfigError
+from autoprof.summary import Finding, Summary
+
+
+def run(program: Program, deep: dict[str, Any], steps: int, **config: Any) -> autoprof.Session:
+    """Train under a session of this configuration, and close it."""
+    settings = {"sinks": {}, "flops": "off", "sample": {"budget": None, "warmup": 0}, "deep": deep, **TARGETS, **config}
+    with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
+        for _ in range(steps):
+            program.step()
+            session.step()
+    return session
+
+
+def files(session: autoprof.Session) -> list[str]:
+    assert session.folder is not None
+    return sorted(path.name for path in (session.folder / "rank0").iterdir())
+
+
+def test_the_steps_asked_for_are_captured() -> None:
+    """First and last included; the files carry steps and rank, and lie in the folder of the run's rank."""
+    session = run(Program(), {"steps": [3, 4]}, 6)
+    assert files(session) == [
+        "steps3-4_rank0_layer_memory.png", "steps3-4_rank0_layer_memory.txt", "steps3-4_rank0_layer_time.png",
+        "steps3-4_rank0_tables.txt", "steps3-4_rank0_trace.json",
+    ]  # fmt: skip
+    assert session.folder is not None
+    names = ranges(session.folder / "rank0" / "steps3-4_rank0_trace.json")
+    assert [name for name in names if name.startswith("ProfilerStep#")] == ["ProfilerStep#3", "ProfilerStep#4"]
+    assert [names.count(name) for name in ("Block0", "Block1/FFN [backward]")] == [2, 2]
+
+
+def test_its_steps_are_kept_apart_and_said() -> None:
+    """They and the one after, which has what ending it took, are in no statistic."""
+    summary = run(Program(), {"steps": [3, 4]}, 8).summary()
+    assert summary.warmup_steps == 3
+    assert any("steps3-4_rank0_trace.json has 2 steps from step 3 on" in note for note in summary.notes)
+
+
+def test_its_steps_are_recorded_whatever_the_sampling_says() -> None:
+    """Nothing else would be but each hundredth."""
+    session = run(Program(), {"steps": [6, 7]}, 10, sample={"every": 100, "budget": None, "warmup": 0})
+    summary = session.summary()
+    assert "steps6-7_rank0_trace.json" in files(session)
+    assert summary.steps + summary.warmup_steps == 4  # the first, the two, the one after
+    assert summary.unsampled_steps == 6
+
+
+def test_a_capture_costs_the_budget_nothing() -> None:
+    """It was asked for: the governor does not leave steps alone to pay for it."""
+    told: list[int] = []
+
+    class Course:
+        def reserve(self, first: int, count: int) -> None:
+            told.append(first)
+
+        def asked(self, ns: int) -> None:
+            told.append(ns)
+
+    window = make_window(Deep(steps=(2,)), course=Course())
+    for step in (1, 2, 3, 4):
+        window.step_begins(step)
+    window.close()
+    assert told[0] == 2
+    assert len(told) == 3
+    assert min(told[1:]) > 100_000
+
+
+def test_without_step_calls_a_step_begins_with_the_forward() -> None:
+    """``step: auto``: the first forward of the window is in its trace."""
+    program = Program()
+    settings = {"sinks": {}, "sample": {"budget": None}, "deep": {"steps": [2, 2]}, **TARGETS}
+    with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
+        for _ in range(4):
+            program.step()
+    assert session.folder is not None
+    names = ranges(session.folder / "rank0" / "step2_rank0_trace.json")
+    assert [names.count(name) for name in ("Block0", "Block0 [backward]")] == [1, 1]
+
+
+def test_a_run_that_ends_inside_has_what_there_was() -> None:
+    """Nothing stays on."""
+    program = Program()
+    session = run(program, {"steps": [2, 50]}, 3)
+    assert "steps2-50_rank0_trace.json" in files(session)
+    assert not torch.autograd._profiler_enabled()
+    assert all(not one._forward_hooks for one in program.model.modules())
+
+
+def test_a_profiler_of_the_users_refuses_it_and_training_goes_on() -> None:
+    """A note in the report says why there is no trace."""
+    with profile(activities=[ProfilerActivity.CPU]) as users:
+        session = run(Program(), {"steps": [2, 2]}, 4)
+    assert any("another torch.profiler is running" in note for note in session.summary().notes)
+    assert "step2_rank0_trace.json" not in files(session)
+    assert len(users.events()) > 0
+    assert session.summary().steps == 4
+
+
+def test_results_are_the_same_to_the_last_bit() -> None:
+    """Parameters after a run with a capture in it."""
+    bare, seen = Program(), Program()
+    for _ in range(4):
+        bare.step()
+    run(seen, {"steps": [2, 3], "shapes": True}, 4)
+    pairs = zip(bare.model.parameters(), seen.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+FOUND = Finding(rule="data-wait", severity="warning", why="w", next="n")
+QUIET = Finding(rule="data-wait", severity="info", why="w", next="n", evidence={"missing": "data spans"})
+
+
+def summary_of(*findings: Finding) -> Summary:
+    return replace(Summary.empty(()), findings=findings)
+
+
+class Reserved:
+    """What was reserved."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+
+    def reserve(self, first: int, count: int) -> None:
+        self.steps.append((first, count))
+
+    def asked(self, ns: int) -> None:
+        pass
+
+
+def make_window(wanted: Deep, course: Any = None, summary: Any = None, notes: list[str] | None = None) -> DeepWindow:
+    window = DeepWindow(
+        wanted, Path("out"), 0, targets=(), course=course or Reserved(), summary=summary or summary_of,
+        say=(notes if notes is not None else []).append,
+    )  # fmt: skip
+    window.begin()
+    return window
+
+
+def test_a_verdict_that_stands_out_is_captured_once() -> None:
+    """The next steps, as many as ``window``; another verdict later is not."""
+    findings: list[Finding] = [QUIET]
+    reserved, notes = Reserved(), list[str]()
+    window = make_window(Deep(on="verdict", window=2), reserved, lambda: summary_of(*findings), notes)
+    apart = [step for step in range(1, 41) if window.step_begins(step)]
+    assert (apart, reserved.steps) == ([], [])
+    findings[:] = [FOUND]
+    apart = [step for step in range(41, 400) if window.step_begins(step)]
+    window.close()
+    assert len(reserved.steps) == 1
+    ((first, count),) = reserved.steps
+    assert (apart, count) == ([first, first + 1, first + 2], 3)
+    assert notes[0] == f"the verdict is data-wait: a deep capture of steps {first} to {first + 1}"
+    assert Path("out", f"steps{first}-{first + 1}_rank0_trace.json").exists()
+
+
+def test_the_verdict_is_looked_at_ever_more_seldom() -> None:
+    """It costs milliseconds: after 16 recorded steps, 32, 64, …"""
+    looked: list[int] = []
+    at = [0]
+
+    def summary() -> Summary:
+        looked.append(at[0])
+        return summary_of(QUIET)
+
+    window = make_window(Deep(on="verdict"), summary=summary)
+    for at[0] in range(1, 300):
+        window.step_begins(at[0])
+    assert looked == [16, 32, 64, 128, 256]
+
+
+def test_a_verdict_that_fails_is_said_and_harms_nothing() -> None:
+    """The step begins as if nothing had happened."""
+
+    def broken() -> Summary:
+        raise RuntimeError("no summary")
+
+    notes: list[str] = []
+    window = make_window(Deep(on="verdict"), summary=broken, notes=notes)
+    assert [step for step in range(1, 40) if window.step_begins(step)] == []
+    assert notes[0] == "deep: RuntimeError: no summary"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("deep: {}", "deep: it captures nothing by itself; it needs 'steps' or 'on', or both"),
+        ("deep: {steps: [5, 3]}", "[5, 3] is not a first and a last step; allowed: two numbers in order"),
+        ("deep: {steps: [1, 900]}", "at most 100 steps"),
+        ("deep: {steps: [0, 3]}", "0 is out of range; allowed: a whole number, at least 1"),
+        ("deep: {steps: [1, 2, 3]}", "deep.steps"),
+        ("deep: {steps: ['a']}", "'a' is text; allowed: a whole number, at least 1"),
+        ("deep: {on: never}", "'never' is unknown; allowed: verdict"),
+        ("deep: {steps: [1], prefix: a/b}", "'a/b' is a path; allowed: the beginning of a file's name"),
+        ("deep: {steps: [1], patterns: [{match: '('}]}", "deep.patterns[0].match"),
+        ("deep: {steps: [1], activities: [gpu]}", "'gpu' is unknown"),
+    ],
+)
+def test_wrong_captures_are_errors_of_the_configuration(text: str, message: str) -> None:
+    """With the line, the key, and what is allowed."""
+    with pytest.raises(ConfigError) as raised:
+        parse_config(text)
+    assert message in str(raised.value)
+
+
+def test_one_step_and_the_issues_own_line_are_understood() -> None:
+    """``deep: {steps: [100, 103], on: verdict}``."""
+    deep = parse_config("deep: {steps: [100, 103], on: verdict}").deep
+    assert deep is not None
+    assert (deep.window_of_steps, deep.on) == ((100, 103), "verdict")
+    one = parse_config("deep: {steps: [7]}").deep
+    assert one is not None
+    assert one.window_of_steps == (7, 7)
+    config = parse_config("deep: {steps: [7], patterns: [{match: a, name: b}]}")
+    assert Config.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_beside_ranges_of_the_session_layers_are_no_operators() -> None:
+    """``ranges: profiler`` opens ranges of the same names, which traces call operators."""
+    program = Program()
+    settings = {"sinks": {}, "sample": {"budget": None}, "ranges": "profiler", "deep": {"steps": [2]}, **TARGETS}
+    with autoprof.instrument(program.model, settings, optimizer=program.optimizer) as session:
+        for _ in range(4):
+            program.step()
+            session.step()
+    assert session.folder is not None
+    result = read_trace(session.folder / "rank0" / "step2_rank0_trace.json")
+    assert [one.calls for one in result.layer_totals() if one.name == "Block0"] == [1]
+    assert not [row.name for row in result.operators if row.name.startswith("Block")]
