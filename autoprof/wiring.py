@@ -33,6 +33,7 @@ from .probes import (
     step_aside_for_compiler,
 )
 from .recorder import Recorder
+from .sampling import Sampling
 from .session import Session
 from .signals import OwnWork
 from .stepping import Steps
@@ -139,20 +140,9 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
-        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
         delivery = self._delivery(folder, notes)
         hooks = make_hooks(self._recorder)
-        setup = Setup(
-            self._model,
-            settings,
-            self._selection,
-            optimizers,
-            self._device,
-            self._recorder,
-            memory,
-            self._price,
-            self._follow,
-        )
+        setup = self._setup(memory, optimizers)
         sampling, placement = make_sampling(setup, hooks, footprint)
         root = RootProbe(self._model, self._recorder, followed=setup.follows_backward)
         sampling.around.append(root)
@@ -177,22 +167,14 @@ class _Wiring:
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
         apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        sampling.around += [*probe_step(setup, steps, hooks, apart), syncs, logs]
+        sampling.around += probe_step(setup, steps, hooks, apart)
         delivery.outside = lambda: {
             "paired": sampling.paired(),
             "apart": steps.course.spent(),
             "loader": steps.fetches.prefetch(),
         }
-        compilations = Compilations()
-        for one in (compilations.handle, syncs, logs):
-            apart.add(one.remove)
         delivery.footprint, delivery.memory = footprint, memory
-        delivery.diagnosis = Diagnosis(
-            self._facts(memory, folder),
-            footprint.optimizers,
-            Signals(syncs, logs, compilations),
-            Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size()),
-        )
+        delivery.diagnosis = self._diagnosis(setup, folder, footprint, sampling, apart)
         open_snapshots(setup, folder, steps, delivery.say, apart)
         session.targets = self._selection.targets
         _open_captures(setup, folder, steps, delivery, apart)
@@ -201,6 +183,32 @@ class _Wiring:
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, apart])
         return session
+
+    def _setup(self, memory: Memory, optimizers: tuple[Any, ...]) -> Setup:
+        return Setup(
+            self._model,
+            self._settings,
+            self._selection,
+            optimizers,
+            self._device,
+            self._recorder,
+            memory,
+            self._price,
+            self._follow,
+        )
+
+    def _diagnosis(
+        self, setup: Setup, folder: RunFolder | None, footprint: Footprint, sampling: Sampling, apart: Handle
+    ) -> Diagnosis:
+        """Attach what the rules need of the run beside its frames."""
+        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
+        compilations = Compilations()
+        sampling.around += [syncs, logs]
+        for one in (compilations.handle, syncs, logs):
+            apart.add(one.remove)
+        ranks = Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
+        facts = self._facts(setup.memory, folder)
+        return Diagnosis(facts, footprint.optimizers, Signals(syncs, logs, compilations), ranks)
 
     def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
         return Facts(

@@ -273,7 +273,7 @@ while ended != 77:
 """
 
 
-@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.slow), 61])
+@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.slow), 151])
 @pytest.mark.parametrize("phase", ["set-up", "step", "close"])
 def test_sigterm_at_any_moment_ends_the_process_with_whole_files(phase: str, stride: int, tmp_path: Path) -> None:
     """At the n-th line of ours, for n over set-up, a step, and close: died of SIGTERM, and the run says so."""

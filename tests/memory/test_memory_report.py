@@ -125,7 +125,7 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Peaks by name from the records; what only the live model knew is not known."""
-    from autoprof.demo.programs import MEMORY_CONFIG, four, train
+    from autoprof.demo.defects.models import MEMORY_CONFIG, four, train
     from autoprof.testing import FakeClock
 
     clock, allocator = FakeClock(), FakeAllocator(40 * GIB, base_bytes=GIB)
