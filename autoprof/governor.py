@@ -34,6 +34,8 @@ CONTROLS: Final = 2
 SETTLE: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 FEWEST_PAIRS: Final = 8
+MARGIN: Final = 0.85
+"""The part of the budget that is spent: what is on nobody's clock is found out late, and only on average."""
 SAVED: Final = 256
 """Steps whose credit can be saved up: what a slow hour has earned is not spent on a fast one."""
 DEAREST: Final = 4.0
@@ -51,7 +53,7 @@ class Governor:
 
     def __init__(self, budget: float | None, levels: int = 1, seed: int = 0) -> None:
         self.level = 0
-        self._budget = budget
+        self._budget = None if budget is None else MARGIN * budget
         self._levels = levels
         self._random = random.Random(seed)
         self._credit_ns = 0.0

@@ -221,22 +221,24 @@ def light_path_ns(work: Work) -> float:
 def means(frames: Sequence[StepFrame]) -> dict[tuple[str, str], float]:
     """Return the mean of each name and phase over these steps, those of the machine left out."""
     length = median([frame.duration_ns for frame in frames])
-    sums: dict[tuple[str, str], list[float]] = {}
+    sums: dict[tuple[str, str], tuple[float, int]] = {}
+    columns: dict[Any, list[Integers]] = {}
     for frame in frames:
-        if frame.duration_ns > OUTLIER * length or frame.warmup:
-            continue
-        step: dict[tuple[str, str], int] = {}
-        for span in frame.spans:
-            key = (span.name, str(span.phase))
-            step[key] = step.get(key, 0) + span.host_ns
-        for key, ns in step.items():
-            sums.setdefault(key, []).append(ns)
-    return {key: float(np.mean(values)) for key, values in sums.items()}
+        if frame.duration_ns <= OUTLIER * length and not frame.warmup:
+            columns.setdefault(frame.layout, []).append(frame.host_ns)
+    for layout, steps in columns.items():
+        total = np.sum(steps, axis=0)
+        keys = list(zip(layout.names, map(str, layout.phases), strict=True))
+        for key in dict.fromkeys(keys):
+            ns, count = sums.get(key, (0.0, 0))
+            own = sum(int(total[at]) for at, one in enumerate(keys) if one == key)
+            sums[key] = ns + own, count + len(steps)
+    return {key: ns / count for key, (ns, count) in sums.items()}
 
 
-def mean_errors(sampled: Sequence[StepFrame], full: Sequence[StepFrame], step_ns: float) -> list[float]:
+def mean_errors(sampled: Sequence[StepFrame], theirs: dict[tuple[str, str], float], step_ns: float) -> list[float]:
     """Return how far the sampled means lie from the full record's, for what is above a hundredth of the step."""
-    ours, theirs = means(sampled), means(full)
+    ours = means(sampled)
     return [abs(ours[key] / theirs[key] - 1) for key in theirs if key in ours and theirs[key] >= step_ns / 100]
 
 
@@ -257,19 +259,25 @@ def measure(work: Work, budgets: Sequence[float], seconds: float, rounds: int) -
                 bare.append(run_bare(work, steps))
             else:
                 runs[variant].append(run_with(work, steps, variant))
+    full = means([frame for run in runs[None] for frame in run.frames])
     for budget in budgets:
-        yield _cell(work, budget, runs[budget], runs[None], bare, light_ns)
+        yield _cell(work, budget, runs[budget], full, bare, light_ns)
 
 
 def _cell(
-    work: Work, budget: float, runs: Sequence[Run], full: Sequence[Run], bare: Sequence[Integers], light_ns: float
+    work: Work,
+    budget: float,
+    runs: Sequence[Run],
+    full: dict[tuple[str, str], float],
+    bare: Sequence[Integers],
+    light_ns: float,
 ) -> Cell:
     def usual_mean(times: Integers) -> float:
         return float(times[times < OUTLIER * np.median(times)].mean())
 
     last = runs[-1].summary
     frames = [frame for run in runs for frame in run.frames]
-    errors = mean_errors(frames, [frame for run in full for frame in run.frames], work.ms * 1e6)
+    errors = mean_errors(frames, full, work.ms * 1e6)
     compared = [usual_mean(run.steps_ns) / usual_mean(times) - 1 for run, times in zip(runs, bare, strict=True)]
     return Cell(
         step_ms=work.ms,
