@@ -153,11 +153,8 @@ def comm_exposed(seen: Evidence) -> Finding | None:
 
 def _waits_for_a_rank(seen: Evidence, rows: list[Row]) -> bool:
     """Say whether most of what communication takes is waiting for the rank that ``straggler`` names: once is enough."""
-    ranks = seen.facts.ranks
-    if ranks is None or ranks.missing is not None:
+    ranks, said = seen.facts.ranks, straggler(seen)
+    if ranks is None or said is None or said.severity == "info":
         return False
     longer_ns = ranks.own_ns[ranks.rank] - ranks.own_ns[seen.facts.rank]
-    if 2 * longer_ns * seen.summary.steps < sum(row.self_ns for row in rows):
-        return False
-    said = straggler(seen)
-    return said is not None and said.severity != "info"
+    return 2 * longer_ns * seen.summary.steps >= sum(row.self_ns for row in rows)

@@ -1,4 +1,6 @@
 """Defects of a device: on a machine without one they run on the fake device of ``autoprof.testing``."""
+# mypy: allow-untyped-calls
+# (torch leaves Tensor.__torch_function__ without types.)
 
 from __future__ import annotations
 
