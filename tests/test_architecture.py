@@ -12,12 +12,12 @@ import autoprof
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "signals", "names", "units", "span", "summary",
-    "config", "clocks", "memory", "price", "aggregate",
+    "config", "clocks", "memory", "price", "governor", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",
     "render", "runs", "compare", "logs",
     "probes", "diagnose", "gauges", "calibrate", "sinks", "outputs",
-    "governor", "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "deep", "wiring",
+    "sampling", "lifecycle", "delivery", "course", "stepping", "equipment", "session", "deep", "wiring",
     "compat",
     "testing", "demo", "doctor", "cli", "__main__",
 )  # fmt: skip

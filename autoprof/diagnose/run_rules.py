@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import ceil
 from typing import Any, NamedTuple
 
 from ..aggregate.rows import step_rows
+from ..governor import FIRST, LONGEST_BURST
 from ..span import TRAINING_LANE, Phase
 from ..summary import Finding
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
 from .interval import proportion
 from .signal_rules import recompile
-from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, OVERHEAD_STEPS
+from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, MARGIN, OVERHEAD_STEPS
 from .weigh import abstain, near, stand
 
 GARBAGE = "garbage collection"
@@ -161,7 +163,7 @@ def _deepest(step: LongStep, excess: int, usual: dict[tuple[str, Phase], int]) -
 
 
 def overhead(seen: Evidence) -> Finding | None:
-    """What autoprof itself costs, against its budget."""
+    """What autoprof itself costs, against its budget; the steps that are always recorded are paid back first."""
     run, budget = seen.summary, seen.facts.budget
     if budget is None:
         return abstain("overhead", "a budget", "set sample.budget, a fraction of the step's time")
@@ -173,6 +175,14 @@ def overhead(seen: Evidence) -> Finding | None:
     standing = stand(share, budget) if budget else ("above" if run.overhead else "below")
     if standing != "above":
         return near("overhead", share, budget, facts) if standing == "near" else None
+    recorded = run.steps + run.warmup_steps
+    all_steps = recorded + run.unsampled_steps
+    # A governor that works owes what its first steps and the burst that has just ended took, never more.
+    later = run.overhead * max(recorded - FIRST - LONGEST_BURST, 0) / recorded
+    if budget and later < budget * (1 + MARGIN):
+        needed = ceil(all_steps * run.overhead / budget)
+        missing = f"recorded and unrecorded steps: {needed} needed to pay for those recorded, {all_steps} so far"
+        return abstain("overhead", missing, "let the run go on: steps are left alone until it is paid back", facts)
     return Finding(
         "overhead",
         "warning",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..span import Phase
-from ..summary import Finding
+from ..summary import Finding, Row
 from ..units import format_bytes, format_percent
 from .evidence import Evidence, Interval
 from .optimizers import faster, smaller
+from .signal_rules import straggler
 from .thresholds import (
     COMM_SHARE,
     DATA_SHARE,
@@ -138,6 +139,8 @@ def comm_exposed(seen: Evidence) -> Finding | None:
     if rows is None:
         return abstain("comm-exposed", "comm spans", "nothing to do where one process trains alone")
     weighed = weigh_rows("comm-exposed", seen, rows, COMM_SHARE)
+    if weighed is None or _waits_for_a_rank(seen, rows):
+        return None
     if not isinstance(weighed, Weighed):
         return weighed
     return weighed.finding(
@@ -146,3 +149,12 @@ def comm_exposed(seen: Evidence) -> Finding | None:
         "less (bfloat16 gradients)",
         name=place(rows),
     )
+
+
+def _waits_for_a_rank(seen: Evidence, rows: list[Row]) -> bool:
+    """Say whether most of what communication takes is waiting for the rank that ``straggler`` names: once is enough."""
+    ranks, said = seen.facts.ranks, straggler(seen)
+    if ranks is None or said is None or said.severity == "info":
+        return False
+    longer_ns = ranks.own_ns[ranks.rank] - ranks.own_ns[seen.facts.rank]
+    return 2 * longer_ns * seen.summary.steps >= sum(row.self_ns for row in rows)

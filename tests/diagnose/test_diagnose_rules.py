@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from autoprof.aggregate import Aggregate
 from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
 from autoprof.diagnose.evidence import Interval
+from autoprof.diagnose.run_rules import overhead
 from autoprof.diagnose.signal_rules import LOGGING
 from autoprof.diagnose.thresholds import MIN_STEPS
 from autoprof.diagnose.weigh import stand
+from autoprof.governor import Governor
 from autoprof.span import Phase, Span
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
@@ -292,6 +294,38 @@ def test_a_cost_above_its_budget_wins_the_difference() -> None:
     summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=Facts(budget=0.01)))
     assert found(summary) == ["overhead"]
     assert summary.findings[0].gain_ns == 4 * MS
+
+
+def test_the_first_steps_are_a_debt_and_no_finding() -> None:
+    """50 recorded steps at 5 % of 120 in all: those after the first ones keep to 3 %, and 200 steps pay for all."""
+    changes = {"overhead": 0.05, "warmup_steps": 0, "unsampled_steps": 70, "facts": Facts(budget=0.03)}
+    finding = finding_of(diagnose(evidence_of(STEP, repeat=50, **changes)), "overhead")
+    assert finding is not None
+    missing = "recorded and unrecorded steps: 200 needed to pay for those recorded, 120 so far"
+    assert (finding.severity, finding.evidence["missing"]) == ("info", missing)
+
+
+@pytest.mark.parametrize("first_ms", [1, 5, 2000])
+@pytest.mark.parametrize("cost_ms", [0.5, 5, 40])
+def test_a_governor_that_works_is_never_accused(cost_ms: float, first_ms: float) -> None:
+    """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
+    governor, base = Governor(0.01), evidence_of(STEP, repeat=50, facts=Facts(budget=0.01))
+    recorded = left = spent = observed = 0
+    while recorded + left < 4000:
+        own = round((cost_ms if recorded else first_ms) * MS)
+        recorded, spent, observed = recorded + 1, spent + own, observed + 100 * MS + own
+        gap = governor.recorded(100 * MS + own, own)
+        changes = {"steps": recorded, "unsampled_steps": left, "overhead": spent / observed}
+        said = overhead(replace(base, summary=replace(base.summary, **changes)))
+        assert said is None or said.severity == "info", (recorded, left)
+        governor.left_alone(gap, gap * 100 * MS)
+        left, observed = left + gap, observed + gap * 100 * MS
+
+
+def test_a_cost_that_is_not_paid_back_is_found_however_many_steps_are_left_alone() -> None:
+    """Of 400 recorded steps the first ones are few: the others alone cost more than is allowed."""
+    changes = {"overhead": 0.05, "unsampled_steps": 10_000, "facts": Facts(budget=0.03)}
+    assert found(diagnose(evidence_of(STEP, repeat=400, **changes))) == ["overhead"]
 
 
 def test_facts_go_to_json_and_back() -> None:

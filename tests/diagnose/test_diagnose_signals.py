@@ -164,6 +164,41 @@ def test_a_note_of_another_torch_is_left_out() -> None:
     assert (one.key, one.again, one.gave_up, one.reason) == ("3", 2, True, "")
 
 
+# Communication and the rank that is waited for.
+
+TOGETHER = {"data": 1, "forward": 20, "backward": 40, "comm": 30, "optimizer": 4}
+
+
+def slow_rank(rank: int, excess_ms: int, own_ms: tuple[int, ...]) -> Facts:
+    """Make the facts of rank 0 in a run of several, one of which works longer."""
+    excess = (excess_ms * MS,) * 3
+    own_ns = tuple(ms * MS for ms in own_ms)
+    ranks = RankFacts(len(own_ms), None, 40, 100 * MS, rank, own_ns, excess, excess_ms * MS)
+    return Facts(world_size=len(own_ms), ranks=ranks)
+
+
+def test_waiting_for_a_slow_rank_is_that_ranks_and_no_communication_of_its_own() -> None:
+    """Of 30 ms of communication 15 are what rank 1 works longer."""
+    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 15, (65, 80))))) == ["straggler"]
+
+
+def test_communication_that_a_slow_rank_explains_the_less_part_of_is_found_beside_it() -> None:
+    """Of 30 ms of communication 14 are what rank 1 works longer; the link has the others."""
+    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 14, (65, 79))))
+    assert found(summary) == ["comm-exposed", "straggler"]
+
+
+def test_the_slow_rank_itself_waits_for_nobody() -> None:
+    """What communication takes on that rank is the link's."""
+    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(0, 20, (65, 45))))
+    assert found(summary) == ["comm-exposed", "straggler"]
+
+
+def test_a_rank_that_is_hardly_slower_explains_nothing() -> None:
+    """Where ``straggler`` is silent, what communication takes is not."""
+    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 1, (65, 90))))) == ["comm-exposed"]
+
+
 # Outliers and their causes.
 
 

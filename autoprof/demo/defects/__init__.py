@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...summary import Summary
-from . import clocked, device, memory, ranks, real
+from . import clocked, device, link, memory, ranks, real
 from .models import Layer, four, train
 
 __all__ = ["PROGRAMS", "Layer", "Program", "four", "train"]
@@ -39,6 +39,8 @@ PROGRAMS: Final = (
     Program("optimizer in a Python loop", "optimizer", clocked.loop_optimizer),
     Program("tiny kernels, slow launches", "launch-bound", device.launches, on_fake_device=True),
     Program("a value read after each layer", "sync-call", device.reading, on_fake_device=True),
+    Program("batches copied in the way", "h2d-copy", device.copying, on_fake_device=True),
+    Program("gradients averaged one by one", "comm-exposed", link.averaging),
     Program("metrics in every step", "logging", clocked.metrics),
     Program("a log line in every step", "logging", clocked.log_lines),
     Program("a snapshot every sixth step", "jitter", clocked.stalls),

@@ -132,18 +132,26 @@ def train(
     wait_ms: float = 2,
     each_ms: float = 0.5,
     steps: int = STEPS,
+    take: Callable[[Tensor], Tensor] | None = None,
+    before_update: Callable[[], None] | None = None,
     in_step: Callable[[int], None] | None = None,
     device: FakeDevice | None = None,
     config: Mapping[str, Any] = CONFIG,
     memory: FakeAllocator | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> Summary:
-    """Train on the fake clock and return the summary; ``in_step`` runs at the end of each step."""
+    """Train on the fake clock and return the summary.
+
+    ``take`` gets each batch before the model does, ``before_update`` runs after backward, ``in_step`` at the end of
+    each step.
+    """
     optimizer = optimizer or SlowSGD(model, clock, round(each_ms * MS))
     reads = clock if device is None else device.device_clock()
     session = open_session(model, config, clock=reads, optimizer=optimizer, memory=memory)
     for number, batch in enumerate(session.loader(batches(clock, wait_ms, steps))):
-        model(batch).pow(2).mean().backward()
+        model(batch if take is None else take(batch)).pow(2).mean().backward()
+        if before_update is not None:
+            before_update()
         optimizer.step()
         optimizer.zero_grad()
         if in_step is not None:
