@@ -15,9 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from autoprof import Phase, Span
+from autoprof.aggregate import Aggregate
 from autoprof.cli import main
+from autoprof.diagnose import Facts, Observer, time_rules
 from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs, plot_metrics
+from autoprof.testing import make_frame
 
 READING = """
 records = []
@@ -107,6 +111,14 @@ def test_both_lines_of_the_old_script_draw_what_it_drew(log: Path, monkeypatch: 
     assert Path("training_metrics.png").exists()
 
 
+def test_plotting_leaves_the_table_as_it_is(log: Path) -> None:
+    """No column is added to the caller's table, and the figure is there to draw into."""
+    df = load_logs(log).drop(columns="step")
+    before = df.copy()
+    assert plot_metrics(df, None).axes
+    pd.testing.assert_frame_equal(df, before)
+
+
 def test_the_recommended_record_is_read(tmp_path: Path) -> None:
     """Each of its four fields is a column under its own name, with its value."""
     path = tmp_path / "log.jsonl"
@@ -172,6 +184,27 @@ def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
     """``show=True`` asks pyplot for a window; without a screen it is an error that says what to do instead."""
     with _without_a_screen(), pytest.raises(AutoprofError, match="there is no screen here; allowed: output="):
         plot_metrics(load_logs(log), None, show=True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "rule", "advice"),
+    [
+        (Phase.DATA, time_rules.data_wait, ["num_workers", "prefetch_factor"]),
+        (Phase.H2D, time_rules.h2d_copy, ["pin_memory=True"]),
+        (Phase.COMM, time_rules.comm_exposed, ["DDP buckets", "accumulate gradients under no_sync()"]),
+    ],
+)
+def test_the_tuning_advice_stands_beside_what_was_measured(phase: Phase, rule: Any, advice: list[str]) -> None:
+    """What the document says to try comes with a run in which that phase takes most of each step, and only then."""
+    for share, there in ((900, True), (1, False)):
+        aggregate, observer = Aggregate(), Observer()
+        for number in range(60):
+            frame = make_frame([Span("part", None, phase, None, 0, share)], step=number, duration_ns=1000)
+            aggregate.add(frame)
+            observer.add(frame)
+        finding = rule(observer.evidence(aggregate.summary(), Facts()))
+        assert (finding is not None and finding.severity != "info") is there
+        assert not there or all(words in finding.next for words in advice)
 
 
 @contextlib.contextmanager
