@@ -1,0 +1,218 @@
+"""The code samples of the document of the log inspector, word for word but for the import, on our table and figure."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from autoprof import Phase, Span
+from autoprof.aggregate import Aggregate
+from autoprof.cli import main
+from autoprof.diagnose import Facts, Observer, time_rules
+from autoprof.errors import AutoprofError
+from autoprof.logs import load_logs, plot_metrics
+from autoprof.testing import make_frame
+
+READING = """
+records = []
+for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+        records.append(json.loads(line))
+    except json.JSONDecodeError:
+        continue
+df = pd.DataFrame(records)
+"""
+
+DRAWING = """
+df["step"] = range(1, len(df) + 1)
+fig, axes = plt.subplots(2, 1, figsize=(8, 6))
+axes[0].plot(df["step"], df["loss"], label="loss")
+axes[1].plot(df["step"], df["throughput"], color="orange", label="throughput")
+plt.tight_layout(); plt.savefig("training_metrics.png")
+"""
+
+RECORD = '{"loss": 2.345, "throughput": 512.3, "step_time_s": 0.124, "lr": 1.2e-5}'
+
+MOVING_AVERAGE = """
+df["loss_ma"] = df["loss"].rolling(window=20, min_periods=1).mean()
+axes[0].plot(df["step"], df["loss_ma"], label="loss_ma", linestyle="--")
+"""
+
+SAMPLING = """
+import subprocess, time, json
+util = subprocess.check_output(
+    ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+).decode().strip().splitlines()
+gpu_util = list(map(int, util))  # 多卡时为多行
+print(json.dumps({"loss": loss, "throughput": th, "gpu_util": gpu_util}))
+"""
+
+UTILISATION = """
+if "gpu_util" in df.columns:
+    # 展示均值或各卡箱线图
+    df["gpu_util_mean"] = df["gpu_util"].apply(lambda xs: sum(xs)/len(xs) if isinstance(xs, list) else xs)
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The 50 records of the old script's ``sample_log.jsonl``, with foreign lines between them."""
+    records = [{"loss": 2.5 / (1 + at / 10), "throughput": 500.0 + at % 7, "lr": 1e-5 * at} for at in range(50)]
+    lines = [json.dumps(record) for record in records]
+    lines[10:10] = ["Loading the data ...", '{"loss": 1.0, "thr']
+    path = tmp_path / "sample_log.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _titles(figure: Any) -> list[str]:
+    return [title for axes in figure.axes if (title := axes.get_title(loc="left"))]
+
+
+def test_the_table_has_what_the_old_reader_had(log: Path) -> None:
+    """Its code and ``load_logs`` give the same rows and values; lines that are no JSON are skipped by both."""
+    space: dict[str, Any] = {"path": log, "json": json, "pd": pd}
+    exec(READING, space)
+    ours, theirs = load_logs(log), space["df"]
+    assert len(ours) == len(theirs) == 50
+    for name in theirs.columns:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-15)
+    assert ours.attrs["files"][0]["skipped"] == 2
+
+
+def test_the_old_drawing_code_runs_on_the_table(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``df["step"] = …`` and the two plots, saved under the old name."""
+    monkeypatch.chdir(log.parent)
+    with _without_a_screen():
+        space: dict[str, Any] = {"df": load_logs(log), "plt": plt}
+        exec(DRAWING, space)
+    assert list(space["axes"][0].lines[0].get_xdata()) == list(range(1, 51))
+    assert Path("training_metrics.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_both_lines_of_the_old_script_draw_what_it_drew(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``plot_metrics(load_logs(path))``: loss and throughput over step, in ``training_metrics.png``."""
+    monkeypatch.chdir(log.parent)
+    df = load_logs(log)
+    figure = plot_metrics(df)
+    assert _titles(figure)[:2] == ["Loss", "Throughput"]
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), df["loss"])
+    assert list(figure.axes[0].lines[0].get_xdata()) == list(range(1, 51))
+    assert Path("training_metrics.png").exists()
+
+
+def test_plotting_leaves_the_table_as_it_is(log: Path) -> None:
+    """No column is added to the caller's table, and the figure is there to draw into."""
+    df = load_logs(log).drop(columns="step")
+    before = df.copy()
+    assert plot_metrics(df, None).axes
+    pd.testing.assert_frame_equal(df, before)
+
+
+def test_the_recommended_record_is_read(tmp_path: Path) -> None:
+    """Each of its four fields is a column under its own name, with its value."""
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{RECORD}\n{RECORD}\n", encoding="utf-8")
+    df = load_logs(path)
+    assert {name: df[name][1] for name in json.loads(RECORD)} == pytest.approx(json.loads(RECORD))
+
+
+def test_the_moving_average_can_be_added_by_hand(log: Path) -> None:
+    """The sample draws into the axes of our figure."""
+    df = load_logs(log)
+    figure = plot_metrics(df, None, smooth=1)
+    exec(MOVING_AVERAGE, {"df": df, "axes": figure.axes})
+    added = figure.axes[0].lines[-1]
+    assert (added.get_label(), added.get_linestyle()) == ("loss_ma", "--")
+    assert added.get_ydata()[1] == pytest.approx(df["loss"][:2].mean())
+
+
+def test_what_the_utilisation_sample_prints_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``nvidia-smi`` of two cards, here a program of that name: a column a card, their mean, and the mean drawn."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf '90\\n70\\n'\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for at in range(3):
+            exec(SAMPLING, {"loss": 2.0 - at / 10, "th": 500.0})
+    (tmp_path / "log.jsonl").write_text(printed.getvalue(), encoding="utf-8")
+    df = load_logs(tmp_path / "log.jsonl")
+    assert (list(df["gpu_util_0"]), list(df["gpu_util_1"])) == ([90] * 3, [70] * 3)
+    exec(UTILISATION, {"df": df})
+    assert list(df["gpu_util_mean"]) == pytest.approx([80.0] * 3)
+    assert {"GPU utilisation, mean of the cards", "GPU utilisation by card"} <= set(_titles(plot_metrics(df, None)))
+
+
+def test_more_columns_of_the_document_are_drawn(tmp_path: Path) -> None:
+    """``lr``, ``step_time_s``, ``gpu_util_mean``, ``memory_gb`` in the log are plots without a line of code."""
+    path = tmp_path / "log.jsonl"
+    record = {"loss": 2.0, "lr": 1e-5, "step_time_s": 0.1, "gpu_util_mean": 80.0, "memory_gb": 12.5}
+    path.write_text("".join(json.dumps({**record, "loss": 2.0 - at / 10}) + "\n" for at in range(5)), encoding="utf-8")
+    figure = plot_metrics(load_logs(path), None)
+    assert {"Loss", "Step time", "GPU utilisation, mean of the cards", "Memory"} <= set(_titles(figure))
+    assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
+
+
+def test_the_case_of_names_does_not_matter(tmp_path: Path) -> None:
+    """``Loss`` and ``Throughput`` are drawn as ``loss`` and ``throughput`` are."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"Loss": 2.0, "Throughput": 500.0}\n{"Loss": 1.0, "Throughput": 510.0}\n', encoding="utf-8")
+    assert {"Loss", "Throughput"} <= set(_titles(plot_metrics(load_logs(path), None)))
+
+
+def test_the_command_says_where_the_figure_is(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the script did: the name of the file, once it is written."""
+    output = log.parent / "training_metrics.png"
+    assert main(["inspect", str(log), "-o", str(output)]) == 0
+    assert output.exists()
+    assert f"figure: {output}" in capsys.readouterr().out
+
+
+def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
+    """``show=True`` asks pyplot for a window; without a screen it is an error that says what to do instead."""
+    with _without_a_screen(), pytest.raises(AutoprofError, match="there is no screen here; allowed: output="):
+        plot_metrics(load_logs(log), None, show=True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "rule", "advice"),
+    [
+        (Phase.DATA, time_rules.data_wait, ["num_workers", "prefetch_factor"]),
+        (Phase.H2D, time_rules.h2d_copy, ["pin_memory=True"]),
+        (Phase.COMM, time_rules.comm_exposed, ["DDP buckets", "accumulate gradients under no_sync()"]),
+    ],
+)
+def test_the_tuning_advice_stands_beside_what_was_measured(phase: Phase, rule: Any, advice: list[str]) -> None:
+    """What the document says to try comes with a run in which that phase takes most of each step, and only then."""
+    for share, there in ((900, True), (1, False)):
+        aggregate, observer = Aggregate(), Observer()
+        for number in range(60):
+            frame = make_frame([Span("part", None, phase, None, 0, share)], step=number, duration_ns=1000)
+            aggregate.add(frame)
+            observer.add(frame)
+        finding = rule(observer.evidence(aggregate.summary(), Facts()))
+        assert (finding is not None and finding.severity != "info") is there
+        assert not there or all(words in finding.next for words in advice)
+
+
+@contextlib.contextmanager
+def _without_a_screen() -> Any:
+    before = mpl.get_backend()
+    plt.switch_backend("agg")
+    try:
+        yield
+    finally:
+        plt.close("all")
+        plt.switch_backend(before)
