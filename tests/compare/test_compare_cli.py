@@ -19,9 +19,10 @@ from autoprof.render.text import cells
 Runs = tuple[Path, Path, Path]
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Return a run, its healthy twin, and one with twice the work in one part."""
+    tmp_path = tmp_path_factory.mktemp("runs")
     return train(tmp_path, seed=1), train(tmp_path, seed=2), train(tmp_path, seed=3, work=2)
 
 

@@ -78,6 +78,7 @@ def test_a_real_difference_is_found() -> None:
     assert sum(found) >= 48
 
 
+@pytest.mark.slow
 def test_a_hundred_equal_rows_raise_no_alarm() -> None:
     """A = A of a hundred rows, two hundred times: in at most 5 % of the tables (and chance) is any row accused.
 

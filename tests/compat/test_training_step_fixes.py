@@ -322,6 +322,7 @@ def test_logging_is_as_rare_as_it_is_asked_to_be(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     config = {
         "output": str(tmp_path),
+        "flops": "off",
         "sample": {"budget": None, "warmup": 0},
         "sinks": {"jsonl": {"every": 10}, "log": {"every": 50}},
     }

@@ -58,7 +58,7 @@ def struck(request: pytest.FixtureRequest) -> Iterator[tuple[Callable[[], None],
     signal.signal(number, before)
 
 
-@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(31, id="each-31st-line")])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow, id="each-line"), pytest.param(61, id="each-61st-line")])
 def stride(request: pytest.FixtureRequest) -> int:
     """How many lines lie between two moments: all of them take minutes."""
     return int(request.param)
