@@ -1,0 +1,1 @@
+"""Whether the governor keeps its budget, and what its samples are worth."""

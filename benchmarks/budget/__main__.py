@@ -1,0 +1,73 @@
+"""``python -m benchmarks.budget``: does the governor keep its budget, and are the means of the steps it records right?
+
+The overhead of a run is asked for in two ways. *By steps*: every step is timed from outside, with ``session.step()``
+after it. What a recorded step took beyond the steps left alone around it, and what ``session.step()`` takes after
+those, is autoprof's; its sum over the run is the overhead. *By runs*: whole runs with autoprof against bare runs of as
+many steps, in turns; it sees everything, but on a machine that others use not sharply. Steps beyond ``OUTLIER`` times
+the median are the machine's: both ways leave them out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from .. import machine
+from ..options import RESULTS
+from .account import ALLOWED, Cell, measure
+from .runs import make_work
+
+BUDGETS: Final = (0.005, 0.01, 0.05)
+STEPS_MS: Final = (0.3, 1.0, 10.0, 100.0)
+
+HEAD: Final = (
+    "| step | budget | recorded | overhead by steps | allowed | by whole runs | own clock | own pairs | means off by |"
+)
+
+
+def render(cells: Sequence[Cell]) -> str:
+    """Return the table."""
+    lines = [HEAD, "|" + "---|" * 9]
+    for cell in cells:
+        pairs = "-" if cell.paired is None else _interval(cell.paired)
+        lines.append(
+            f"| {cell.step_ms:g} ms, {cell.modules} modules | {cell.budget:.1%} | {cell.recorded:.1%} "
+            f"| {_interval(cell.by_steps)} | ≤ {ALLOWED * cell.budget:.2%} {'pass' if cell.kept else 'FAIL'} "
+            f"| {_interval(cell.by_runs)} | {cell.own_clock:.2%} | {pairs} "
+            f"| {cell.mean_error:.1%}, worst {cell.worst_error:.1%} {'pass' if cell.near else 'FAIL'} |"
+        )
+    return "\n".join(lines)
+
+
+def _interval(found: dict[str, float]) -> str:
+    return f"{found['value']:.2%} [{found['low']:.2%}, {found['high']:.2%}]"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print, write. Return 1 when a bound is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.budget", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each run (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each variant (default: %(default)s)")
+    parser.add_argument("--steps", default=",".join(f"{ms:g}" for ms in STEPS_MS), help="lengths, in ms, by comma")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    cells: list[Cell] = []
+    for ms in (float(word) for word in options.steps.split(",")):
+        cells += measure(make_work(ms), BUDGETS, options.seconds, options.rounds)
+        print(render(cells[-len(BUDGETS) :]), flush=True)
+    options.output.mkdir(parents=True, exist_ok=True)
+    raw = options.output / "budget.json"
+    raw.write_text(json.dumps({"machine": machine.describe(), "cells": [asdict(cell) for cell in cells]}) + "\n")
+    print(f"\n{render(cells)}\n\n{raw}")
+    return int(not all(cell.kept and cell.near for cell in cells))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,145 @@
+"""The models whose steps take as long as they are to, and their runs, bare and under observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+import autoprof
+from autoprof import StepFrame
+
+Integers = npt.NDArray[np.int64]
+
+OUTLIER: Final = 5.0
+"""Times the median: steps beyond it are the machine's."""
+LAYERS: Final = {0.3: 8, 1.0: 24, 10.0: 24, 100.0: 24}
+"""By the length of a step in milliseconds."""
+
+
+class Residual(nn.Module):
+    """A layer of this width that keeps the scale of what it is given."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = x + self.linear(self.norm(x))
+        return made
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model and a step of it that takes about ``ms``; every module is a target."""
+
+    ms: float
+    model: nn.Module
+    step: Callable[[], None]
+
+
+def make_work(ms: float) -> Work:
+    """Build a model and find the batch with which a step takes this long."""
+    torch.manual_seed(0)
+    width = 16 if ms < 5 else 128
+    model = nn.Sequential(*(Residual(width) for _ in range(LAYERS[ms])))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def step_of(rows: int) -> Callable[[], None]:
+        x = torch.randn(rows, width)
+
+        def step() -> None:
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    low, high = 1, 1 << 16
+    while high - low > max(low // 8, 1):
+        middle = (low + high) // 2
+        if _length_ms(step_of(middle)) < ms:
+            low = middle
+        else:
+            high = middle
+    return Work(ms, model, step_of(low))
+
+
+def _length_ms(step: Callable[[], None]) -> float:
+    for _ in range(2):
+        step()
+    times = []
+    for _ in range(7):
+        began = perf_counter_ns()
+        step()
+        times.append(perf_counter_ns() - began)
+    return median(times) / 1e6
+
+
+class Keep:
+    """Keep the frames of a run."""
+
+    def __init__(self) -> None:
+        self.frames: list[StepFrame] = []
+
+    def write(self, frame: StepFrame) -> None:
+        """Keep one."""
+        self.frames.append(frame)
+
+    def close(self, _summary: Any) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The steps of one run, timed from outside, and what autoprof said of them."""
+
+    steps_ns: Integers
+    frames: list[StepFrame]
+    summary: Any
+
+
+def run_bare(work: Work, steps: int) -> Integers:
+    """Time the steps of a bare run."""
+    times = np.empty(steps, dtype=np.int64)
+    for i in range(steps):
+        began = perf_counter_ns()
+        work.step()
+        times[i] = perf_counter_ns() - began
+    return times
+
+
+def run_with(work: Work, steps: int, budget: float | None) -> Run:
+    """Time the steps of a run under observation, with what ``session.step()`` takes."""
+    keep = Keep()
+    config = {"targets": [{"match": ".+"}], "sinks": {}, "step": "manual", "sample": {"budget": budget}}
+    times = np.empty(steps, dtype=np.int64)
+    with autoprof.instrument(work.model, config, sinks=[keep]) as session:
+        for i in range(steps):
+            began = perf_counter_ns()
+            work.step()
+            session.step()
+            times[i] = perf_counter_ns() - began
+    return Run(times, keep.frames, session.summary())
+
+
+def light_path_ns(work: Work) -> float:
+    """Return what ``session.step()`` takes after a step that is left alone: the median of many calls."""
+    config = {"targets": [{"match": ".+"}], "sinks": {}, "step": "manual", "sample": {"every": 1_000_000_000}}
+    with autoprof.instrument(work.model, config) as session:
+        for _ in range(4):
+            session.step()
+        times = []
+        for _ in range(200):
+            began = perf_counter_ns()
+            for _ in range(100):
+                session.step()
+            times.append((perf_counter_ns() - began) / 100)
+    return float(median(times))

@@ -1,0 +1,86 @@
+"""The account that says whether a budget is kept, on runs whose cost is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoprof import Phase, Span, StepFrame
+from autoprof.testing import make_frame
+from benchmarks.budget.__main__ import main
+from benchmarks.budget.account import BARE, RECORDED, SWITCHED, kinds_of_steps, mean_errors, means, overhead_by_steps
+from benchmarks.budget.runs import Run
+
+BARE_NS = 1000
+
+
+def recorded(step: int, gap: int = 0, forward_ns: int = 100) -> StepFrame:
+    """Return the frame of a step with one span, so many steps left alone before it."""
+    return make_frame(
+        [Span("A", "a", Phase.FORWARD, None, 0, forward_ns)], step=step, duration_ns=BARE_NS, gap_steps=gap
+    )
+
+
+def a_run(**extra_ns: int) -> Run:
+    """Return twelve steps, of which 1, 2 and 9 to 10 were recorded; ``stepN`` took that much longer."""
+    times = np.full(12, BARE_NS, dtype=np.int64)
+    for name, ns in extra_ns.items():
+        times[int(name.removeprefix("step")) - 1] += ns
+    return Run(times, [recorded(1), recorded(2), recorded(9, gap=6), recorded(10)], None)
+
+
+def test_steps_around_a_gap_are_known() -> None:
+    """Two were recorded, so a session looks after what waits at the second step of the gap; hooks go on at its last."""
+    assert kinds_of_steps(a_run()).tolist() == [
+        RECORDED, RECORDED, BARE, SWITCHED, BARE, BARE, BARE, SWITCHED, RECORDED, RECORDED, BARE, BARE,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", ["step1", "step4", "step8", "step10"])
+def test_what_a_step_of_ours_took_longer_is_overhead(step: str) -> None:
+    """Recorded or around a gap: 600 ns of twelve microseconds."""
+    assert overhead_by_steps(a_run(**{step: 600}), 0.0) == pytest.approx(600 / 12_000)
+
+
+def test_a_long_step_of_ours_is_no_outlier_of_the_machines() -> None:
+    """All recorded steps take ten times as long: that is what recording costs."""
+    long = a_run(step1=9000, step2=9000, step9=9000, step10=9000)
+    assert overhead_by_steps(long, 0.0) == pytest.approx(4 * 9000 / 12_000)
+
+
+def test_counting_down_is_overhead_in_every_step() -> None:
+    """Seven nanoseconds of ``session.step()``, in all of them."""
+    assert overhead_by_steps(a_run(), 7.0) == pytest.approx(7 / (BARE_NS - 7))
+
+
+def test_an_outlier_of_a_bare_step_is_left_out() -> None:
+    """The machine did something else."""
+    assert overhead_by_steps(a_run(step6=100_000), 0.0) == pytest.approx(0.0)
+
+
+def test_a_run_without_bare_steps_has_no_answer() -> None:
+    """And so keeps no budget."""
+    run = Run(np.full(2, BARE_NS, dtype=np.int64), [recorded(1), recorded(2)], None)
+    assert np.isnan(overhead_by_steps(run, 0.0))
+
+
+def test_means_are_by_name_and_phase_and_long_steps_are_left_out() -> None:
+    """A fifth of the span longer is an error of a fifth; what is below a hundredth of the step is not judged."""
+    full = means([recorded(step) for step in range(1, 5)])
+    assert full == {("A", "forward"): 100.0}
+    sampled = [recorded(1, forward_ns=120), recorded(2, forward_ns=120)]
+    assert mean_errors(sampled, full, BARE_NS) == [pytest.approx(0.2)]
+    assert mean_errors(sampled, full, 20_000) == []
+
+
+def test_the_command_measures_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One length of step, three budgets; the status says whether every bound held."""
+    status = main(["--seconds", "0.05", "--rounds", "1", "--steps", "0.3", "--output", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 0.3 ms")]
+    assert len(lines) == 6  # as they come, and all together at the end
+    cells = json.loads((tmp_path / "budget.json").read_text())["cells"]
+    assert [cell["budget"] for cell in cells] == [0.005, 0.01, 0.05]
+    assert status == int(any("FAIL" in line for line in lines))
