@@ -18,8 +18,8 @@ from typing import Any, Final
 from ..clocks import Clock
 from ..recorder import Recorder
 from .calls import CallTable, site_of
-from .compiling import around_compiler, has_compiled, skip_in_compiler
-from .handle import Handle
+from .compiling import has_compiled, skip_in_compiler
+from .installed import Installation, replace
 
 WRITERS: Final = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
@@ -32,10 +32,6 @@ METHODS: Final = (
     "add_audio", "add_embedding", "add_pr_curve", "log",
 )  # fmt: skip
 _caller = sys._getframe
-_users: list[LogProbe] = []
-_listening: list[LogProbe] = []
-_installed: list[Callable[[], None]] = []
-_aside = Handle()
 
 
 class LogProbe:
@@ -59,17 +55,12 @@ class LogProbe:
 
     def attach(self) -> None:
         """Listen."""
-        if self not in _users:
-            _users.append(self)
-            _install()
-        if self not in _listening:
-            _listening.append(self)
+        wrappers.listen(self)
 
     def detach(self) -> None:
         """Listen no more; the wrappers stay until ``remove``."""
         self.inside = False
-        if self in _listening:
-            _listening.remove(self)
+        wrappers.ignore(self)
 
     def failed(self) -> None:
         """Count a failure of ours."""
@@ -77,12 +68,8 @@ class LogProbe:
 
     def remove(self) -> None:
         """Put everything back once no session needs it."""
-        self.detach()
-        if self in _users:
-            _users.remove(self)
-        if not _users:
-            _aside.remove()
-            _take_away()
+        self.inside = False
+        wrappers.leave(self)
 
 
 def _begin() -> list[tuple[LogProbe, int]]:
@@ -117,32 +104,14 @@ def _places() -> Iterator[tuple[Any, str, str]]:
                 yield owner, name, f"{kind}.{name}"
 
 
-def _install() -> None:
-    if not _installed:
-        _aside.add(around_compiler(_take_away, _put_in_place).remove)
-        _put_in_place()
+def _put() -> Iterator[Callable[[], None]]:
+    for owner, name, called in _places():
+        inner = vars(owner)[name]
+        yield replace(owner, name, inner, _wrapper(inner, called))
 
 
-def _put_in_place() -> None:
-    if _users and not _installed:
-        _installed.extend(_wrap(*place) for place in _places())
-
-
-def _take_away() -> None:
-    while _installed:
-        _installed.pop()()
-
-
-def _wrap(owner: Any, name: str, called: str) -> Callable[[], None]:
-    inner = vars(owner)[name]
-    wrapper = _wrapper(inner, called)
-
-    def put_back() -> None:
-        if vars(owner).get(name) is wrapper:  # what somebody else has put in its place meanwhile stays
-            setattr(owner, name, inner)
-
-    setattr(owner, name, wrapper)
-    return put_back
+wrappers: Final = Installation[LogProbe](_put)
+_listening = wrappers.listening
 
 
 @cache  # dynamo compiles anew where a global is another object than it was

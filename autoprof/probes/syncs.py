@@ -21,8 +21,8 @@ from ..clocks import Clock, DeviceClock
 from ..clocks.events import TorchEvents
 from ..recorder import Recorder
 from .calls import CallTable, site_of
-from .compiling import around_compiler, has_compiled, skip_in_compiler
-from .handle import Handle
+from .compiling import has_compiled, skip_in_compiler
+from .installed import Installation, replace
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -31,10 +31,6 @@ METHODS: Final = (
 """Methods of a tensor that return what only the device knows."""
 _task = torch._C._current_graph_task_id
 _caller = sys._getframe
-_installed: list[Callable[[], None]] = []
-_aside = Handle()
-_users: list[SyncProbe] = []
-_listening: list[SyncProbe] = []
 
 
 class _Watched:
@@ -117,14 +113,10 @@ class SyncProbe:
         self._listen()
 
     def _listen(self) -> None:
-        wanted = self._recording and self.on_device
-        if wanted and self not in _users:
-            _users.append(self)
-            _install()
-        if wanted and self not in _listening:
-            _listening.append(self)
-        elif not wanted and self in _listening:
-            _listening.remove(self)
+        if self._recording and self.on_device:
+            descriptors.listen(self)
+        else:
+            descriptors.ignore(self)
 
     def failed(self) -> None:
         """Count a failure of ours."""
@@ -132,12 +124,8 @@ class SyncProbe:
 
     def remove(self) -> None:
         """Put everything back once no session needs it."""
-        self.detach()
-        if self in _users:
-            _users.remove(self)
-        if not _users:
-            _aside.remove()
-            _take_away()
+        self._recording = False
+        descriptors.leave(self)
 
 
 def _nowhere(_tensor: Any) -> None:
@@ -151,50 +139,17 @@ def _places() -> Iterator[tuple[Any, str, bool]]:
         yield kind, "synchronize", False
 
 
-def _install() -> None:
-    """Put everything in place, once for all sessions; while torch compiles it is taken away."""
-    if not _installed:
-        _aside.add(around_compiler(_take_away, _put_in_place).remove)
-        _put_in_place()
-
-
-def _put_in_place() -> None:
-    if not _users or _installed:
-        return
+def _put() -> Iterator[Callable[[], None]]:
     for owner, name, of_tensor in _places():
-        _installed.append(_put_descriptor(owner, name, of_tensor))
+        method = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
+        yield replace(owner, name, method, _Watched(method, name, of_tensor))
     if not has_compiled():  # what a graph guards must be what it was when the graph was made
-        _installed.append(_put_function(torch.cuda, "synchronize"))
+        inner = torch.cuda.synchronize
+        yield replace(torch.cuda, "synchronize", inner, _wrapper(inner, "synchronize"))
 
 
-def _take_away() -> None:
-    while _installed:
-        _installed.pop()()
-
-
-def _put_descriptor(owner: Any, name: str, of_tensor: bool) -> Callable[[], None]:
-    had = name in vars(owner)
-    method = vars(owner)[name] if had else getattr(owner, name)
-    descriptor = _Watched(method, name, of_tensor)
-
-    def put_back() -> None:
-        if vars(owner).get(name) is descriptor:  # what somebody else has put in its place meanwhile stays
-            setattr(owner, name, method) if had else delattr(owner, name)
-
-    setattr(owner, name, descriptor)
-    return put_back
-
-
-def _put_function(owner: Any, name: str) -> Callable[[], None]:
-    inner = getattr(owner, name)
-    wrapper = _wrapper(inner, name)
-
-    def put_back() -> None:
-        if getattr(owner, name) is wrapper:
-            setattr(owner, name, inner)
-
-    setattr(owner, name, wrapper)
-    return put_back
+descriptors: Final = Installation[SyncProbe](_put)
+_listening = descriptors.listening
 
 
 @cache  # dynamo compiles anew where a global is another object than it was

@@ -161,7 +161,9 @@ def test_everything_is_undone_at_the_end_whatever_the_order() -> None:
     assert builtins.print is plain
     assert logging.Logger.callHandlers is handlers
     assert torch.cuda.synchronize is wait
-    assert [*syncs._installed, *logcalls._installed, *syncs._listening, *logcalls._listening] == []
+    assert not syncs.descriptors.in_place
+    assert not logcalls.wrappers.in_place
+    assert [*syncs.descriptors.listening, *logcalls.wrappers.listening] == []
 
 
 def test_what_somebody_else_has_put_there_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
