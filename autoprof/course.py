@@ -121,7 +121,8 @@ class Course:
         if self._last is not None:
             self._learn(Feeds.TRAINING)
             self._last = None
-        self.resume()
+        if self._began is not None:
+            self.resume()
         self._end_step()
 
     def evaluates(self) -> None:

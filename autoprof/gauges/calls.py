@@ -23,6 +23,7 @@ DEPTH: Final = 4
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
+_any_autocast = torch._C._is_any_autocast_enabled
 
 
 class Shape(NamedTuple):
@@ -179,7 +180,10 @@ def _brief(value: Any, depth: int) -> Hashable:
 
 
 def _modes() -> Hashable:
-    return torch.is_grad_enabled(), torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu")
+    return torch.is_grad_enabled(), _any_autocast() and (
+        torch.is_autocast_enabled("cuda"),
+        torch.is_autocast_enabled("cpu"),
+    )
 
 
 def _first_size(value: Any, depth: int) -> int | None:

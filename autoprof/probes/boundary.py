@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from .module import ModuleProbe, Orphan, take_off
 
@@ -45,10 +46,12 @@ class BoundaryProbe:
         if not isinstance(self, BoundaryProbe):
             self.fail(module)
             return
-        known = set(module._forward_pre_hooks)
+        new = RemovableHandle.next_id  # the key of the next hook that anybody registers
         self._before() if module.training else self._evaluates()
+        if new == RemovableHandle.next_id:
+            return
         for key, hook in [*module._forward_pre_hooks.items()]:
-            if key not in known and isinstance(getattr(hook, "__self__", None), ModuleProbe):
+            if key >= new and isinstance(getattr(hook, "__self__", None), ModuleProbe):
                 # Attached by the step that begins: too late for this call's list of hooks, so it is called from here.
                 hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 

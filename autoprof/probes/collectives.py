@@ -48,28 +48,24 @@ class CommListener:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._codes: dict[str, int] = {}
-        self._inside = -1
-        recorder.on_step(self._reset)
-
-    def _reset(self) -> None:
-        self._inside = -1  # what a Ctrl-C has left
+        self._inside = self._serial = -1
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
-        if self._inside >= 0 or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+        if self._serial == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
         name = function.__name__
         code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
-        self._inside = code
+        self._inside, self._serial = code, recorder.serial  # what a Ctrl-C leaves says nothing of later steps
         recorder.mark(code | ENTER)
         return True
 
     def leave(self) -> None:
-        code, self._inside = self._inside, -1
-        if code >= 0:
-            self._recorder.mark(code | LEAVE)
+        if self._serial == self._recorder.serial:
+            self._recorder.mark(self._inside | LEAVE)
+        self._serial = -1
 
 
 class Reducer:
@@ -80,16 +76,17 @@ class Reducer:
         self._code = recorder.label("Comm/DDP", None, Phase.COMM)
         self._ddp: weakref.ref[Any] | None = None
         self._open = False
+        self._kind: Any = None
         if dist.is_available():
             from torch.nn.parallel import DistributedDataParallel
 
-            self._kind: Any = DistributedDataParallel
+            self._kind = DistributedDataParallel
             inside = next((one for one in model.modules() if isinstance(one, DistributedDataParallel)), None)
             self._ddp = None if inside is None else weakref.ref(inside)
 
     def forward(self) -> None:
         """Take word of a training forward of the model: inside DDP's own, if the model was wrapped later."""
-        active = getattr(self._kind, "_active_ddp_module", None) if dist.is_available() else None
+        active = None if self._kind is None else getattr(self._kind, "_active_ddp_module", None)
         if active is not None and (self._ddp is None or self._ddp() is not active):
             self._ddp = weakref.ref(active)
 

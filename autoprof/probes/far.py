@@ -16,14 +16,13 @@ from torch import nn
 from ..recorder import END, FULL, STEP, Recorder
 from .backward import BackwardPasses
 from .tensors import tensors_of
+from .watching import Pair
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 
 NO_GAP: Final = 1 << 62
 """A number above every node's. A node of another thread that was made between says nothing of when a call is over."""
-
-Pair = tuple[Callable[..., None], Callable[..., None]]
 
 
 def watch_far_inputs(

@@ -1,13 +1,15 @@
 """The hot path of module hooks, written for speed: closures over the recorder's state instead of attribute look-ups.
 
-The hooks of one purpose are made in one scope and share its cells; ``renew`` renews them when the recorder's state
-changes. A hook is a closure bound to its probe as a method: a method can say what a copy of it is, a bare function
-cannot.
+All modules of one purpose share two functions; ``renew`` renews the state that these close over when the recorder's
+changes. A hook is one of them bound to its probe as a method, which knows its codes: what a call touches of memory
+that is its module's own decides what it costs in a step that has other things in the caches. And a method can say
+what a copy of it is: bound to an orphan, it finds no codes there and takes itself off.
 """
 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident, local
@@ -17,22 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from ..recorder import (
-    END,
-    ENTER,
-    FULL,
-    KIND_MASK,
-    LEAVE,
-    MARKS,
-    PASS,
-    RECOMPUTE,
-    START,
-    Recorder,
-)
+from ..recorder import END, ENTER, FULL, KIND_MASK, LEAVE, MARKS, PASS, RECOMPUTE, START, Recorder
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
 from .routes import Routes
-from .watching import Gap, Hook, Watch, tensor_hooks
+from .watching import Gap, Pair, Watch, tensor_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -52,18 +43,29 @@ _numbered = _Numbered()
 _next_number = torch._C._autograd._get_sequence_nr
 
 
-Following = Callable[[Any, int, list[int]], tuple[Hook, Hook]]
+class Marked(ABC):
+    """What hooks are bound to: the codes of one module, and its open calls where backward is followed."""
+
+    __slots__ = ("beside", "entering", "leaving", "module", "open", "recomputing")
+
+    def __init__(self, module: Any, code: int) -> None:
+        self.module = module
+        self.entering, self.recomputing, self.leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
+        self.open: list[int] = []
+        """Ordinals of the open calls of the thread that made the hooks."""
+        self.beside: dict[int, list[int]] = {}
+        """Those of other threads, which may be in this module meanwhile."""
+
+    @abstractmethod
+    def fail(self, module: Any) -> None:
+        """Take word of a failure of ours: mark no more."""
 
 
 class Scope(NamedTuple):
-    """Make the hooks of a probe on one device, given its shifted code.
+    """The hooks for one device: ``plain`` mark forward and recompute, ``following`` also backward."""
 
-    ``plain`` marks forward and recompute; ``following`` also backward, and takes the list in which the ordinals of the
-    probe's open calls are kept.
-    """
-
-    plain: Callable[[Any, int], tuple[Hook, Hook]]
-    following: Following
+    plain: Pair
+    following: Pair
 
 
 class Hooks(NamedTuple):
@@ -93,7 +95,7 @@ def _readers(recorder: Recorder, device: int | None) -> tuple[Callable[[], Any],
     return (recorder.read if device is None else recorder.clock.reader(device)), here
 
 
-def _plain_hooks(recorder: Recorder, device: int | None) -> Callable[[Any, int], tuple[Hook, Hook]]:
+def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
     buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
     (read, here), alone, append = _readers(recorder, device), recorder.alone, recorder.append
 
@@ -104,41 +106,33 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Callable[[Any, int],
 
     recorder.on_change(renew)
 
-    def make(probe: Any, code: int) -> tuple[Hook, Hook]:
-        own = probe.module
-        entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
+    def enter(self: Marked, module: nn.Module, args: Any) -> None:
+        if _compiling():
+            return
+        try:
+            if get_ident() == training and len(buffer) < FULL:
+                extend((self.entering if _task() == -1 else self.recomputing, read()))
+            else:
+                code = self.entering if _task() == -1 else self.recomputing
+                append(code, read() if module is self.module else here(), get_ident())
+        except Exception:
+            self.fail(module)
 
-        def enter(self: Any, module: nn.Module, args: Any) -> None:
-            if _compiling():
-                return
-            try:
-                if self is probe and get_ident() == training and len(buffer) < FULL:
-                    extend((entering if _task() == -1 else recomputing, read()))
-                elif self is probe:
-                    reading = read() if module is own else here()
-                    append(entering if _task() == -1 else recomputing, reading, get_ident())
-                else:
-                    self.fail(module)
-            except Exception:
-                probe.fail(module)
+    def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
+        if _compiling():
+            return
+        try:
+            if alone:
+                extend((self.leaving, read()))
+            else:
+                append(self.leaving, read() if module is self.module else here(), get_ident())
+        except Exception:
+            self.fail(module)
 
-        def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
-            if _compiling():
-                return
-            try:
-                if alone:
-                    extend((leaving, read()))
-                else:
-                    append(leaving, read() if module is own else here(), get_ident())
-            except Exception:
-                probe.fail(module)
-
-        return enter, leave
-
-    return make
+    return enter, leave
 
 
-def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap]) -> Following:
+def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap]) -> Pair:
     (watch_inputs, watch_outputs, watch_gaps), home = watch, get_ident()
     buffer, append = recorder.buffer, recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
@@ -149,54 +143,44 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
 
     recorder.on_change(renew)
 
-    def make(probe: Any, code: int, open_calls: list[int]) -> tuple[Hook, Hook]:
-        entering, recomputing, leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
-        own, push = probe.module, open_calls.append
-        beside: dict[int, list[int]] = {}  # the open calls of other threads, which may be in this module meanwhile
+    def enter(self: Marked, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        if _compiling():
+            return
+        try:
+            code = self.entering if _task() == -1 else self.recomputing
+            thread, ordinal = get_ident(), recorder.next_ordinal()
+            if thread == home:
+                self.open.append(ordinal)
+                made = _next_number()
+                if watch_inputs(args, kwargs, ordinal, thread) < made - 1 and len(gaps) < MARKS:
+                    gaps.append((ordinal, made))
+            else:
+                self.beside.setdefault(thread, []).append(ordinal)
+                watch_inputs(args, kwargs, ordinal, thread)
+            if thread == training and len(buffer) < FULL:
+                extend((ordinal | code, read()))
+            else:
+                append(ordinal | code, read() if module is self.module else here(), thread)
+        except Exception:
+            self.fail(module)
 
-        def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
-            if _compiling():
+    def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
+        if _compiling():
+            return
+        try:
+            thread = get_ident()
+            calls = self.open if thread == home else self.beside.get(thread)
+            if not calls:  # hooked in the middle of this call
                 return
-            try:
-                if self is not probe:
-                    self.fail(module)
-                    return
-                thread, ordinal = get_ident(), recorder.next_ordinal()
-                if thread == home:
-                    push(ordinal)
-                    made = _next_number()
-                    if watch_inputs(args, kwargs, ordinal, thread) < made - 1 and len(gaps) < MARKS:
-                        gaps.append((ordinal, made))
-                else:
-                    beside.setdefault(thread, []).append(ordinal)
-                    watch_inputs(args, kwargs, ordinal, thread)
-                if thread == training and len(buffer) < FULL:
-                    extend((ordinal | (entering if _task() == -1 else recomputing), read()))
-                else:
-                    reading = read() if module is own else here()
-                    append(ordinal | (entering if _task() == -1 else recomputing), reading, thread)
-            except Exception:
-                probe.fail(module)
+            ordinal, code = calls.pop(), self.leaving
+            append(ordinal | code, read() if module is self.module else here(), thread)
+            watch_outputs(output, ordinal, thread)
+            if gaps and gaps[-1][0] > ordinal and thread == home:
+                watch_gaps(output, code, ordinal)
+        except Exception:
+            self.fail(module)
 
-        def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
-            if _compiling():
-                return
-            try:
-                thread = get_ident()
-                calls = open_calls if thread == home else beside.get(thread)
-                if self is not probe or not calls:  # hooked in the middle of this call
-                    return
-                ordinal = calls.pop()
-                append(ordinal | leaving, read() if module is own else here(), thread)
-                watch_outputs(output, ordinal, thread)
-                if gaps and gaps[-1][0] > ordinal and thread == home:
-                    watch_gaps(output, code, ordinal)
-            except Exception:
-                probe.fail(module)
-
-        return enter, leave
-
-    return make
+    return enter, leave
 
 
 def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> Watch:

@@ -42,12 +42,9 @@ class Fetches:
         self._recorder = recorder
         self._code = code
         self._course = course
-        self._inside = False
+        self._inside = -1
+        """The serial of the step in which a fetch is under way: what a Ctrl-C leaves says nothing of later ones."""
         self._workers = self._asked = self._unready = 0
-        recorder.on_step(self._reset)
-
-    def _reset(self) -> None:
-        self._inside = False  # what a Ctrl-C has left
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; say whether its end is to be told. Never raises."""
@@ -62,21 +59,22 @@ class Fetches:
     def _begin(self, source: Any, explicit: bool, kind: int) -> bool:
         recorder = self._recorder
         trains = get_ident() == recorder.thread
-        if trains and self._inside:
+        if trains and self._inside == recorder.serial:
             return False
         if trains or explicit:
             self._course.fetches(getattr(source, "dataset", source), explicit=explicit)
             trains = get_ident() == recorder.thread  # the step may have ended, and this thread have begun the next
         if self._course.is_apart or not (trains or explicit):
             return False
-        self._inside = self._inside or trains
+        if trains:
+            self._inside = recorder.serial
         recorder.mark(self._code | kind)
         return True
 
     def end(self) -> None:
         """End the fetch that began last."""
         if get_ident() == self._recorder.thread:
-            self._inside = False
+            self._inside = -1
         self._recorder.mark(self._code | LEAVE)
 
     # What torch's own loaders say.

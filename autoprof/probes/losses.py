@@ -17,31 +17,27 @@ from torch.nn.modules.loss import _Loss
 
 from ..recorder import Recorder
 from ..span import Phase
-from .far import Pair, hooks_by_input
+from .far import hooks_by_input
 from .handle import Handle
-from .hooks import Hooks
+from .hooks import Hooks, Marked
 from .patch import Attribute, Patch, PatchProbe
+from .watching import Pair
 
 PHASES = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
 
 
-class _Kind:
+class _Kind(Marked):
     """The losses of one class: what marks their calls is what a module's hooks would be."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
+        super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, PHASES))
         self._recorder = recorder
         self._failed = False
-        self.module = self
-        """What the hooks take for the one module that they are on."""
-        code, several, open_calls = (
-            recorder.label(f"Loss/{name}", None, Phase.FORWARD, PHASES),
-            hooks.passes.several,
-            list[int](),
-        )
+        several = hooks.passes.several
 
         def make(index: int | None) -> Pair:
             device = None if index == recorder.clock.home else index
-            return hooks.on(device, several).following(self, code, open_calls)
+            return hooks.on(device, several).following
 
         self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)
 

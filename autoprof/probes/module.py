@@ -19,8 +19,9 @@ from torch import nn
 from ..memory import Memory
 from ..recorder import MEMORY, Recorder
 from ..span import Phase
-from .far import Pair, hooks_by_input
-from .hooks import Hooks
+from .far import hooks_by_input
+from .hooks import Hooks, Marked
+from .watching import Pair
 
 if TYPE_CHECKING:
     from ..targets import Target
@@ -33,24 +34,19 @@ _HOOKS = ("enter", "leave", "remember", "note")
 _hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
 
-class ModuleProbe:
-    """The hooks of one module, attached and detached as a whole; ``enter`` and ``leave`` are made by ``make_hooks``."""
+class ModuleProbe(Marked):
+    """The hooks of one module, attached and detached as a whole; what they are is for ``make_hooks`` to say."""
 
-    __slots__ = (
-        "_attached", "_calls", "_code", "_device", "_enter", "_follows", "_leave", "_memory", "_open", "module",
-        "recorder",
-    )  # fmt: skip
+    __slots__ = ("_attached", "_calls", "_device", "_enter", "_follows", "_leave", "_memory", "recorder")
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
+        super().__init__(target.module, recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases))
         self.recorder = recorder
-        self.module = target.module
         self._attached = False
-        self._open: list[int] = []
         self._memory = memory if target.memory else None
         self._follows = Phase.BACKWARD in target.phases
         self._calls: dict[int, list[Any]] = {}
-        self._code = recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases)
         self._device: tuple[Any, ...] | None = None
         self.place(hooks)
 
@@ -76,7 +72,7 @@ class ModuleProbe:
 
         def make(index: int | None) -> Pair:
             scope = hooks.on(None if index == home else index, several)
-            return scope.following(self, self._code, self._open) if self._follows else scope.plain(self, self._code)
+            return scope.following if self._follows else scope.plain
 
         pair = hooks_by_input(self.recorder, make, device, self._calls, self) if by_input else make(device)
         self._enter, self._leave = (types.MethodType(hook, self) for hook in pair)
@@ -89,14 +85,15 @@ class ModuleProbe:
         """Hook the module: ours outermost, so that what the hooks of others do belongs to the module."""
         if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
             return  # compiled in place, its hooks never fire, but decide what torch compiles
-        self._open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
+        self.open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
+        self.beside.clear()
         self._calls.clear()
         self._attached = True
         module = self.module
         _hook_before(module, self._enter, prepend=True, with_kwargs=self._follows)
         for key, hook in [*module._forward_pre_hooks.items()]:
             if getattr(getattr(hook, "__self__", None), "ends_step", False) is True:
-                module._forward_pre_hooks.move_to_end(key, last=False)  # type: ignore[attr-defined]
+                module._forward_pre_hooks.move_to_end(key, last=False)
         if self._memory is not None:
             _hook_before(module, self.remember)
         hook_after(module, self._leave, always_call=True)

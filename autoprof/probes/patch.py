@@ -212,24 +212,21 @@ class SpanListener:
         self._recorder = recorder
         self._code = code
         self._wanted = wanted
-        self._inside = False
-        recorder.on_step(self._reset)  # a Ctrl-C between the two marks must not silence it for good
-
-    def _reset(self) -> None:
-        self._inside = False
+        self._inside = -1
+        """The serial of the step in which a call is under way: what a Ctrl-C leaves here says nothing of later ones."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
-        if self._inside or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+        if self._inside == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
         if self._wanted is not None and not self._wanted(args):
             return False
-        self._inside = True
+        self._inside = recorder.serial
         recorder.mark(self._code | ENTER)
         return True
 
     def leave(self) -> None:
-        self._inside = False
+        self._inside = -1
         self._recorder.mark(self._code | LEAVE)
 
 

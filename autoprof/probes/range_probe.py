@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from ..span import Phase
+from .hooks import Marked
 from .module import ModuleProbe
 from .ranges import Call, RangingRecorder
 
@@ -26,10 +27,9 @@ class RangeProbe(ModuleProbe):
     where = "range hooks"
 
     def __init__(self, recorder: RangingRecorder, target: Target) -> None:
+        Marked.__init__(self, target.module, 0)
         self.recorder = recorder
-        self.module = target.module
         self._attached = False
-        self._open = []
         self._calls = {}
         self._memory = None
         self._follows = Phase.BACKWARD in target.phases

@@ -14,6 +14,8 @@ from ..recorder import UNTIMED_HIDDEN, UNTIMED_LEAF, Recorder
 from .tensors import nodes_of, search
 
 Hook = Callable[..., None]
+Pair = tuple[Hook, Hook]
+"""What is called before a module's forward and after it."""
 Watch = tuple[Callable[..., int], Hook, Hook]
 """What watches inputs (and returns the newest number among them), outputs, and gaps."""
 Gap = tuple[int, int]
