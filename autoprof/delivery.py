@@ -114,6 +114,10 @@ class Delivery:
                     return
             self._due_ns = now + DELIVER_EVERY_NS
 
+    def put_off(self, now_ns: int) -> None:
+        """Let the steps that follow a gap wait: what delivering leaves in the caches would be in their times."""
+        self._due_ns = now_ns + DELIVER_EVERY_NS
+
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
         for frame in self._resolver.ready(wait=wait):

@@ -23,7 +23,10 @@ RAREST: Final = 500
 """Steps per recorded step, above which modules are dropped: rarer samples say too little about a run."""
 ROOM: Final = 2.0
 """How much more often than ``RAREST`` a finer level must be affordable before it is taken up again."""
-LONGEST_BURST: Final = 8
+BURST: Final = 8
+"""Steps recorded in a row at least, after a gap."""
+SETTLING: Final = 2
+"""The first steps of a burst, kept apart: what records them, and what closes the first of them, is in no cache yet."""
 FIRST: Final = 20
 """Steps that are always recorded, so that short runs and tired people see something; the debt is paid back after."""
 CONTROL_EVERY: Final = 64
@@ -68,7 +71,7 @@ class Governor:
         self._own = 0.0
         self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
         self._paired = 0
-        self._recent: deque[tuple[int, int]] = deque(maxlen=LONGEST_BURST)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=BURST)
 
     @property
     def active(self) -> bool:
@@ -100,7 +103,7 @@ class Governor:
             self._end_burst(toggle_ns)
             self._choose_level()
             return CONTROLS
-        if self._in_burst < self._burst_length(cost_ns, toggle_ns):
+        if self._in_burst < BURST:
             return 0
         self._end_burst(toggle_ns)
         self._choose_level()
@@ -151,9 +154,6 @@ class Governor:
     def _earn(self, ns: float) -> None:
         assert self._budget is not None
         self._credit_ns = min(self._credit_ns + ns, SAVED * self._budget * self._bare_ns)
-
-    def _burst_length(self, cost_ns: int, toggle_ns: int) -> int:
-        return min(max(ceil(toggle_ns / max(cost_ns, 1)), 1), LONGEST_BURST)
 
     def _end_burst(self, toggle_ns: int) -> None:
         self._credit_ns -= toggle_ns

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
-from .governor import Governor
+from .governor import SETTLING, Governor
 from .price import Price
 from .recorder import Recorder, activate
 from .summary import PairedCost
@@ -50,7 +50,10 @@ class Sampling:
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
         self.around: list[Probe] = []
         """Probes of every level."""
+        self.settling = 0
+        """How many of the steps from the open one on are kept apart, because what records them is in no cache yet."""
         self._governor = Governor(budget, len(levels))
+        self._settling = SETTLING if budget is not None and every == 1 else 0  # what is alone is all there is
         self._recorder = recorder
         self._levels = levels or [Level()]
         self._every = every
@@ -139,6 +142,8 @@ class Sampling:
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
         self._paid_ns = paid_ns
+        if self.settling:
+            self.settling -= 1
         gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns)
         gap = -(-(gap + 1) // self._every) * self._every - 1
         for first, end in self._reserved:
@@ -180,6 +185,7 @@ class Sampling:
         self.left = self._steps = 0
         self._paid_ns = paid_ns
         self._switching = True
+        self.settling = self._settling
         self._governor.left_alone(steps, elapsed_ns)
         self._recorder.rest(False)
         return steps, elapsed_ns

@@ -180,10 +180,12 @@ class Steps:
         note = self.sampling.change(self._number + 1)
         if note is not None:
             self._delivery.say(note)
-        self._open(self._clock.read(), steps, elapsed_ns)
+        self._open(None, steps, elapsed_ns)
+        if self.raw is not None:
+            self._delivery.put_off(self._clock.host_ns(self.raw.start))
 
     def _open(self, start: Any, gap_steps: int = 0, gap_ns: int = 0) -> None:
-        """Begin the step at the reading ``start``, which the step before ends with."""
+        """Begin the step at the reading ``start``, which the step before ends with; after a gap when all is put on."""
         if self._placement is not None and self._placement.moved():
             start = self._follow_device(self._placement, start)
         self._number += 1
@@ -195,6 +197,7 @@ class Steps:
             serial=self._recorder.serial,
             clock=self._clock,
             start=start,
+            settles=self.sampling.settling > 0,
             warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
@@ -203,6 +206,8 @@ class Steps:
         if not self.course.is_apart:
             self._boundary.attach()
             self.sampling.switch(True)
+        if start is None:
+            self.raw.start = self._clock.read()
 
     def _close(self) -> tuple[Any, int]:
         """Close the recorded step and hand it on; return the reading that ends it, and how many marks it has."""
@@ -225,7 +230,7 @@ class Steps:
         if (clock, clock.home) == before:
             return start
         if self.raw is None:
-            before[0].release((start,))
+            before[0].release(() if start is None else (start,))
         else:
             self.raw.leave_alone()
         if clock is not before[0]:

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from ..aggregate.rows import step_rows
-from ..governor import FIRST, LONGEST_BURST
+from ..governor import BURST, FIRST
 from ..span import TRAINING_LANE, Phase
 from ..summary import Finding
 from ..units import format_ms, format_percent
@@ -178,7 +178,7 @@ def overhead(seen: Evidence) -> Finding | None:
     recorded = run.steps + run.warmup_steps
     all_steps = recorded + run.unsampled_steps
     # A governor that works owes what its first steps and the burst that has just ended took, never more.
-    later = run.overhead * max(recorded - FIRST - LONGEST_BURST, 0) / recorded
+    later = run.overhead * max(recorded - FIRST - BURST, 0) / recorded
     if budget and later < budget * (1 + MARGIN):
         needed = ceil(all_steps * run.overhead / budget)
         missing = f"recorded and unrecorded steps: {needed} needed to pay for those recorded, {all_steps} so far"

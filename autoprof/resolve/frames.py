@@ -54,7 +54,7 @@ def make_frames(
             memory=raw.memory,
             overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.taken.detail_ns,
             dropped=raw.taken.dropped,
-            warmup=raw.warmup,
+            warmup=raw.warmup or raw.settles,
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
             shapes=raw.taken.shapes,

@@ -35,6 +35,8 @@ class RawStep:
     memory: dict[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
     warmup: bool = False
+    settles: bool = False
+    """One of the first steps after a gap: to readings that go on a step like any other, to statistics a warm-up."""
     gap_steps: int = 0
     gap_ns: int = 0
     alone: bool = False

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autoprof import StepFrame
-from autoprof.governor import LONGEST_BURST
+from autoprof.governor import BURST
 
 from .. import stats
 from .runs import OUTLIER, Integers, Run, Work, light_path_ns, run_bare, run_with
@@ -66,7 +66,7 @@ def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
     for frame in run.frames:
         if frame.gap_steps:
             kinds[frame.step - 2 : frame.step - 1] = SWITCHED
-            compared = min(burst, LONGEST_BURST)
+            compared = min(burst, BURST)
             if frame.gap_steps > compared:
                 kinds[frame.step - 2 - frame.gap_steps + compared :][:1] = SWITCHED
             burst = 0

@@ -284,11 +284,13 @@ def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytes
         monkeypatch.setattr(compiling, "_compiled", False)
         bench = Bench() if open_one else None
 
+        stream = io.StringIO()  # made inside, torch 2.6 warns of it
+
         def block(x: Tensor) -> Tensor:
             x = x * 2
             if x.sum().item() > 100:
                 x = x / 2
-            print("said", file=io.StringIO())
+            print("said", file=stream)
             return x + 1
 
         compiled: Any = torch.compile(block, backend="eager")

@@ -113,7 +113,46 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
             session.step()
     assert [(f.step, f.gap_steps) for f in sink.frames] == [(1, 0), (2, 0), (6, 3), (8, 1)]
     assert sink.summary is not None
-    assert (sink.summary.steps, sink.summary.unsampled_steps) == (4, 4)
+    assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (2, 2, 4)
+
+
+def test_the_first_steps_after_a_gap_are_kept_apart(govern: Any) -> None:
+    """They find what records them in no cache: they are in the records, and in no mean."""
+    govern(0, 3, 0, 0, 0, 2)
+    model, optimizer = model_and_optimizer()
+    sink = ListSink()
+    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        for _ in range(13):
+            train(model, optimizer)
+            session.step()
+    assert [f.step for f in sink.frames if f.warmup] == [6, 7, 12, 13]
+    assert [f.step for f in sink.frames if not f.warmup] == [1, 2, 8, 9]
+
+
+def test_a_step_that_is_recorded_alone_counts(govern: Any) -> None:
+    """Where each Nth step is asked for there is no other to go by."""
+    govern()
+    sink = ListSink()
+    config = {**MANUAL, "sample": {"warmup": 0, "every": 3}}
+    with autoprof.instrument(nn.Sequential(nn.Identity()), config, sinks=[sink]) as session:
+        for _ in range(7):
+            session.step()
+    assert [(f.step, f.warmup) for f in sink.frames] == [(1, False), (4, False), (7, False)]
+
+
+def test_nothing_is_delivered_between_the_first_steps_after_a_gap(govern: Any) -> None:
+    """However long the gap was, what resolving leaves in the caches stays out of their times."""
+    govern(2, 0, 0, 0)
+    clock = FakeClock()
+    sink = ListSink()
+    model, optimizer = model_and_optimizer()
+    with open_session(model, MANUAL, clock=clock, sinks=[sink]) as session:
+        for at in range(6):
+            train(model, optimizer)
+            clock.advance(1_000_000_000 if at < 3 else 1_000)
+            session.step()
+        assert [f.step for f in sink.frames] == [1]
+    assert [f.step for f in sink.frames] == [1, 4, 5, 6]
 
 
 def test_without_step_optimizer_steps_count_a_gap(govern: Any) -> None:
