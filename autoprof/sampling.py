@@ -69,7 +69,7 @@ class Sampling:
         self._first = 0
         self._lead = False
         self._compared_ns = 0
-        self._switching = False
+        self._switching = True
         self._said = 0
 
     def switch(self, on: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
 from typing import Any
 
 import pytest
@@ -31,10 +32,12 @@ class Scripted:
         self.level = 0
         self.heard: list[tuple[int, int]] = []
         self.compared: list[tuple[int, int]] = []
+        self.lengths: list[int] = []
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
-    def recorded(self, _step_ns: int, _cost_ns: int, _toggle_ns: int) -> int:
+    def recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int) -> int:
+        self.lengths.append(step_ns)
         self.level = next(self._levels, self.level)
         return next(self._gaps, 0)
 
@@ -114,6 +117,16 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     assert [(f.step, f.gap_steps) for f in sink.frames] == [(1, 0), (2, 0), (6, 3), (8, 1)]
     assert sink.summary is not None
     assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (2, 2, 4)
+
+
+def test_the_first_step_earns_what_it_lasted(govern: Any) -> None:
+    """It begins with the session, not with the machine's clock."""
+    governor = govern()
+    began = perf_counter_ns()
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL) as session:
+        session.step()
+        lasted = perf_counter_ns() - began
+    assert 0 < governor.lengths[0] < lasted
 
 
 def test_the_first_steps_after_a_gap_are_kept_apart(govern: Any) -> None:
