@@ -67,6 +67,7 @@ class Governor:
         self._costs: dict[int, float] = {}
         self._recorded = 0
         self._left = 0
+        self._spent_ns = 0
         self._charge = 1.0
         self._own = 0.0
         self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
@@ -92,6 +93,7 @@ class Governor:
         bare_ns = max(step_ns - cost_ns, 1)
         if not self._bare_ns:
             self._bare_ns = self._usual_ns = float(bare_ns)
+        self._spent_ns += cost_ns
         charged = cost_ns * self._charge
         self._earn(self._budget * bare_ns - charged)
         self._learn(charged + toggle_ns / self._in_burst)
@@ -109,15 +111,18 @@ class Governor:
         self._choose_level()
         return self._gap()
 
-    def left_alone(self, steps: int, elapsed_ns: int) -> None:
-        """Take the length of a gap that is over: ``steps`` steps without hooks, ``elapsed_ns`` together."""
+    def left_alone(self, steps: int, elapsed_ns: int, spent_ns: int = 0) -> None:
+        """Take the length of a gap that is over: ``steps`` steps without hooks, ``elapsed_ns`` together.
+
+        ``spent_ns`` of it went into work of ours, on the steps recorded before.
+        """
         if steps <= 0 or elapsed_ns <= 0:
             return
         self._left += steps
         self._bare_ns = elapsed_ns / steps
         self._usual_ns += SETTLE * (self._bare_ns - self._usual_ns)
         if self._budget is not None:
-            self._earn(self._budget * elapsed_ns)
+            self._earn(self._budget * elapsed_ns - spent_ns)
         self._recent.clear()
 
     @property
@@ -183,6 +188,14 @@ class Governor:
         self._own += (own - self._own) / min(self._paired, MOST_PAIRS)
         if self._paired % FEWEST_PAIRS == 0:
             paired = self.paired()
-            # Cold caches and the like are on nobody's clock: charge what the pairs show, once they prove there is more.
-            more = paired is not None and paired.low > self._own > 0
-            self._charge = min(paired.cost / self._own, DEAREST) if more and paired is not None else 1.0
+            if paired is not None and self._own > 0:
+                # Cold caches and the like are on nobody's clock. What is charged is between what the pairs prove, which
+                # takes many of them to be enough, and what they make likely, which one slow step may exaggerate.
+                self._recharge(min(max((paired.low + paired.cost) / (2 * self._own), 1.0), DEAREST))
+
+    def _recharge(self, charge: float) -> None:
+        """Charge by another measure, what was spent so far too: the budget is the whole run's."""
+        assert self._budget is not None
+        owed, most = (charge - self._charge) * self._spent_ns, SAVED * self._budget * self._usual_ns
+        self._charge = charge
+        self._credit_ns -= min(max(owed, -most), most)

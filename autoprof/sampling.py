@@ -69,7 +69,7 @@ class Sampling:
         self._first = 0
         self._lead = False
         self._compared_ns = 0
-        self._switching = True
+        self._switching = False
         self._said = 0
 
     def switch(self, on: bool) -> None:
@@ -87,6 +87,8 @@ class Sampling:
             if self._switching:  # what it takes is charged by the burst, not with its first step
                 self._switching = False
                 self._paid_ns += self._toggle_ns
+                self._began_ns = now_ns
+            elif not self._began_ns:
                 self._began_ns = now_ns
         else:
             probes, self._on = self._on or (), None
@@ -156,7 +158,9 @@ class Sampling:
 
         ``inside`` says that it is told in the middle of a step: steps are then compared from the first one's middle on.
         """
+        toggle_ns = self._toggle_ns
         self.switch(False)
+        self._paid_ns += self._toggle_ns - toggle_ns
         self._recorder.rest(True)
         self._steps, self._per_step = steps, per_step
         first = max(self._governor.comparable, 1)
@@ -183,10 +187,10 @@ class Sampling:
         """Record again; return the steps left alone and their nanoseconds."""
         steps, elapsed_ns = self._steps, now_ns - self._began_ns
         self.left = self._steps = 0
-        self._paid_ns = paid_ns
+        spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
         self._switching = True
         self.settling = self._settling
-        self._governor.left_alone(steps, elapsed_ns)
+        self._governor.left_alone(steps, elapsed_ns, spent_ns)
         self._recorder.rest(False)
         return steps, elapsed_ns
 

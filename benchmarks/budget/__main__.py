@@ -52,15 +52,15 @@ def _interval(found: dict[str, float]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when a bound is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.budget", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each run (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each variant (default: %(default)s)")
+    parser.add_argument("--scale", type=float, default=1.0, help="make all runs so many times as long")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each variant (default: %(default)s)")
     parser.add_argument("--steps", default=",".join(f"{ms:g}" for ms in STEPS_MS), help="lengths, in ms, by comma")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     cells: list[Cell] = []
     for ms in (float(word) for word in options.steps.split(",")):
-        cells += measure(make_work(ms), BUDGETS, options.seconds, options.rounds)
+        cells += measure(make_work(ms), BUDGETS, options.rounds, options.scale)
         print(render(cells[-len(BUDGETS) :]), flush=True)
     options.output.mkdir(parents=True, exist_ok=True)
     raw = options.output / "budget.json"

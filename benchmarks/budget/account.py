@@ -16,7 +16,7 @@ from autoprof import StepFrame
 from autoprof.governor import BURST
 
 from .. import stats
-from .runs import OUTLIER, Integers, Run, Work, light_path_ns, run_bare, run_with
+from .runs import LESS, OUTLIER, SECONDS, Integers, Run, Work, light_path_ns, run_bare, run_with
 
 ALLOWED: Final = 1.2
 """The overhead that is allowed, in budgets."""
@@ -121,9 +121,13 @@ def mean_errors(sampled: Sequence[StepFrame], theirs: dict[tuple[str, str], floa
     return [abs(ours[key] / theirs[key] - 1) for key in theirs if key in ours and theirs[key] >= step_ns / 100]
 
 
-def measure(work: Work, budgets: Sequence[float], seconds: float, rounds: int) -> Iterator[Cell]:
-    """Run all budgets, the full record and bare runs in turns, and yield a cell for each budget."""
-    steps = max(round(seconds * 1e3 / work.ms), 60)
+def measure(work: Work, budgets: Sequence[float], rounds: int, scale: float = 1.0) -> Iterator[Cell]:
+    """Run all budgets, the full record and bare runs in turns, and yield a cell for each budget.
+
+    ``scale`` makes all runs shorter or longer.
+    """
+    steps = max(round(scale * SECONDS[work.ms] * 1e3 / work.ms), 60)
+    fewer = max(steps // LESS, 60)
     light_ns = light_path_ns(work)
     variants: list[float | None] = [*budgets, None]
     runs: dict[float | None, list[Run]] = {budget: [] for budget in variants}
@@ -135,9 +139,9 @@ def measure(work: Work, budgets: Sequence[float], seconds: float, rounds: int) -
         for variant in order:
             gc.collect()
             if variant == "bare":
-                bare.append(run_bare(work, steps))
+                bare.append(run_bare(work, fewer))
             else:
-                runs[variant].append(run_with(work, steps, variant))
+                runs[variant].append(run_with(work, fewer if variant is None else steps, variant))
     full = means([frame for run in runs[None] for frame in run.frames])
     for budget in budgets:
         yield _cell(work, budget, runs[budget], full, bare, light_ns)

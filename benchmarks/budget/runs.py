@@ -22,6 +22,11 @@ OUTLIER: Final = 5.0
 """Times the median: steps beyond it are the machine's."""
 LAYERS: Final = {0.3: 8, 1.0: 24, 10.0: 24, 100.0: 24}
 """By the length of a step in milliseconds."""
+SECONDS: Final = {0.3: 8.0, 1.0: 12.0, 10.0: 40.0, 100.0: 120.0}
+"""How long a run is, by the length of its steps: the first twenty steps, which are always recorded, are to be paid back
+at the smallest budget well before its end."""
+LESS: Final = 4
+"""How many times fewer steps a bare run and one that records every step have: they only give means."""
 
 
 class Residual(nn.Module):

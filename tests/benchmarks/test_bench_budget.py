@@ -78,7 +78,7 @@ def test_means_are_by_name_and_phase_and_long_steps_are_left_out() -> None:
 
 def test_the_command_measures_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One length of step, three budgets; the status says whether every bound held."""
-    status = main(["--seconds", "0.05", "--rounds", "1", "--steps", "0.3", "--output", str(tmp_path)])
+    status = main(["--scale", "0.006", "--rounds", "1", "--steps", "0.3", "--output", str(tmp_path)])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 0.3 ms")]
     assert len(lines) == 6  # as they come, and all together at the end
     cells = json.loads((tmp_path / "budget.json").read_text())["cells"]

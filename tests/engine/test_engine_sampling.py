@@ -33,6 +33,7 @@ class Scripted:
         self.heard: list[tuple[int, int]] = []
         self.compared: list[tuple[int, int]] = []
         self.lengths: list[int] = []
+        self.spent: list[int] = []
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
@@ -41,8 +42,9 @@ class Scripted:
         self.level = next(self._levels, self.level)
         return next(self._gaps, 0)
 
-    def left_alone(self, steps: int, elapsed_ns: int) -> None:
+    def left_alone(self, steps: int, elapsed_ns: int, spent_ns: int) -> None:
         self.heard.append((steps, elapsed_ns))
+        self.spent.append(spent_ns)
 
     def compare(self, steps: int, elapsed_ns: int) -> None:
         self.compared.append((steps, elapsed_ns))
@@ -277,6 +279,28 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
                     session.step()
         assert governor.compared == [(2, 20)]
         assert [steps for steps, _ in governor.heard] == [6]
+
+
+def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolving and writing the burst before it is work of ours like any other."""
+    now = [0]
+    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    governor = govern(0, 4)
+
+    class Slow(ListSink):
+        def write(self, frame: Any) -> None:
+            now[0] += 7
+            super().write(frame)
+
+    sink = Slow()
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
+        for _ in range(3):
+            session.step()
+        assert [f.step for f in sink.frames] == [1]
+        for _ in range(3):
+            session.step()
+    assert governor.spent == [7]
 
 
 def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
