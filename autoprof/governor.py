@@ -37,8 +37,8 @@ CONTROLS: Final = 2
 SETTLE: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 FEWEST_PAIRS: Final = 8
-MARGIN: Final = 0.85
-"""The part of the budget that is spent: what is on nobody's clock is found out late, and only on average."""
+MARGIN: Final = 0.7
+"""The part of the budget that is spent: the rest is for what is on nobody's clock, or is found out late."""
 SAVED: Final = 256
 """Steps whose credit can be saved up: what a slow hour has earned is not spent on a fast one."""
 DEAREST: Final = 4.0

@@ -101,7 +101,7 @@ def test_modules_are_dropped_when_bursts_become_too_rare() -> None:
 
 def test_the_last_level_stays_however_rare_its_bursts_are() -> None:
     """There is nothing left to drop; the budget is kept by longer gaps alone."""
-    done = run(Governor(0.005, levels=2), 60_000, 300_000, [3 * MS, 2 * MS], 20_000)
+    done = run(Governor(0.005, levels=2), 100_000, 300_000, [3 * MS, 2 * MS], 20_000)
     assert set(done.levels[FIRST:]) == {1}
     assert min(done.gaps) > RAREST
     assert done.overhead <= 1.05 * 0.005
