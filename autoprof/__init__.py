@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
 from .probes import log_timing, span, timed
-from .session import Session
 from .span import Phase, Span, StepFrame
-from .summary import Finding, Row, Summary
-from .wiring import instrument
 
 if TYPE_CHECKING:
     from .config import Config
     from .deep import deep_capture
     from .runs import Run, read_run
+    from .session import Session
     from .sinks import Sink
+    from .summary import Finding, Row, Summary
+    from .wiring import instrument
 
 __version__ = "0.1.0"
 __all__ = [
@@ -50,13 +50,25 @@ __all__ = [
     "timed",
 ]
 
-_LAZY = {"Config": "config", "deep_capture": "deep", "Run": "runs", "Sink": "sinks", "read_run": "runs"}
+_LAZY = {
+    "Config": "config",
+    "Finding": "summary",
+    "Row": "summary",
+    "Run": "runs",
+    "Session": "session",
+    "Sink": "sinks",
+    "Summary": "summary",
+    "deep_capture": "deep",
+    "instrument": "wiring",
+    "read_run": "runs",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is slow to import (pydantic, the run folder) when it is first asked for."""
+    """Load what only a session needs when it is first asked for: a program that is not profiled starts as it did."""
     if name in _LAZY:
         from importlib import import_module
 
-        return getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

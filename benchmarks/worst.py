@@ -142,7 +142,7 @@ def _describe(lane: _Lane) -> dict[str, Any]:
     }
 
 
-def survivors(steps: int = 100) -> dict[str, float]:
+def survivors(steps: int = 400) -> dict[str, float]:
     """Return how many objects that the garbage collector walks a step leaves, with and without a session.
 
     Garbage in cycles counts; a tuple of numbers, which the collector forgets when it first sees it, does not.
