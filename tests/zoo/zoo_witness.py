@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from zoo_case import tensors_in
 
 # A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
@@ -19,6 +21,8 @@ Call = tuple[str, int, int]
 
 class Witness:
     """Hook every module of a model the way a user would, and write down what the hooks see.
+
+    Losses that are no part of the model, but made in its forward, are seen by hooks on all modules.
 
     ``events`` has every firing in order, with the identities between what a call took and what it returned.
     ``received`` has, by step, the calls of which an output with a node received a gradient; ``ran`` those of which the
@@ -42,6 +46,8 @@ class Witness:
         for module, name in names.items():
             self._handles.append(_hook_before(module, self._enter(name)))
             self._handles.append(_hook_after(module, self._leave, always_call=True))
+        self._handles.append(register_module_forward_pre_hook(self._enter_loss))
+        self._handles.append(register_module_forward_hook(self._leave_loss, always_call=True))
 
     def later(self) -> None:
         """Register a second pair of hooks, first in the row and last."""
@@ -76,8 +82,18 @@ class Witness:
 
         return enter
 
+    def _enter_loss(self, module: nn.Module, args: Any) -> None:
+        if isinstance(module, _Loss) and module not in self._names:
+            self._enter(f"Loss/{type(module).__name__}")(module, args)
+
+    def _leave_loss(self, module: nn.Module, args: Any, output: Any) -> None:
+        if isinstance(module, _Loss) and module not in self._names:
+            self._left(f"Loss/{type(module).__name__}", args, output)
+
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
-        name = self._names[module]
+        self._left(self._names[module], args, output)
+
+    def _left(self, name: str, args: Any, output: Any) -> None:
         path = tuple(self._open)
         self._open.pop()
         taken = [*args, *tensors_in(args)]
