@@ -93,13 +93,11 @@ class Governor:
         bare_ns = max(step_ns - cost_ns, 1)
         if not self._bare_ns:
             self._bare_ns = self._usual_ns = float(bare_ns)
-        self._spent_ns += cost_ns
-        charged = cost_ns * self._charge
-        self._earn(self._budget * bare_ns - charged)
-        self._learn(charged + toggle_ns / self._in_burst)
+        self._earn(self._budget * bare_ns - self._spend(cost_ns))
+        self._learn(self._charge * (cost_ns + toggle_ns / self._in_burst))
         if self._recorded < FIRST:
             return 0
-        if self._credit_ns - toggle_ns >= 0:
+        if self._credit_ns - self._charge * toggle_ns >= 0:
             if self._in_row < (CONTROL_EVERY if self._paired >= FEWEST_PAIRS else FIRST_CONTROLS_EVERY):
                 return 0
             self._end_burst(toggle_ns)
@@ -122,7 +120,7 @@ class Governor:
         self._bare_ns = elapsed_ns / steps
         self._usual_ns += SETTLE * (self._bare_ns - self._usual_ns)
         if self._budget is not None:
-            self._earn(self._budget * elapsed_ns - spent_ns)
+            self._earn(self._budget * elapsed_ns - self._spend(spent_ns))
         self._recent.clear()
 
     @property
@@ -160,8 +158,13 @@ class Governor:
         assert self._budget is not None
         self._credit_ns = min(self._credit_ns + ns, SAVED * self._budget * self._bare_ns)
 
+    def _spend(self, ns: int) -> float:
+        """Return what this much of our own account is charged at."""
+        self._spent_ns += ns
+        return self._charge * ns
+
     def _end_burst(self, toggle_ns: int) -> None:
-        self._credit_ns -= toggle_ns
+        self._credit_ns -= self._spend(toggle_ns)
         self._in_burst = self._in_row = 0
 
     def _gap(self) -> int:
