@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Final
 
 from ..resolve import RawStep
+from ..signals import raised_by_handler
 from ..span import Phase
 from ..summary import Pace, Summary
 from ..units import UNITS
@@ -83,7 +84,9 @@ class Paces:
 def _length(loader: Any) -> int | None:
     try:
         return len(loader)
-    except Exception:  # an iterable data set has none; what a user's own raises is none of ours
+    except Exception as error:  # an iterable data set has none; what a user's own raises is none of ours
+        if raised_by_handler(error):
+            raise
         return None
 
 

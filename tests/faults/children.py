@@ -19,7 +19,7 @@ import torch
 from torch import nn
 INSTRUMENTED = {instrumented}
 if INSTRUMENTED:
-    import autoprof
+    import autoprof, autoprof.delivery
     autoprof.delivery.DELIVER_EVERY_NS = 0
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -202,7 +202,7 @@ def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have
 def test_sigterm_while_close_waits_for_a_device_that_hangs_ends_the_process(children: Children, tmp_path: Path) -> None:
     """The end on SIGTERM waits a moment for the device, not for ever."""
     before = """
-    import autoprof.wiring
+    import autoprof.delivery, autoprof.wiring
     from autoprof.testing import FakeClock, FakeDevice
     autoprof.delivery.PATIENCE_S = 0.2
     device = FakeDevice(FakeClock(tick_ns=1), lag_ns=10**15)
@@ -226,7 +226,7 @@ sys.path[:0] = [{here!r}, {engine!r}]
 import torch
 torch.set_num_threads(1)
 from torch import nn
-import autoprof
+import autoprof, autoprof.delivery
 from moments import Strike
 autoprof.delivery.DELIVER_EVERY_NS = 0
 config = {{
