@@ -105,7 +105,8 @@ class Aggregate:
         for unit in UNITS:
             count, ns = self._units.get(unit, (0.0, 0))
             if ns:
-                return unit, count * NS_PER_S / ns
+                rate = count * NS_PER_S / ns
+                return unit, rate if isfinite(rate) else None  # no JSON holds what overflows
         return UNITS[0], None
 
     def _open_block(self, layout: Layout) -> Block:

@@ -314,6 +314,13 @@ def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> Non
     assert collect([one_span(5)]).summary().throughput is None
 
 
+def test_a_throughput_that_no_number_holds_is_none() -> None:
+    """A summary is written as JSON, which knows no infinity."""
+    summary = collect([one_span(5, duration_ns=1, scalars={"samples": 1e300})]).summary()
+    assert summary.throughput is None
+    json.dumps(summary.to_dict(), allow_nan=False)
+
+
 def test_a_summary_survives_json() -> None:
     """``to_dict`` gives plain JSON types, ``from_dict`` the same summary."""
     aggregate = collect(frames_of([(i, 2 * i, i % 2 == 0, i < 3) for i in range(100)]))
