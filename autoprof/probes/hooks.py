@@ -57,8 +57,8 @@ class Marked(ABC):
         """Those of other threads, which may be in this module meanwhile."""
 
     @abstractmethod
-    def fail(self, module: Any) -> None:
-        """Take word of a failure of ours: mark no more."""
+    def fail(self, module: Any, error: Exception | None = None) -> None:
+        """Take word of a failure of ours: mark no more. Raises what a signal handler of the user's raised."""
 
 
 class Scope(NamedTuple):
@@ -115,8 +115,8 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
             else:
                 code = self.entering if _task() == -1 else self.recomputing
                 append(code, read() if module is self.module else here(), get_ident())
-        except Exception:
-            self.fail(module)
+        except Exception as error:
+            self.fail(module, error)
 
     def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
         if _compiling():
@@ -126,8 +126,8 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
                 extend((self.leaving, read()))
             else:
                 append(self.leaving, read() if module is self.module else here(), get_ident())
-        except Exception:
-            self.fail(module)
+        except Exception as error:
+            self.fail(module, error)
 
     return enter, leave
 
@@ -161,8 +161,8 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
                 extend((ordinal | code, read()))
             else:
                 append(ordinal | code, read() if module is self.module else here(), thread)
-        except Exception:
-            self.fail(module)
+        except Exception as error:
+            self.fail(module, error)
 
     def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
         if _compiling():
@@ -177,8 +177,8 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
             watch_outputs(output, ordinal, thread)
             if gaps and gaps[-1][0] > ordinal and thread == home:
                 watch_gaps(output, code, ordinal)
-        except Exception:
-            self.fail(module)
+        except Exception as error:
+            self.fail(module, error)
 
     return enter, leave
 

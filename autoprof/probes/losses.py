@@ -51,7 +51,7 @@ class _Kind(Marked):
         """Mark that it is over."""
         self._leave(self, self.module, args, output)
 
-    def fail(self, module: nn.Module) -> None:
+    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Count a failure of ours and mark no more."""
         self._failed = True
         self._recorder.fail("losses")

@@ -18,6 +18,7 @@ from torch import nn
 
 from ..memory import Memory
 from ..recorder import MEMORY, Recorder
+from ..signals import raised_by_handler
 from ..span import Phase
 from .far import hooks_by_input
 from .hooks import Hooks, Marked
@@ -115,14 +116,15 @@ class ModuleProbe(Marked):
             for value in memory.at_mark():  # type: ignore[union-attr]
                 self.recorder.value(MEMORY, value)
             memory.spent_ns += perf_counter_ns() - began  # type: ignore[union-attr]
-        except Exception:
-            self.fail(module)
+        except Exception as error:
+            self.fail(module, error)
 
-    def fail(self, module: nn.Module) -> None:
+    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Take the hooks off after a failure of ours and count it; the user's call goes on."""
         self.recorder.fail(self.where)
-        with contextlib.suppress(Exception):
-            self.detach()
+        if not _walks_hooks(error):
+            with contextlib.suppress(Exception):
+                self.detach()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return Orphan()
@@ -136,14 +138,25 @@ class Orphan:
 
     __slots__ = ()
 
-    def fail(self, module: nn.Module) -> None:
+    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
-        take_off(module, lambda owner: isinstance(owner, Orphan))
+        if not _walks_hooks(error):
+            take_off(module, lambda owner: isinstance(owner, Orphan))
+        if error is not None and raised_by_handler(error):
+            raise error
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return self
 
     __reduce__ = ModuleProbe.__reduce__
+
+
+def _walks_hooks(error: Exception | None) -> bool:
+    """Tell whether torch may be walking through a module's hooks when this error of ours comes up.
+
+    It does so while an exception of the user's is on its way, to call those that are always called.
+    """
+    return error is not None and error.__context__ is not None
 
 
 def take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:

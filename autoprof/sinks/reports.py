@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -93,15 +94,15 @@ class Courier:
             raise OutputError(f"sinks.{self._name}: {self.lost} reports are lost, because too many were waiting")
 
 
-class MetricsSink:
-    """A sink that reports; ``report`` is what makes it one."""
+class MetricsSink(ABC):
+    """A sink that reports: what it does with a report, and how it lets the receiver go."""
 
     def __init__(self, options: MetricsOptions, clock: Callable[[], float]) -> None:
         self._reports = Reports(options, clock, self.report)
 
+    @abstractmethod
     def report(self, metrics: Metrics) -> None:
         """Take the means of a stretch of steps; on the training thread, so it must not wait."""
-        raise NotImplementedError
 
     def write(self, frame: StepFrame) -> None:
         """Take one step's frame."""
@@ -114,5 +115,6 @@ class MetricsSink:
         finally:
             self.end()
 
+    @abstractmethod
     def end(self) -> None:
         """Let the receiver go."""
