@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SLICE_NS: Final = 500_000
 """The time after which the rest of the steps that wait is left to the end of the next step: no step is to stand out."""
-DELIVER_EVERY_NS: Final = 20_000_000
+DELIVER_EVERY_NS: Final = 40_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0
@@ -93,7 +93,8 @@ class Delivery:
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
-        self.diagnosis.closed(raw)
+        end_ns = raw.clock.host_ns(raw.end)
+        self.diagnosis.closed(raw, end_ns)
         for source in (self.memory, self.footprint):
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
@@ -105,14 +106,14 @@ class Delivery:
                 raw.warmup = True
                 self.skipped[COMPILED] = self.skipped.get(COMPILED, 0) + 1
         self._resolver.submit(raw)
-        now = raw.clock.host_ns(raw.end)
-        if now >= self._due_ns or self._resolver.crowded:
+        if end_ns >= self._due_ns or self._resolver.crowded:
+            self.gauges.account()
             until_ns = perf_counter_ns() + SLICE_NS
             for frame in self._resolver.ready():
                 self._hand_on(frame)
                 if perf_counter_ns() > until_ns:
                     return
-            self._due_ns = now + DELIVER_EVERY_NS
+            self._due_ns = end_ns + DELIVER_EVERY_NS
 
     def put_off(self, now_ns: int) -> None:
         """Let the steps that follow a gap wait: what delivering leaves in the caches would be in their times."""
@@ -120,6 +121,7 @@ class Delivery:
 
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
+        self.gauges.account()
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 

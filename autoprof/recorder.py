@@ -15,9 +15,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from .clocks import Clock
 from .names import clean_name
 from .signals import raised_by_handler
@@ -86,11 +83,12 @@ class Label(NamedTuple):
 class Taken(NamedTuple):
     """A step's marks: codes and readings, whose they are where no thread is named, if one is, how many were dropped.
 
-    The readings of a host clock are numbers, in an array; those of a device are the clock's own, in a list.
+    The readings become an array where steps are resolved, several at a time: here, with cold caches, that took half of
+    a step's end.
     """
 
     codes: list[int]
-    readings: npt.NDArray[np.int64] | list[Any]
+    readings: list[Any]
     thread: int
     mixed: bool
     dropped: int
@@ -113,7 +111,8 @@ class Recorder:
         """Whether no other thread has ever made a mark; while it is so, a LEAVE need not ask whose it is."""
         self.clock = clock
         self.read = clock.read
-        self._numbers = clock.device_type is None
+        self.on_device = clock.device_type is not None
+        """Whether readings are a device's."""
         self.serial = 0
         self.number = _made()
         self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
@@ -132,11 +131,6 @@ class Recorder:
         self._renewals: list[Callable[[], None]] = []
         self._step_renewals: list[Callable[[], None]] = []
 
-    @property
-    def on_device(self) -> bool:
-        """Whether readings are a device's."""
-        return not self._numbers
-
     def on_change(self, renew: Callable[[], None]) -> None:
         """Have ``renew`` called whenever ``extend``, ``read``, ``thread`` or ``alone`` has changed."""
         self._renewals.append(renew)
@@ -153,7 +147,7 @@ class Recorder:
         """Read another clock, or this one from another home, from now on; the marks so far must have been taken."""
         self.clock = clock
         self.read = clock.read
-        self._numbers = clock.device_type is None
+        self.on_device = clock.device_type is not None
         self._renew()
 
     def label(self, name: str, fqn: str | None, phase: Phase, phases: frozenset[Phase] | None = None) -> int:
@@ -237,11 +231,9 @@ class Recorder:
         Marks that other threads append meanwhile stay for the next step.
         """
         count = len(self.buffer)
-        readings: Any = self.buffer[1:count:2]
-        if self._numbers:  # as an array they free the objects they were: the next step finds the same memory
-            readings = np.fromiter(readings, np.int64, count // 2)
+        codes, readings = self.buffer[0:count:2], self.buffer[1:count:2]
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
-        taken = Taken(self.buffer[0:count:2], readings, self.thread, self.mixed, self.dropped, shapes, detail_ns)
+        taken = Taken(codes, readings, self.thread, self.mixed, self.dropped, shapes, detail_ns)
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0

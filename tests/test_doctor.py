@@ -464,7 +464,7 @@ class TestIdentity:
         """The smallest defect that the engine could have."""
 
         def change(module: nn.Module, _args: Any, output: torch.Tensor) -> Any:
-            return torch.nextafter(output, output + 1) if isinstance(module, nn.BatchNorm1d) else None
+            return output * (1 + torch.finfo(output.dtype).eps) if isinstance(module, nn.BatchNorm1d) else None
 
         hook_every_target(monkeypatch, change)
         report = examine(subject())
@@ -638,7 +638,8 @@ class TestModelsThatCannotBeCopied:
         report = examine(subject(model))
         assert result_of(report, "identity").verdict is OK
         assert len(compiled) == 1
-        assert {one.fqn for one in report.modules if one.reason is Reason.COMPILED} == {"0.0", "0.1"}
+        if torch.__version__ >= (2, 5):  # before, the graph calls the modules, and their hooks fire
+            assert {one.fqn for one in report.modules if one.reason is Reason.COMPILED} == {"0.0", "0.1"}
 
     def test_one_that_cannot_run_is_said_to_be_so(self) -> None:
         """In one line, with the line of the user's code."""

@@ -255,6 +255,9 @@ class TestInAStep:
         model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)).eval().requires_grad_(False)
         found = seen_in_a_step(model, torch.ones(1, 3, 8))
         assert found["0"].reason is None
+        if torch.__version__ < (2, 6):  # it goes the fused path though there are hooks
+            assert found["0.linear1"].reason is Reason.UNCALLED
+            return
         assert (found["0.linear1"].seen, found["0.linear1"].reason) == (True, Reason.FUSED)
         assert "hooks on it switch that path off" in found["0.linear1"].why
 

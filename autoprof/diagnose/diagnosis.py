@@ -42,11 +42,12 @@ class Diagnosis:
         """Whether the run is over: what takes longer may be looked at now."""
         self.add: Callable[[StepFrame], None] = self._observer.add if signals is None else self._add
 
-    def closed(self, raw: RawStep) -> None:
-        """Take note that a step has ended."""
-        self._collections.closed(raw.step)
+    def closed(self, raw: RawStep, end_ns: int) -> None:
+        """Take note that a step has ended, at ``end_ns`` of the host's clock."""
+        begun_ns = raw.clock.host_ns(raw.start)
+        self._collections.closed(raw.step, end_ns - begun_ns)
         if self._signals is not None:
-            self._signals.closed(raw)
+            self._signals.closed(raw, begun_ns, end_ns - begun_ns)
 
     def _add(self, frame: StepFrame) -> None:
         self._observer.add(frame)

@@ -24,11 +24,10 @@ class Signals:
         self._compilations = compilations
         self._waiting: dict[int, tuple[int, list[Call]]] = {}
 
-    def closed(self, raw: RawStep) -> None:
+    def closed(self, raw: RawStep, begun_ns: int, length_ns: int) -> None:
         """Take what was called in a step that has ended; what a warm-up step called is forgotten."""
-        clock, counts = raw.clock, not raw.warmup
-        begun_ns = clock.host_ns(raw.start)
-        self._compilations.closed(clock.host_ns(raw.end) - begun_ns, counts)
+        counts = not raw.warmup
+        self._compilations.closed(length_ns, counts)
         logs, waits = self._logs.table, self._syncs.table
         if not counts:
             logs.drop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,7 @@ class Gauges:
         self._work = work
         self._say = say
         self._pace = Paces()
+        self._waiting: deque[tuple[RawStep, StepCalls]] = deque()
         self._steps = 0
         self._apart = False
         self._off = False
@@ -46,31 +48,47 @@ class Gauges:
         return apart
 
     def closed(self, raw: RawStep) -> None:
-        """Take a closed step, on the training thread, before the next one counts; never raises."""
+        """Take a closed step, on the training thread, before the next one counts; never raises.
+
+        Only what is gone later is taken now: the caches are cold here. ``account`` does the rest.
+        """
         self._steps = raw.step
         if self._off:
             return
         try:
-            self._take(raw)
+            self._waiting.append((raw, self._calls(raw)))
         except Exception as error:
             self._fail(error)
 
-    def _take(self, raw: RawStep) -> None:
-        root, calls, shapes = self._root, _NO_CALLS, []
-        if root is not None:
-            calls, shapes = root.take(raw.taken.codes), root.shapes
-            raw.overhead_ns += root.spent_ns
-            root.spent_ns = 0
+    def _calls(self, raw: RawStep) -> StepCalls:
+        root = self._root
+        if root is None:
+            return _NO_CALLS
+        raw.overhead_ns += root.spent_ns
+        root.spent_ns = 0
+        return root.take(raw.taken.codes)
+
+    def account(self) -> None:
+        """Take account of the steps closed since it was called last, before their frames are made; never raises."""
+        while self._waiting:
+            try:
+                self._take(*self._waiting.popleft())
+            except Exception as error:
+                self._fail(error)
+
+    def _take(self, raw: RawStep, calls: StepCalls) -> None:
+        shapes = [] if self._root is None else self._root.shapes
         self._pace.closed(raw, calls, shapes)
         if self._readings is not None:
             self._readings.closed(raw)
-        if self._work is not None and root is not None:
+        if self._work is not None and self._root is not None:
             self._apart |= self._work.closed(raw, calls, shapes)
 
     def _fail(self, error: Exception) -> None:
         if raised_by_handler(error):
             raise error
         self._off = True
+        self._waiting.clear()
         if self._say is not None:
             self._say(f"throughput, readings and work are off after {type(error).__name__}: {error}")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from .. import recorder as marks
@@ -77,7 +75,7 @@ class RawStep:
         if not taken.mixed:
             return None
         codes, threads, thread = taken.codes, [], taken.thread
-        for code, reading in zip(codes, _plain(taken.readings), strict=True):
+        for code, reading in zip(codes, taken.readings, strict=True):
             if code == marks.THREAD:
                 thread = reading
                 threads.append(thread)
@@ -108,11 +106,7 @@ class RawStep:
         """Return all readings of the clock in the step, its start first and its end last."""
         inside = [
             reading
-            for code, reading in zip(self.taken.codes, _plain(self.taken.readings), strict=True)
+            for code, reading in zip(self.taken.codes, self.taken.readings, strict=True)
             if code & marks.KIND_MASK not in marks.VALUES
         ]
         return [self.start, *inside, self.end]
-
-
-def _plain(readings: npt.NDArray[np.int64] | list[Any]) -> list[Any]:
-    return readings if isinstance(readings, list) else readings.tolist()

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from ..price import Price
-from ..recorder import ORDINAL_SHIFT, STEP, Label, Taken
+from ..recorder import ORDINAL_SHIFT, STEP, Label
 from ..span import TRAINING_LANE, StepFrame
 from .device import DeviceAccount
 from .frames import make_frames
@@ -97,14 +97,15 @@ class Resolver:
 
     def _resolve_on_host(self) -> None:
         pending, raws = self._pending, [self._pending.popleft()]
-        first = raws[0].taken
-        plan = self._plan(raws[0])
-        while pending and plan.repeatable and pending[0].clock is raws[0].clock and _alike(pending[0].taken, first):
+        first, codes = raws[0], raws[0].taken.codes
+        plan = self._plan(first, codes)
+        while pending and plan.repeatable and _alike(pending[0], first, codes):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
-        readings = np.empty((len(raws), len(first.codes) + 2), dtype=np.int64)
-        for row, raw in zip(readings, raws, strict=True):
-            row[0], row[1:-1], row[-1] = raw.start, raw.taken.readings, raw.end
+        flat: list[int] = []
+        for raw in raws:
+            flat += (raw.start, *raw.taken.readings, raw.end)
+        readings = np.fromiter(flat, np.int64, len(flat)).reshape(len(raws), len(codes) + 2)
         times = readings[:, 1:] - readings[:, :1]
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
@@ -112,21 +113,21 @@ class Resolver:
         self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
-        plan = self._plan(raw)
+        codes, readings = raw.taken.codes, raw.taken.readings
+        plan, count = self._plan(raw, codes), len(codes)
         times = raw.clock.times(raw.readings())
-        count = len(raw.taken.codes)
         host = np.zeros((1, count + 1), dtype=np.int64)
         is_time = np.ones(count + 1, dtype=bool)
         is_time[plan.values] = False
         host[0, is_time] = times.host_ns[1:] - times.host_ns[0]
         values = np.zeros((1, count), dtype=np.int64)
-        values[0, plan.values] = [raw.taken.readings[at] for at in plan.values.tolist()]
+        values[0, plan.values] = [readings[at] for at in plan.values.tolist()]
         self.unmatched += plan.unmatched
         plan, columns = self._account.columns(plan, count, times)
         self._resolved.extend(make_frames([raw], plan, values, host, columns))
 
-    def _plan(self, raw: RawStep) -> Plan:
-        codes, lanes = tuple(raw.taken.codes), raw.lanes()
+    def _plan(self, raw: RawStep, marks: list[int]) -> Plan:
+        codes, lanes = tuple(marks), raw.lanes()
         cut = raw.taken.dropped > 0
         plan = None if cut else self._plans.get((codes, lanes))
         if plan is None:
@@ -160,6 +161,8 @@ class Resolver:
         return find
 
 
-def _alike(one: Taken, other: Taken) -> bool:
-    """Tell whether two steps, both of one thread, have the same marks."""
-    return not (one.mixed or other.mixed or one.dropped or other.dropped) and one.codes == other.codes
+def _alike(one: RawStep, other: RawStep, codes: list[int]) -> bool:
+    """Tell whether a step, of one thread and one clock, has the same marks as another, whose ``codes`` these are."""
+    if one.clock is not other.clock or one.taken.mixed or other.taken.mixed or one.taken.dropped or other.taken.dropped:
+        return False
+    return one.taken.codes == codes

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
@@ -151,7 +152,7 @@ def test_the_real_program_names_its_function_and_the_size() -> None:
     assert finding is not None
     assert finding.name == "scale"
     assert finding.evidence["count"] == 5
-    assert "size mismatch" in finding.why
+    assert torch.__version__ < (2, 6) or "size mismatch" in finding.why  # before, torch notes no reason
 
 
 def test_a_note_of_another_torch_is_left_out() -> None:

@@ -92,7 +92,9 @@ def test_clipping_is_seen_however_it_was_imported(name: str, clip: Callable[[Any
 def test_the_phase_is_the_sum_of_its_parts_to_the_nanosecond(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clipping takes 7 ns and the update 11: no name's total has another's in it, and other has nothing left."""
     model, clock = mlp(), FakeClock()
-    inner = clip_grad._get_total_norm
+    inner = getattr(clip_grad, "_get_total_norm", None)
+    if inner is None:
+        pytest.skip("clipping is one function in torch before 2.6, with nothing inside that could be slow")
 
     def slow(*args: Any, **kwargs: Any) -> torch.Tensor:
         clock.advance(7)
