@@ -21,12 +21,12 @@ from .price import Price
 from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
 from .resolve import RawStep, Resolver
 from .signals import raised_by_handler
+from .sinks import Display, Sink
 from .span import StepFrame
 from .summary import Summary
 
 if TYPE_CHECKING:
     from .runs import RunFolder
-    from .sinks import Sink
 
 SLICE_NS: Final = 500_000
 """The time after which the rest of the steps that wait is left to the end of the next step: no step is to stand out."""
@@ -125,6 +125,13 @@ class Delivery:
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 
+    def rest(self, seconds: float) -> None:
+        """Deliver what waits, and have it shown: steps are left alone for about this long."""
+        self.deliver()
+        for sink in self._sinks[:]:
+            if isinstance(sink, Display):
+                self._tell(sink, sink.rest, seconds)
+
     def finish(self, *, patient: bool) -> None:
         """Wait for the device and hand on the last frames; without patience, only those that it passes soon."""
         until = monotonic() + PATIENCE_S
@@ -158,11 +165,11 @@ class Delivery:
         self._aggregate.add(frame)
         self.diagnosis.add(frame)
         for sink in self._sinks[:]:
-            self._write(sink, frame)
+            self._tell(sink, sink.write, frame)
 
-    def _write(self, sink: Sink, frame: StepFrame) -> None:
+    def _tell(self, sink: Sink, tell: Callable[[Any], None], what: Any) -> None:
         try:
-            sink.write(frame)
+            tell(what)
         except Exception as error:
             if raised_by_handler(error):
                 raise

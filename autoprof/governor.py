@@ -124,6 +124,11 @@ class Governor:
         self._recent.clear()
 
     @property
+    def bare_ns(self) -> float:
+        """How long a step without hooks was last; 0 where none is known."""
+        return self._bare_ns
+
+    @property
     def comparable(self) -> int:
         """How many steps of a gap the recorded ones before it are compared with: as many on either side.
 

@@ -10,6 +10,7 @@ from .governor import SETTLING, Governor
 from .price import Price
 from .recorder import Recorder, activate
 from .summary import PairedCost
+from .units import NS_PER_S
 
 
 class Probe(Protocol):
@@ -182,6 +183,10 @@ class Sampling:
             self._first = 0
         self.left, self._rest = self._rest, 0
         return self.left > 0
+
+    def quiet_s(self) -> float:
+        """Return about how many seconds of the gap are left."""
+        return self.left / self._per_step * self._governor.bare_ns / NS_PER_S
 
     def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
         """Record again; return the steps left alone and their nanoseconds."""

@@ -24,6 +24,14 @@ class Sink(Protocol):
         """Finish with the statistics of the whole run. Called once, also after a ``write`` that raised."""
 
 
+@runtime_checkable
+class Display(Sink, Protocol):
+    """A sink that somebody watches: it is told when no frame will come for a while."""
+
+    def rest(self, seconds: float) -> None:
+        """Take word that steps are left alone for about this long, and show what there is to show."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """What the sinks of one run share.

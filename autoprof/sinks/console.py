@@ -39,6 +39,7 @@ class ConsoleSink:
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(run.stream, "encoding", None) or "ascii"
         self._left = options.every
+        self._step = 0
         self._due = float("-inf")
         self._on_terminal = False
         self._verdict: str | None = None
@@ -46,26 +47,35 @@ class ConsoleSink:
         self._pinned.guard()
 
     def write(self, frame: StepFrame) -> None:
-        """Count the step, and draw when it is time; between drawings this is one subtraction."""
+        """Count the step, and draw when it is time; between drawings this is next to nothing."""
         self._left -= 1
+        self._step = frame.step
         if self._left > 0:
             return
         now = self._run.clock()
         if self._on_terminal and now < self._due:
             return
+        self._show(now)
+
+    def rest(self, seconds: float) -> None:
+        """Redraw the panel where it would stand still for longer than its interval without the last steps in it."""
+        if self._on_terminal and self._left < self._options.every and seconds >= self._options.interval_s:
+            self._show(self._run.clock())
+
+    def _show(self, now: float) -> None:
         self._left = self._options.every
         self._due = now + self._options.interval_s
         try:
             size = PinnedLines.terminal_size(self._run.stream)
             self._on_terminal = size is not None
-            if size is None or not self._draw(frame, size):
+            if size is None or not self._draw(size):
                 self._pinned.clear()
-                self._print_line(frame)
+                self._print_line()
         except BaseException:
             self._give_back()
             raise
 
-    def _draw(self, frame: StepFrame, size: tuple[int, int]) -> bool:
+    def _draw(self, size: tuple[int, int]) -> bool:
         """Draw the panel; say whether there was room for it."""
         columns, rows = size
         panel = render_panel(
@@ -73,7 +83,7 @@ class ConsoleSink:
             width=columns,
             top=self._options.top,
             color=self._color,
-            step=frame.step,
+            step=self._step,
             encoding=self._encoding,
         )
         if rows < len(panel) + SPARE_ROWS or not self._pinned.is_free():
@@ -81,9 +91,9 @@ class ConsoleSink:
         self._pinned.draw(panel, size)
         return True
 
-    def _print_line(self, frame: StepFrame) -> None:
+    def _print_line(self) -> None:
         summary = self._run.summary()
-        line = render_plain(summary, step=frame.step, encoding=self._encoding)
+        line = render_plain(summary, step=self._step, encoding=self._encoding)
         verdict = verdict_line(summary, gain=False)
         if verdict is not None and verdict != self._verdict:  # said when it changes, not each time
             self._verdict = verdict

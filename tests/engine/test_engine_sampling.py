@@ -27,6 +27,7 @@ class Scripted:
     """A governor that does as told: the gap after each recorded step, and the level from then on."""
 
     comparable = 2
+    bare_ns = 100_000_000.0
 
     def __init__(self, gaps: Sequence[int], levels: Sequence[int] = ()) -> None:
         self.level = 0
@@ -105,6 +106,23 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         session.step()
         assert hooked(model)
         train(model, optimizer)
+
+
+def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(govern: Any) -> None:
+    """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, and eighteen are left."""
+
+    class Watched(ListSink):
+        def rest(self, seconds: float) -> None:
+            told.append((len(self.frames), seconds))
+
+    told: list[tuple[int, float]] = []
+    govern(0, 0, 20)
+    model, optimizer = model_and_optimizer()
+    with autoprof.instrument(model, MANUAL, sinks=[Watched(), ListSink()]) as session:
+        for _ in range(23):
+            train(model, optimizer)
+            session.step()
+    assert told == [(3, pytest.approx(1.8))]
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:

@@ -127,6 +127,28 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
     assert console.asked == len(terminal.writes) == 2
 
 
+def test_before_steps_are_left_alone_the_last_ones_are_shown(terminal: TerminalStream, clock: Clock) -> None:
+    """The panel would stand still without them for longer than it ever does; nothing is drawn twice."""
+    console = Console(terminal, clock, every=10, interval_s=1.0)
+    for step in range(1, 13):
+        console.step(step)
+    console.sink.rest(0.9)  # the next frame comes soon enough
+    assert console.asked == 1
+    console.sink.rest(5.0)
+    assert "step 12" in "\n".join("".join(line) for line in terminal.screen.lines)
+    console.sink.rest(5.0)
+    assert console.asked == len(terminal.writes) == 2
+
+
+def test_beside_a_terminal_nothing_is_said_of_steps_left_alone(clock: Clock) -> None:
+    """A line is printed each Nth step, and no other."""
+    console = Console(io.StringIO(), clock, every=10, interval_s=1.0)
+    for step in range(1, 13):
+        console.step(step)
+    console.sink.rest(5.0)
+    assert console.asked == 1
+
+
 @pytest.mark.parametrize(("columns", "rows"), [(120, 40), (60, 20)])
 def test_a_resize_moves_the_panel(terminal: TerminalStream, clock: Clock, columns: int, rows: int) -> None:
     """After a resize the next drawing stands at the new bottom, and the old panel is gone."""
