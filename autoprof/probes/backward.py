@@ -14,11 +14,13 @@ from typing import Any, Final
 
 import torch
 
-from ..recorder import END, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
+from ..recorder import END, FULL, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
 from .collectives import Reducer
 
 _task = torch._C._current_graph_task_id
 
+NOBODY: Final = -1
+"""No thread's identifier."""
 NESTED: Final = 64
 """Backward passes inside one another that are kept apart."""
 
@@ -117,11 +119,13 @@ class BackwardPasses:
 def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int], Any], None]:
     """Return what marks that a node starts, given what that means: the step's serial, then codes. The hot path."""
     append, read, serial = recorder.append, recorder.clock.reader(None), recorder.serial
+    buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
 
     def renew() -> None:
-        nonlocal append, read
+        nonlocal append, read, extend, training
         append = passes.append if passes.several else recorder.append
         read = recorder.clock.reader(None)  # autograd makes a node's device and stream current
+        extend, training = recorder.extend, NOBODY if passes.several else recorder.thread
 
     def begin_step() -> None:
         nonlocal serial
@@ -136,7 +140,11 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
             if _task() != passes.running:
                 passes.begin(_task())
             if codes[0] == serial and len(codes) == 2:
-                append(codes[1], read(), get_ident())
+                thread = get_ident()
+                if thread == training and len(buffer) < FULL:
+                    extend((codes[1], read()))
+                else:
+                    append(codes[1], read(), thread)
             else:  # calls of an earlier step lie that many steps back
                 offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
                 for code in codes[1:]:

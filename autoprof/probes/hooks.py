@@ -17,13 +17,13 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..recorder import END, ENTER, FULL, KIND_MASK, LEAVE, MARKS, PASS, RECOMPUTE, START, Recorder
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
 from .routes import Routes
-from .watching import Gap, Pair, Watch, tensor_hooks
+from .watching import Gap, NodeWatch, Pair, Watch, tensor_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -78,13 +78,15 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    inputs, outputs, inside = tensor_hooks(recorder, gaps, *_node_hooks(recorder, passes, gaps))
+    nodes = _node_hooks(recorder, passes, gaps)
+    inputs, outputs, inside = tensor_hooks(recorder, gaps, nodes)
 
     @cache
     def on(device: int | None, several: bool) -> Scope:
         watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
         watch = watch_inputs, outputs, inside
-        return Scope(_plain_hooks(recorder, device), _following_hooks(recorder, device, watch, gaps))
+        following = _following_hooks(recorder, device, watch, gaps, nodes, watch_inputs is inputs)
+        return Scope(_plain_hooks(recorder, device), following)
 
     return Hooks(on, passes)
 
@@ -132,8 +134,15 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
     return enter, leave
 
 
-def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap]) -> Pair:
+def _following_hooks(
+    recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap], nodes: NodeWatch, near: bool
+) -> Pair:
+    """Return the hooks that follow backward; ``near``: whether nobody asks for the devices of inputs.
+
+    The usual call has one tensor, and returns one: its nodes are watched without a function for all it might be.
+    """
     (watch_inputs, watch_outputs, watch_gaps), home = watch, get_ident()
+    watch_input, watch_output, _, known = nodes
     buffer, append = recorder.buffer, recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
@@ -152,7 +161,13 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
             if thread == home:
                 self.open.append(ordinal)
                 made = _next_number()
-                if watch_inputs(args, kwargs, ordinal, thread) < made - 1 and len(gaps) < MARKS:
+                if near and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+                    node, newest = args[0].grad_fn, -1
+                    if node is not None and (newest := node._sequence_nr()) not in known:
+                        watch_input(node, ordinal, thread)
+                else:
+                    newest = watch_inputs(args, kwargs, ordinal, thread)
+                if newest < made - 1 and len(gaps) < MARKS:
                     gaps.append((ordinal, made))
             else:
                 self.beside.setdefault(thread, []).append(ordinal)
@@ -173,8 +188,14 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
             if not calls:  # hooked in the middle of this call
                 return
             ordinal, code = calls.pop(), self.leaving
-            append(ordinal | code, read() if module is self.module else here(), thread)
-            watch_outputs(output, ordinal, thread)
+            if thread == training:
+                extend((ordinal | code, read()))
+            else:
+                append(ordinal | code, read() if module is self.module else here(), thread)
+            if isinstance(output, Tensor) and (node := output.grad_fn) is not None:
+                watch_output(node, ordinal, thread)
+            else:
+                watch_outputs(output, ordinal, thread)
             if gaps and gaps[-1][0] > ordinal and thread == home:
                 watch_gaps(output, code, ordinal)
         except Exception as error:
@@ -183,8 +204,8 @@ def _following_hooks(recorder: Recorder, device: int | None, watch: Watch, gaps:
     return enter, leave
 
 
-def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> Watch:
-    """Return ``watch_input``, ``watch_output`` and ``watch_gap``: have an autograd node mark what it means to a call.
+def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> NodeWatch:
+    """Return what has an autograd node mark what it means to a call.
 
     A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
     step's serial, then an END or a START, then any PASS, the outer call's first. Within a thread a node is known by
@@ -195,8 +216,9 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
     nodes: dict[Any, list[int]] = {}
 
     def begin_step() -> None:
-        nonlocal serial, nodes
-        serial, nodes = recorder.serial, {}
+        nonlocal serial
+        serial = recorder.serial
+        nodes.clear()
         gaps.clear()
 
     recorder.on_step(begin_step)
@@ -231,4 +253,4 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
         elif codes[1] & KIND_MASK == END:
             codes[1] = ordinal | START  # which closes all that the END would have closed
 
-    return watch_input, watch_output, watch_gap
+    return NodeWatch(watch_input, watch_output, watch_gap, nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,13 +22,21 @@ Gap = tuple[int, int]
 """A call before which something was made that is not its input: its ordinal, and the number of its first node."""
 
 
-def tensor_hooks(
-    recorder: Recorder, gaps: list[Gap], watch_input: Callable[..., int], watch_output: Hook, watch_gap: Hook
-) -> Watch:
+class NodeWatch(NamedTuple):
+    """What has one autograd node mark what it means to a call; ``known`` is what those of this step mean."""
+
+    input: Callable[[Any, int, int], int]
+    output: Callable[[Any, int, int], None]
+    gap: Callable[[Any, int, Gap], None]
+    known: dict[Any, list[int]]
+
+
+def tensor_hooks(recorder: Recorder, gaps: list[Gap], nodes: NodeWatch) -> Watch:
     """Return what watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
 
     ``watch_inputs`` returns the number of the newest node among them, -1 where there is none.
     """
+    watch_input, watch_output, watch_gap, _ = nodes
 
     def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
         newest = -1
