@@ -54,6 +54,7 @@ class Sampling:
         self.settling = 0
         """How many of the steps from the open one on are kept apart, because what records them is in no cache yet."""
         self._governor = Governor(budget, len(levels))
+        self._always = not self._governor.active and every == 1
         self._settling = SETTLING if budget is not None and every == 1 else 0  # what is alone is all there is
         self._recorder = recorder
         self._levels = levels or [Level()]
@@ -141,6 +142,8 @@ class Sampling:
 
         ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
         """
+        if self._always:
+            return 0
         now_ns = perf_counter_ns()
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))

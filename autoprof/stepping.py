@@ -190,7 +190,7 @@ class Steps:
             start = self._follow_device(self._placement, start)
         self._number += 1
         self._optimizer_steps = 0
-        apart = [begins(self._number) for begins in self._begins]
+        apart = [begins(self._number) for begins in self._begins] if self._begins else ()
         self.raw = RawStep(
             step=self._number,
             start_unix_ns=time_ns(),

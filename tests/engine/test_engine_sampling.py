@@ -26,6 +26,7 @@ MANUAL = {**EVERYTHING, "step": "manual"}
 class Scripted:
     """A governor that does as told: the gap after each recorded step, and the level from then on."""
 
+    active = True
     comparable = 2
     bare_ns = 100_000_000.0
 
