@@ -106,14 +106,18 @@ class Delivery:
                 raw.warmup = True
                 self.skipped[COMPILED] = self.skipped.get(COMPILED, 0) + 1
         self._resolver.submit(raw)
-        if end_ns >= self._due_ns or self._resolver.crowded:
-            self.gauges.account()
-            until_ns = perf_counter_ns() + SLICE_NS
-            for frame in self._resolver.ready():
-                self._hand_on(frame)
-                if perf_counter_ns() > until_ns:
-                    return
+        if (end_ns >= self._due_ns or self._resolver.crowded) and self._deliver_some():
             self._due_ns = end_ns + DELIVER_EVERY_NS
+
+    def _deliver_some(self) -> bool:
+        """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
+        self.gauges.account()
+        until_ns = perf_counter_ns() + SLICE_NS
+        for frame in self._resolver.ready():
+            self._hand_on(frame)
+            if perf_counter_ns() > until_ns:
+                return False
+        return True
 
     def put_off(self, now_ns: int) -> None:
         """Let the steps that follow a gap wait: what delivering leaves in the caches would be in their times."""
@@ -125,12 +129,17 @@ class Delivery:
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 
-    def rest(self, seconds: float) -> None:
-        """Deliver what waits, and have it shown: steps are left alone for about this long."""
-        self.deliver()
+    def rest(self, seconds: float) -> bool:
+        """Deliver a slice of what waits; when that is all, have it shown: steps are left alone for about this long.
+
+        Returns False where more waits.
+        """
+        if not self._deliver_some():
+            return False
         for sink in self._sinks[:]:
             if isinstance(sink, Display):
                 self._tell(sink, sink.rest, seconds)
+        return True
 
     def finish(self, *, patient: bool) -> None:
         """Wait for the device and hand on the last frames; without patience, only those that it passes soon."""

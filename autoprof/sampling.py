@@ -187,9 +187,15 @@ class Sampling:
         self.left, self._rest = self._rest, 0
         return self.left > 0
 
+    def come_back(self) -> None:
+        """Have somebody look up again after the next step: what there was to do was too much for one."""
+        if self.left > self._per_step:
+            self._rest += self.left - self._per_step
+            self.left = self._per_step
+
     def quiet_s(self) -> float:
         """Return about how many seconds of the gap are left."""
-        return self.left / self._per_step * self._governor.bare_ns / NS_PER_S
+        return (self.left + self._rest) / self._per_step * self._governor.bare_ns / NS_PER_S
 
     def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
         """Record again; return the steps left alone and their nanoseconds."""

@@ -164,7 +164,8 @@ class Steps:
     def _linger(self, now_ns: int) -> bool:
         """Look after what waits, or in the last step of the gap for its end; return False where it has come."""
         if self.sampling.look_up(now_ns):
-            self._delivery.rest(self.sampling.quiet_s())
+            if not self._delivery.rest(self.sampling.quiet_s()):
+                self.sampling.come_back()
         elif self.auto:
             self._optimizer_steps = 1
             self._boundary.attach()

@@ -109,21 +109,46 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         train(model, optimizer)
 
 
-def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(govern: Any) -> None:
-    """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, and eighteen are left."""
+@pytest.mark.parametrize(("slice_ns", "expected"), [(10**12, [4] * 5), (-1, [1, 2, 3, 4, 4])])
+def test_no_step_that_is_left_alone_delivers_all_that_waits(
+    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[int]
+) -> None:
+    """A slice after each step, from the second on: the first two are compared."""
+    monkeypatch.setattr("autoprof.delivery.SLICE_NS", slice_ns)
+    govern(0, 0, 0, 20)
+    model, optimizer = model_and_optimizer()
+    sink, seen = ListSink(), []
+    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+        session._delivery.put_off(10**30)  # nothing before the gap
+        for at in range(11):
+            train(model, optimizer)
+            session.step()
+            if at > 4:
+                seen.append(len(sink.frames))
+    assert seen[:5] == expected
+    assert [f.step for f in sink.frames] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 15)])
+def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
+    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
+) -> None:
+    """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or one in a step."""
 
     class Watched(ListSink):
         def rest(self, seconds: float) -> None:
             told.append((len(self.frames), seconds))
 
     told: list[tuple[int, float]] = []
+    monkeypatch.setattr("autoprof.delivery.SLICE_NS", slice_ns)
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
     with autoprof.instrument(model, MANUAL, sinks=[Watched(), ListSink()]) as session:
+        session._delivery.put_off(10**30)
         for _ in range(23):
             train(model, optimizer)
             session.step()
-    assert told == [(3, pytest.approx(1.8))]
+    assert told == [(3, pytest.approx(left / 10))]
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
