@@ -23,7 +23,7 @@ from ..recorder import END, ENTER, FULL, KIND_MASK, LEAVE, MARKS, PASS, RECOMPUT
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
 from .routes import Routes
-from .watching import Gap, NodeWatch, Pair, Watch, tensor_hooks
+from .watching import Gap, Hook, NodeWatch, Pair, Watch, tensor_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -78,14 +78,14 @@ class Hooks(NamedTuple):
 def make_hooks(recorder: Recorder) -> Hooks:
     """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    nodes = _node_hooks(recorder, passes, gaps)
-    inputs, outputs, inside = tensor_hooks(recorder, gaps, nodes)
+    shared = tensor_hooks(recorder, _node_hooks(recorder, passes, gaps), gaps)
 
     @cache
     def on(device: int | None, several: bool) -> Scope:
-        watch_inputs = watch_far_inputs(recorder, passes, device, inputs) if several else inputs
-        watch = watch_inputs, outputs, inside
-        following = _following_hooks(recorder, device, watch, gaps, nodes, watch_inputs is inputs)
+        watch = shared
+        if several:
+            watch = shared._replace(inputs=watch_far_inputs(recorder, passes, device, shared.inputs))
+        following = _following_enter(recorder, device, watch, several), _following_leave(recorder, device, watch)
         return Scope(_plain_hooks(recorder, device), following)
 
     return Hooks(on, passes)
@@ -134,16 +134,13 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
     return enter, leave
 
 
-def _following_hooks(
-    recorder: Recorder, device: int | None, watch: Watch, gaps: list[Gap], nodes: NodeWatch, near: bool
-) -> Pair:
-    """Return the hooks that follow backward; ``near``: whether nobody asks for the devices of inputs.
+def _following_enter(recorder: Recorder, device: int | None, watch: Watch, several: bool) -> Hook:
+    """Return the hook before calls whose backward is followed.
 
-    The usual call has one tensor, and returns one: its nodes are watched without a function for all it might be.
+    The usual call has one tensor, which needs no function for all that an input might be, but on several devices.
     """
-    (watch_inputs, watch_outputs, watch_gaps), home = watch, get_ident()
-    watch_input, watch_output, _, known = nodes
-    buffer, append = recorder.buffer, recorder.append
+    (watch_input, _, _, known), watch_inputs, _, _, gaps = watch
+    home, buffer, append = get_ident(), recorder.buffer, recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
     def renew() -> None:
@@ -161,7 +158,7 @@ def _following_hooks(
             if thread == home:
                 self.open.append(ordinal)
                 made = _next_number()
-                if near and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+                if not several and len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
                     node, newest = args[0].grad_fn, -1
                     if node is not None and (newest := node._sequence_nr()) not in known:
                         watch_input(node, ordinal, thread)
@@ -178,6 +175,21 @@ def _following_hooks(
                 append(ordinal | code, read() if module is self.module else here(), thread)
         except Exception as error:
             self.fail(module, error)
+
+    return enter
+
+
+def _following_leave(recorder: Recorder, device: int | None, watch: Watch) -> Hook:
+    """Return the hook after calls whose backward is followed."""
+    (_, watch_output, _, _), _, watch_outputs, watch_gaps, gaps = watch
+    home, append = get_ident(), recorder.append
+    extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
+
+    def renew() -> None:
+        nonlocal extend, read, here, training
+        extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
+
+    recorder.on_change(renew)
 
     def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
         if _compiling():
@@ -201,7 +213,7 @@ def _following_hooks(
         except Exception as error:
             self.fail(module, error)
 
-    return enter, leave
+    return leave
 
 
 def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> NodeWatch:

@@ -16,8 +16,6 @@ from .tensors import nodes_of, search
 Hook = Callable[..., None]
 Pair = tuple[Hook, Hook]
 """What is called before a module's forward and after it."""
-Watch = tuple[Callable[..., int], Hook, Hook]
-"""What watches inputs (and returns the newest number among them), outputs, and gaps."""
 Gap = tuple[int, int]
 """A call before which something was made that is not its input: its ordinal, and the number of its first node."""
 
@@ -31,11 +29,21 @@ class NodeWatch(NamedTuple):
     known: dict[Any, list[int]]
 
 
-def tensor_hooks(recorder: Recorder, gaps: list[Gap], nodes: NodeWatch) -> Watch:
-    """Return what watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
+class Watch(NamedTuple):
+    """What watches the nodes behind whatever a call takes and returns, and those that follow on calls inside.
 
-    ``watch_inputs`` returns the number of the newest node among them, -1 where there is none.
+    ``inputs`` returns the number of the newest node among them, -1 where there is none. ``gaps`` are the open ones.
     """
+
+    nodes: NodeWatch
+    inputs: Callable[..., int]
+    outputs: Hook
+    inside: Hook
+    gaps: list[Gap]
+
+
+def tensor_hooks(recorder: Recorder, nodes: NodeWatch, gaps: list[Gap]) -> Watch:
+    """Return what watches by these nodes."""
     watch_input, watch_output, watch_gap, _ = nodes
 
     def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
@@ -83,4 +91,4 @@ def tensor_hooks(recorder: Recorder, gaps: list[Gap], nodes: NodeWatch) -> Watch
             if not found.nodes and (found.leaf or not found.whole):
                 recorder.leave_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
 
-    return watch_inputs, watch_outputs, watch_gaps
+    return Watch(nodes, watch_inputs, watch_outputs, watch_gaps, gaps)

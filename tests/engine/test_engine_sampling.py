@@ -57,7 +57,8 @@ class Scripted:
 
 @pytest.fixture
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what puts a scripted governor into the next session."""
+    """Return what puts a scripted governor into the next session; what waits is delivered at once, however slow."""
+    monkeypatch.setattr("autoprof.delivery.SLICE_NS", 10**12)
 
     def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
         governor = Scripted(gaps, levels)
