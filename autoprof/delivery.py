@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SLICE_NS: Final = 500_000
 """The time after which the rest of the steps that wait is left to the end of the next step: no step is to stand out."""
-DELIVER_EVERY_NS: Final = 40_000_000
+DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
 PATIENCE_S: Final = 2.0

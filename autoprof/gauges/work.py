@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +44,18 @@ class DevicePeak(NamedTuple):
     flags: Flags = Flags(matmul=False, conv=False)
 
 
+Parts = Mapping[str, tuple[WorkCount, Mapping[str, int]]]
+"""The work of the modules of each name, and the same by phase."""
+
+
+class _MeanStep(NamedTuple):
+    """What a mean step does; ``steps`` tells of which steps it is the mean."""
+
+    steps: Hashable
+    total: WorkCount
+    parts: Parts
+
+
 class WorkMeter:
     """Count the work of each sequence of calls that steps are made of, and hold it against their time.
 
@@ -77,6 +89,7 @@ class WorkMeter:
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
         self._look_ns = 0
+        self._known: _MeanStep | None = None
 
     def closed(self, raw: RawStep, calls: StepCalls, shapes: list[Shape]) -> bool:
         """Take a step's calls; count them if it is time to, and say whether that was done."""
@@ -147,18 +160,16 @@ class WorkMeter:
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
-        steps = sum(self._steps.values())
-        total = add_up((self._counts[key], times) for key, times in self._steps.items())
-        if total.reason is not None:
-            return Work(reason=total.reason, count_ns=self.counter.spent_ns, notes=total.notes)
-        mean = _scaled(total, 1 / steps)
+        mean, parts = self._mean_step()
+        if mean.reason is not None:
+            return Work(reason=mean.reason, count_ns=self.counter.spent_ns, notes=mean.notes)
         # All steps alike, the median is what a step takes; else only the mean belongs to the mean work.
         step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
         device = self._peak or DevicePeak(reason="nobody asked for the device")
         found = utilization(mean, step_ns, device.peak, device.flags, why_no_peak=device.reason)
         form = "" if device.peak is None else f" ({device.peak.form_factor})"
         return Work(
-            flops={str(phase): mean.flops(phases=phase) or 0 for phase in PHASES},
+            flops=_by_phase(mean),
             flops_per_s=found.model_flops_per_s,
             mfu=found.mfu,
             hfu=found.hfu,
@@ -166,20 +177,30 @@ class WorkMeter:
             peak=None if device.peak is None else f"{device.name}{form}",
             count_ns=self.counter.spent_ns,
             notes=mean.notes,
-            rows=tuple(self._rows(summary, mean, device)),
+            rows=tuple(_rows(summary, parts, device)),
         )
 
-    def _rows(self, summary: Summary, mean: WorkCount, device: DevicePeak) -> Iterable[WorkRow]:
-        grouped = name_lines(summary)
-        lines = {line.name: line for line, _, _ in walk(grouped.roots)}
-        for name, fqns in self._fqns.items():
-            work = _part(mean, fqns)
-            line = lines.get(name)
-            flops = {str(phase): work.flops(phases=phase) or 0 for phase in PHASES}
-            if line is None or not any(flops.values()):
-                continue
-            found = _rates(work, line, summary.steps, device)
-            yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
+    def _mean_step(self) -> tuple[WorkCount, Parts]:
+        """Return the work of a mean step, and of each name. Where all steps are alike it is found out once."""
+        tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
+        steps = tuple(tally.items())
+        if self._known is None or self._known.steps != steps:
+            total = add_up((self._counts[key], times) for key, times in tally.items())
+            mean = total if total.reason is not None else _scaled(total, 1 / sum(tally.values()))
+            works = {name: _part(mean, fqns) for name, fqns in self._fqns.items()}
+            self._known = _MeanStep(steps, mean, {name: (work, _by_phase(work)) for name, work in works.items()})
+        return self._known.total, self._known.parts
+
+
+def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
+    grouped = name_lines(summary)
+    lines = {line.name: line for line, _, _ in walk(grouped.roots)}
+    for name, (work, flops) in parts.items():
+        line = lines.get(name)
+        if line is None or not any(flops.values()):
+            continue
+        found = _rates(work, line, summary.steps, device)
+        yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
 
 
 def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, int]] | str:
@@ -196,6 +217,10 @@ def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, 
             call = ModuleCall(call.fqn, call.inputs, call.ambient, False)
         found.append((call, times))
     return found
+
+
+def _by_phase(work: WorkCount) -> dict[str, int]:
+    return {str(phase): work.flops(phases=phase) or 0 for phase in PHASES}
 
 
 def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:
