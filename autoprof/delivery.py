@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .aggregate import Aggregate
 from .calibrate import LimitMeter
 from .clocks import Clock
+from .collector import Uncollected
 from .diagnose import Diagnosis
 from .gauges import Gauges
 from .memory import Footprint, Memory, tabulate
@@ -66,6 +67,7 @@ class Delivery:
         self._aggregate = Aggregate()
         self._meter: LimitMeter | None = None
         self._noted: LimitMeter | None = None
+        self._uncollected = Uncollected()
         self._due_ns = 0
         self._compiled = False
 
@@ -111,12 +113,13 @@ class Delivery:
 
     def _deliver_some(self) -> bool:
         """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
-        self.gauges.account()
-        until_ns = perf_counter_ns() + SLICE_NS
-        for frame in self._resolver.ready():
-            self._hand_on(frame)
-            if perf_counter_ns() > until_ns:
-                return False
+        self.gauges.account()  # where work is counted, that takes long, and leaves garbage
+        with self._uncollected:
+            until_ns = perf_counter_ns() + SLICE_NS
+            for frame in self._resolver.ready():
+                self._hand_on(frame)
+                if perf_counter_ns() > until_ns:
+                    return False
         return True
 
     def put_off(self, now_ns: int) -> None:
@@ -136,9 +139,10 @@ class Delivery:
         """
         if not self._deliver_some():
             return False
-        for sink in self._sinks[:]:
-            if isinstance(sink, Display):
-                self._tell(sink, sink.rest, seconds)
+        with self._uncollected:
+            for sink in self._sinks[:]:
+                if isinstance(sink, Display):
+                    self._tell(sink, sink.rest, seconds)
         return True
 
     def finish(self, *, patient: bool) -> None:
@@ -235,6 +239,7 @@ class Delivery:
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
+        self._uncollected.resume()
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)

@@ -11,7 +11,7 @@ import autoprof
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
-    "errors", "signals", "names", "units", "span", "summary",
+    "errors", "signals", "collector", "names", "units", "span", "summary",
     "config", "clocks", "memory", "price", "governor", "aggregate",
     "targets", "recorder", "resolve",
     "flops", "devices",

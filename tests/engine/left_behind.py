@@ -1,7 +1,8 @@
-"""What a test must not leave in the process: open sessions, active recorders, hooks, signal handlers."""
+"""What a test must not leave in the process: open sessions, active recorders, hooks, handlers, a stopped collector."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import weakref
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     assert not torch_optimizer._global_optimizer_pre_hooks
     assert not torch_optimizer._global_optimizer_post_hooks
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers, "handlers were not put back"
+    assert gc.isenabled(), "the collector stands still"
     assert not hasattr(nn.Module, "__prepare_scriptable__")
     for module in {id(module): module for ref in touched if (module := ref()) is not None}.values():
         for hooks in hooks_of(module).values():

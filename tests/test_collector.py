@@ -1,0 +1,67 @@
+"""Python's garbage collector beside our own work."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+import pytest
+from torch import nn
+
+from autoprof import StepFrame
+from autoprof.clocks import HostClock
+from autoprof.collector import Uncollected
+from autoprof.testing import ListSink, open_session
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    """It runs before a test, and after it whatever that did."""
+    assert gc.isenabled()
+    yield
+    gc.enable()
+
+
+def test_it_stands_still_inside_and_runs_again_after() -> None:
+    """Also after an exception, and a second time."""
+    block = Uncollected()
+    for _ in range(2):
+        with contextlib.suppress(ZeroDivisionError), block:
+            assert not gc.isenabled()
+            raise ZeroDivisionError
+        assert gc.isenabled()
+
+
+def test_one_that_the_user_has_stopped_stays_so() -> None:
+    """Who trains with their own collections has switched it off."""
+    gc.disable()
+    block = Uncollected()
+    with block:
+        assert not gc.isenabled()
+    block.resume()
+    assert not gc.isenabled()
+
+
+def test_what_was_cut_short_can_be_made_up_for() -> None:
+    """An exception of a signal handler may strike in the exit itself."""
+    block = Uncollected()
+    block.__enter__()
+    block.resume()
+    assert gc.isenabled()
+
+
+def test_frames_are_delivered_without_it() -> None:
+    """A sink draws hundreds of rows in a step of the user's; when that step has ended, the collector runs."""
+
+    class Watched(ListSink):
+        def write(self, frame: StepFrame) -> None:
+            seen.append(gc.isenabled())
+
+    seen: list[bool] = []
+    with open_session(nn.Identity(), clock=HostClock(), sinks=[Watched()]) as session:
+        session.step()
+        assert gc.isenabled()
+        session.step()
+        session.summary()
+    assert False in seen
