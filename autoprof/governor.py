@@ -37,7 +37,7 @@ CONTROLS: Final = 2
 SETTLE: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 FEWEST_PAIRS: Final = 8
-MARGIN: Final = 0.7
+MARGIN: Final = 0.6
 """The part of the budget that is spent: the rest is for what is on nobody's clock, or is found out late."""
 SAVED: Final = 256
 """Steps whose credit can be saved up: what a slow hour has earned is not spent on a fast one."""
