@@ -28,7 +28,7 @@ demo: $(READY)
 	$(RUN) -m autoprof demo
 
 test: $(READY)
-	$(RUN) -m pytest
+	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 test-slow: $(READY)
 	$(RUN) -m pytest -m slow
