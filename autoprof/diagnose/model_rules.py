@@ -17,7 +17,6 @@ from .thresholds import (
     HOT_SHARE,
     HOT_TIMES,
     LAUNCH_SHARE,
-    MARGIN,
 )
 from .weigh import Weighed, abstain, near, stand, weigh
 
@@ -78,17 +77,22 @@ def hot_module(seen: Evidence) -> Finding | None:
             break
         hot, beside = deeper, next_to
     share = _share(seen, hot)
-    times = hot.total_ns / max(beside.total_ns, 1)
-    facts = {"share": round(share.middle, 4), "times_next": round(times, 2), "next": beside.name, "bound": HOT_SHARE}
-    if times < HOT_TIMES * (1 - MARGIN) or stand(share, HOT_SHARE) == "below":
+    times = _times(seen, hot, beside)
+    facts = {
+        "share": round(share.middle, 4),
+        "times_next": round(times.middle, 2),
+        "next": beside.name,
+        "bound": HOT_SHARE,
+    }
+    if stand(times, HOT_TIMES) == "below" or stand(share, HOT_SHARE) == "below":
         return None
     if not _dominates(seen, hot, beside):
         return near("hot-module", share, HOT_SHARE, facts)
     return Finding(
         "hot-module",
         "warning",
-        f"{format_percent(share.middle)} of the step are in {hot.name}, {times:.1f} x as long as {beside.name}, the "
-        "longest beside it",
+        f"{format_percent(share.middle)} of the step are in {hot.name}, {times.middle:.1f} x as long as {beside.name}, "
+        "the longest beside it",
         "look there first: make its children targets to see which part it is; what can be won there was not measured",
         hot.name,
         max(hot.rows, key=lambda row: row.total_ns).phase,
@@ -119,8 +123,15 @@ def _hottest(modules: list[Line]) -> tuple[Line, Line]:
 
 
 def _dominates(seen: Evidence, hot: Line, beside: Line) -> bool:
-    far = hot.total_ns >= HOT_TIMES * (1 + MARGIN) * max(beside.total_ns, 1)
+    far = stand(_times(seen, hot, beside), HOT_TIMES) == "above"
     return far and stand(_share(seen, hot), HOT_SHARE) == "above"
+
+
+def _times(seen: Evidence, hot: Line, beside: Line) -> Interval:
+    """Return how many times as long as the other line one is."""
+    mine, theirs = _share(seen, hot), _share(seen, beside)
+    low, middle, high = (max(part, 1e-9) for part in theirs)
+    return Interval(mine.low / high, mine.middle / middle, mine.high / low)
 
 
 def _share(seen: Evidence, line: Line) -> Interval:
