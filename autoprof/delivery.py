@@ -191,6 +191,10 @@ class Delivery:
             with suppress(Exception):
                 sink.close(self.summary())
 
+    def cut_short(self) -> None:
+        """Take word that an exception got out of our work: nothing of the program's is held any more."""
+        self._uncollected.resume()
+
     def say(self, note: str) -> None:
         """Keep a note for the reports, and say it once."""
         if note not in self._notes:
@@ -239,7 +243,7 @@ class Delivery:
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
-        self._uncollected.resume()
+        self.cut_short()  # an exception may have got out of the last delivery
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)
@@ -276,7 +280,3 @@ class Delivery:
         self.gauges.close()
         self._sinks.clear()
         self.folder = None
-
-
-def _unknown() -> None:
-    """Know no cost by pairs."""

@@ -291,6 +291,7 @@ class Steps:
         logger.debug("what switched recording off", exc_info=error)
         self.raw = None
         self._off = True
+        self._delivery.cut_short()
         with suppress(Exception):
             self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
             self.sampling.switch(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -65,3 +66,27 @@ def test_frames_are_delivered_without_it() -> None:
         session.step()
         session.summary()
     assert False in seen
+
+
+def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time limit of the user's that strikes where the block ends: the run goes on, and the collector with it."""
+
+    def strike(number: int, frame: object) -> None:
+        raise TimeoutError("the user's limit")
+
+    enable, left = gc.enable, [signal.SIGALRM]
+
+    def late() -> None:
+        if left:
+            signal.raise_signal(left.pop())
+        enable()
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        with open_session(nn.Identity(), clock=HostClock()) as session:
+            monkeypatch.setattr("autoprof.collector.gc.enable", late)
+            with pytest.raises(TimeoutError):
+                session.step()
+            assert gc.isenabled()
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -69,7 +69,9 @@ def test_a_run_costs_at_most_its_budget(step_ns: int, budget: float) -> None:
 @pytest.mark.parametrize("step_ns", STEPS_NS)
 def test_the_budget_holds_from_the_first_gap_on(step_ns: int) -> None:
     """Nothing converges: the first gap pays for the steps always recorded, the next ones are those of the rest."""
-    done = run(Governor(0.005), 20_000, step_ns, [120_000], 150_000, noise=0.0)
+    # Of long steps the usual noise is more than recording costs, and a pair may charge it: that gap is another matter.
+    noise = 0.03 if step_ns <= 10 * MS else 0.0
+    done = run(Governor(0.005), 20_000, step_ns, [120_000], 150_000, noise)
     assert done.recorded[:FIRST] == list(range(FIRST))
     gaps = [gap for gap in done.gaps if gap != CONTROLS][1:]
     if gaps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import AutoprofError, nearest
@@ -236,9 +236,3 @@ def _show(figure: Figure) -> None:
     manager.canvas.figure = figure
     figure.set_canvas(manager.canvas)
     plt.show()
-
-
-def columns_of(df: pd.DataFrame) -> Mapping[str, str]:
-    """Return the columns of a table with their units."""
-    units: Mapping[str, str] = df.attrs.get("units", {})
-    return {str(name): units.get(str(name), "") for name in df.columns}
