@@ -15,6 +15,8 @@ from autoprof.clocks import HostClock
 from autoprof.collector import Uncollected
 from autoprof.testing import ListSink, open_session
 
+QUIET = {"sinks": {}}
+
 
 @pytest.fixture(autouse=True)
 def enabled() -> Iterator[None]:
@@ -60,7 +62,7 @@ def test_frames_are_delivered_without_it() -> None:
             seen.append(gc.isenabled())
 
     seen: list[bool] = []
-    with open_session(nn.Identity(), clock=HostClock(), sinks=[Watched()]) as session:
+    with open_session(nn.Identity(), QUIET, clock=HostClock(), sinks=[Watched()]) as session:
         session.step()
         assert gc.isenabled()
         session.step()
@@ -83,7 +85,7 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
 
     before = signal.signal(signal.SIGALRM, strike)
     try:
-        with open_session(nn.Identity(), clock=HostClock()) as session:
+        with open_session(nn.Identity(), QUIET, clock=HostClock()) as session:
             monkeypatch.setattr("autoprof.collector.gc.enable", late)
             with pytest.raises(TimeoutError):
                 session.step()
