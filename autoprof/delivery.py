@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -135,15 +135,13 @@ class Delivery:
     def rest(self, seconds: float) -> bool:
         """Deliver a slice of what waits; when that is all, have it shown: steps are left alone for about this long.
 
-        Returns False where more waits.
+        Returns False where more waits, or not all is shown.
         """
         if not self._deliver_some():
             return False
         with self._uncollected:
-            for sink in self._sinks[:]:
-                if isinstance(sink, Display):
-                    self._tell(sink, sink.rest, seconds)
-        return True
+            shown = [self._tell(sink, sink.rest, seconds) for sink in self._sinks[:] if isinstance(sink, Display)]
+        return False not in shown
 
     def finish(self, *, patient: bool) -> None:
         """Wait for the device and hand on the last frames; without patience, only those that it passes soon."""
@@ -180,9 +178,9 @@ class Delivery:
         for sink in self._sinks[:]:
             self._tell(sink, sink.write, frame)
 
-    def _tell(self, sink: Sink, tell: Callable[[Any], None], what: Any) -> None:
+    def _tell(self, sink: Sink, tell: Callable[[Any], Any], what: Any) -> Any:
         try:
-            tell(what)
+            return tell(what)
         except Exception as error:
             if raised_by_handler(error):
                 raise
@@ -203,6 +201,11 @@ class Delivery:
 
     def summary(self) -> Summary:
         """Return the statistics of everything delivered so far."""
+        *_, whole = self.refined()
+        return whole
+
+    def refined(self) -> Iterator[Summary]:
+        """Yield them in parts: times and memory first, then with pace, readings and work, then with the verdict."""
         resolver = self._resolver
         lost = {
             "steps that the device had not passed": resolver.late_steps,
@@ -217,7 +220,10 @@ class Delivery:
             skipped={reason: count for reason, count in lost.items() if count},
         )
         summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), **self.outside())
-        return self._diagnosed(self._gauged(summary))
+        yield summary
+        summary = self._gauged(summary)
+        yield summary
+        yield self._diagnosed(summary)
 
     def _tabulated(self, summary: Summary) -> Summary:
         footprint = self.footprint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -42,14 +42,18 @@ def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFold
 
 
 def make_run_sinks(
-    settings: Config, folder: RunFolder | None, summary: Callable[[], Summary], limit_ns: Callable[[], int]
+    settings: Config,
+    folder: RunFolder | None,
+    summary: Callable[[], Summary],
+    parts: Callable[[], Iterator[Summary]],
+    limit_ns: Callable[[], int],
 ) -> tuple[Sink, ...]:
     """Make the sinks that the configuration names."""
     if all(options is None for _, options in settings.sinks):
         return ()
     from .sinks import RunInfo, make_sinks
 
-    run = RunInfo(folder=folder, rank=rank(), summary=summary, stream=sys.stdout, clock_limit_ns=limit_ns)
+    run = RunInfo(folder=folder, rank=rank(), summary=summary, stream=sys.stdout, clock_limit_ns=limit_ns, parts=parts)
     return make_sinks(settings.sinks, run)
 
 

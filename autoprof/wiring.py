@@ -178,7 +178,7 @@ class _Wiring:
         open_snapshots(setup, folder, steps, delivery.say, apart)
         session.targets = self._selection.targets
         _open_captures(setup, folder, steps, delivery, apart)
-        made = make_run_sinks(settings, folder, session.summary, delivery.clock_limit_ns)
+        made = make_run_sinks(settings, folder, session.summary, delivery.refined, delivery.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, apart])

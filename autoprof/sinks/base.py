@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
@@ -28,8 +28,11 @@ class Sink(Protocol):
 class Display(Sink, Protocol):
     """A sink that somebody watches: it is told when no frame will come for a while."""
 
-    def rest(self, seconds: float) -> None:
-        """Take word that steps are left alone for about this long, and show what there is to show."""
+    def rest(self, seconds: float) -> bool:
+        """Take word that steps are left alone for about this long, and show what there is to show.
+
+        Return False to be asked again at the end of the next step, so that no step pays for all of it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class RunInfo:
     """What the sinks of one run share.
 
     ``folder`` is None for a run without files. ``summary`` computes the statistics so far when it is called, so a
-    sink calls it only when it is about to show them. ``clock`` gives seconds and decides when a sink is due again.
+    sink calls it only when it is about to show them. ``refined`` does the same in parts, one at each step where steps
+    are short. ``clock`` gives seconds and decides when a sink is due again.
     ``clock_limit_ns`` says what length of a span the run's own clock cannot tell from none (so far: 0).
     """
 
@@ -47,6 +51,11 @@ class RunInfo:
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
     clock_limit_ns: Callable[[], int] = lambda: 0
+    parts: Callable[[], Iterator[Summary]] | None = None
+
+    def refined(self) -> Iterator[Summary]:
+        """Yield the statistics so far again and again, each time with more in them; the last is the whole."""
+        return iter((self.summary(),)) if self.parts is None else self.parts()
 
 
 def folder_of(run: RunInfo) -> RunFolder:

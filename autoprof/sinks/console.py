@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..render.card import verdict_line
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
 
 SUMMARY_NAMES: Final = 12
 """Names in the report at the end on a terminal; ``summary.txt`` has more."""
+PART_S: Final = 0.0005
+"""The time after which the rest of what there is to compute is left to the next step: no step is to stand out."""
+SHARE: Final = 0.02
+"""The share of a long step that may be spent at once."""
+NS_PER_S: Final = 1e9
 
 
 class ConsoleSink:
     """Show the run on its stream.
 
     On a terminal the panel is redrawn at most each Nth step and every ``interval_s`` seconds, or a line printed where
-    there is no room for it. Elsewhere each Nth step prints a line. A stream that fails makes ``write`` raise, after
-    the screen has been given back as far as the stream still takes it.
+    there is no room for it. Elsewhere each Nth step prints a line. What is shown is computed in parts, at the ends of
+    several steps where they are short. A stream that fails makes ``write`` raise, after the screen has been given back
+    as far as the stream still takes it.
     """
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
@@ -39,7 +46,10 @@ class ConsoleSink:
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(run.stream, "encoding", None) or "ascii"
         self._left = options.every
-        self._step = 0
+        self._step = self._shown = 0
+        self._parts: Iterator[Summary] | None = None
+        """What is left to compute of a drawing that has begun."""
+        self._summary: Summary | None = None
         self._due = float("-inf")
         self._on_terminal = False
         self._verdict: str | None = None
@@ -50,40 +60,56 @@ class ConsoleSink:
         """Count the step, and draw when it is time; between drawings this is next to nothing."""
         self._left -= 1
         self._step = frame.step
-        if self._left > 0:
+        if self._left > 0 and self._parts is None:
             return
         now = self._run.clock()
-        if self._on_terminal and now < self._due:
+        if self._parts is None and self._on_terminal and now < self._due:
             return
-        self._show(now)
+        self._show(now, max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
 
-    def rest(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> bool:
         """Redraw the panel where it would stand still for longer than its interval without the last steps in it."""
-        if self._on_terminal and self._left < self._options.every and seconds >= self._options.interval_s:
-            self._show(self._run.clock())
+        still = self._on_terminal and self._left < self._options.every and seconds >= self._options.interval_s
+        if still or self._parts is not None:
+            self._show(self._run.clock(), PART_S)
+        return self._parts is None
 
-    def _show(self, now: float) -> None:
-        self._left = self._options.every
-        self._due = now + self._options.interval_s
+    def _show(self, now: float, seconds: float) -> None:
+        """Begin a drawing, or go on with it for about this long."""
         try:
-            size = PinnedLines.terminal_size(self._run.stream)
-            self._on_terminal = size is not None
-            if size is None or not self._draw(size):
-                self._pinned.clear()
-                self._print_line()
+            if self._parts is None:
+                self._left = self._options.every
+                self._due = now + self._options.interval_s
+                self._shown = self._step
+                self._parts = self._run.refined()
+            for summary in self._parts:
+                self._summary = summary
+                if self._run.clock() > now + seconds:
+                    return
+            self._parts = None
+            if self._summary is not None:
+                self._show_summary(self._summary)
         except BaseException:
+            self._parts = None
             self._give_back()
             raise
 
-    def _draw(self, size: tuple[int, int]) -> bool:
+    def _show_summary(self, summary: Summary) -> None:
+        size = PinnedLines.terminal_size(self._run.stream)
+        self._on_terminal = size is not None
+        if size is None or not self._draw(summary, size):
+            self._pinned.clear()
+            self._print_line(summary)
+
+    def _draw(self, summary: Summary, size: tuple[int, int]) -> bool:
         """Draw the panel; say whether there was room for it."""
         columns, rows = size
         panel = render_panel(
-            self._run.summary(),
+            summary,
             width=columns,
             top=self._options.top,
             color=self._color,
-            step=self._step,
+            step=self._shown,
             encoding=self._encoding,
         )
         if rows < len(panel) + SPARE_ROWS or not self._pinned.is_free():
@@ -91,9 +117,8 @@ class ConsoleSink:
         self._pinned.draw(panel, size)
         return True
 
-    def _print_line(self) -> None:
-        summary = self._run.summary()
-        line = render_plain(summary, step=self._step, encoding=self._encoding)
+    def _print_line(self, summary: Summary) -> None:
+        line = render_plain(summary, step=self._shown, encoding=self._encoding)
         verdict = verdict_line(summary, gain=False)
         if verdict is not None and verdict != self._verdict:  # said when it changes, not each time
             self._verdict = verdict
@@ -103,6 +128,8 @@ class ConsoleSink:
 
     def close(self, summary: Summary) -> None:
         """Give the screen back and print the report, which stays."""
+        if self._parts is not None:
+            self._show(self._run.clock(), float("inf"))
         atexit.unregister(self._give_back)
         size = PinnedLines.terminal_size(self._run.stream)
         self._pinned.close()

@@ -46,7 +46,7 @@ class MemoryPlotSink:
         now = self._run.clock()
         if now >= self._due and self._redrawer is not None and self._redraw_s is not None:
             self._due = now + self._redraw_s
-            summary = self._run.summary()
+            summary = next(self._run.refined())  # times and memory come first
             self._redrawer.ask(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
 
     def close(self, summary: Summary) -> None:

@@ -85,7 +85,7 @@ def test_where_nothing_can_be_drawn_the_verdict_is_said_when_it_changes() -> Non
     def summary() -> Summary:
         return diagnose(evidence_of(next(now), repeat=20))
 
-    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, summary, stream))
+    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, summary, stream, clock=lambda: 0.0))
     for step in range(5):
         sink.write(make_frame([], step=step, duration_ns=1))
     sink.close(Summary.empty())

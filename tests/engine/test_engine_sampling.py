@@ -137,8 +137,9 @@ def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
     """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or one in a step."""
 
     class Watched(ListSink):
-        def rest(self, seconds: float) -> None:
+        def rest(self, seconds: float) -> bool:
             told.append((len(self.frames), seconds))
+            return True
 
     told: list[tuple[int, float]] = []
     monkeypatch.setattr("autoprof.delivery.SLICE_NS", slice_ns)
@@ -150,6 +151,25 @@ def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
             train(model, optimizer)
             session.step()
     assert told == [(3, pytest.approx(left / 10))]
+
+
+def test_a_display_that_has_more_to_show_is_asked_again(govern: Any) -> None:
+    """At the end of the next step that is left alone, and no longer when it has shown all."""
+
+    class Watched(ListSink):
+        def rest(self, seconds: float) -> bool:
+            asked.append(round(seconds * 10))
+            return len(asked) == 3
+
+    asked: list[int] = []
+    govern(0, 0, 20)
+    model, optimizer = model_and_optimizer()
+    with autoprof.instrument(model, MANUAL, sinks=[Watched()]) as session:
+        for _ in range(23):
+            train(model, optimizer)
+            session.step()
+    assert len(asked) == 3
+    assert asked == [asked[0] - i for i in range(3)]
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:

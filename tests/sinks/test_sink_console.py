@@ -140,6 +140,57 @@ def test_before_steps_are_left_alone_the_last_ones_are_shown(terminal: TerminalS
     assert console.asked == len(terminal.writes) == 2
 
 
+def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: object) -> ConsoleSink:
+    """A console whose summaries come in three parts, each of which takes so long."""
+
+    def parts() -> Iterator[Summary]:
+        for _ in range(3):
+            clock.now += part_s
+            yield summary_of([frame_of()])
+
+    return ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, parts.__call__, stream, clock, parts=parts))  # type: ignore[arg-type]
+
+
+def test_short_steps_compute_a_part_each(clock: Clock) -> None:
+    """No step pays for a whole drawing; the line names the step at which it was due."""
+    stream = io.StringIO()
+    sink, printed = _in_parts(stream, clock, part_s=0.002, every=4), []
+    for step in range(1, 9):
+        sink.write(frame_of(step=step, step_ms=1))
+        printed.append("step 4 " in stream.getvalue())
+    assert printed == [False] * 6 + [True, True]  # begun with step 4, three parts, drawn after them
+
+
+def test_a_long_step_computes_all_of_it(clock: Clock) -> None:
+    """Where the parts are a small share of the step, its own line is there at its end."""
+    stream = io.StringIO()
+    sink = _in_parts(stream, clock, part_s=0.002, every=4)
+    for step in range(1, 5):
+        sink.write(frame_of(step=step))  # a second each
+    assert "step 4 " in stream.getvalue()
+
+
+def test_a_line_that_has_begun_is_printed_before_the_report(clock: Clock) -> None:
+    """A run that ends between the parts has its last line."""
+    stream = io.StringIO()
+    sink = _in_parts(stream, clock, part_s=0.002, every=4)
+    for step in range(1, 5):
+        sink.write(frame_of(step=step, step_ms=1))
+    assert "step 4 " not in stream.getvalue()
+    sink.close(summary_of([frame_of()]))
+    assert "step 4 " in stream.getvalue()
+
+
+def test_in_steps_left_alone_a_drawing_is_finished_part_by_part(terminal: TerminalStream, clock: Clock) -> None:
+    """The console asks for the end of the next step until the panel is drawn."""
+    sink = _in_parts(terminal, clock, part_s=0.002, every=2)
+    for step in range(1, 4):
+        sink.write(frame_of(step=step))
+    drawn = len(terminal.writes)
+    assert [sink.rest(5.0) for _ in range(5)] == [False, False, False, True, True]
+    assert len(terminal.writes) == drawn + 1
+
+
 def test_beside_a_terminal_nothing_is_said_of_steps_left_alone(clock: Clock) -> None:
     """A line is printed each Nth step, and no other."""
     console = Console(io.StringIO(), clock, every=10, interval_s=1.0)
