@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from . import floors, identical, machine, memory, micro, others, ours, traceml, worst
+from . import floors, further, identical, machine, memory, micro, others, ours, traceml, worst
 from .interleave import Measured, Progress, interleave, steps_per_block
 from .options import Options
 from .variant import Variant
@@ -101,6 +101,8 @@ def run(options: Options, progress: Progress = say) -> dict[str, Any]:
                 focus_rounds=0 if options.quick or not heavy else FOCUS_ROUNDS * rounds,
                 progress=progress,
             )
+    if "further" in options.parts:
+        results["further"] = further.run(options.rounds, options.clock, progress=progress)
     if "micro" in options.parts:
         progress("single costs")
         results["micro"] = micro.run(workloads, quick=options.quick)

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Blocks = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By variant, its blocks: each with its round and its value."""
 
 ENOUGH: Final = 8
 """Rounds below which resampling them says little."""
@@ -60,12 +62,14 @@ def ratio(variant: Sequence[float], bare: Sequence[float]) -> Estimate:
     return median(np.asarray(variant, dtype=np.float64) / np.asarray(bare, dtype=np.float64))  # type: ignore[arg-type]
 
 
-def difference(variant: Sequence[float], bare: Sequence[float], per: float = 1.0) -> Estimate:
+def difference(variant: Sequence[float] | Floats, bare: Sequence[float] | Floats, per: float = 1.0) -> Estimate:
     """Estimate the median of the rounds' own differences, per module where ``per`` is their number."""
     return median((np.asarray(variant, dtype=np.float64) - np.asarray(bare, dtype=np.float64)) / per)  # type: ignore[arg-type]
 
 
-def cost_ratio(variant: Sequence[float], other: Sequence[float], bare: Sequence[float]) -> Estimate:
+def cost_ratio(
+    variant: Sequence[float] | Floats, other: Sequence[float] | Floats, bare: Sequence[float] | Floats
+) -> Estimate:
     """Estimate how many times the cost of ``other`` that of ``variant`` is; cost is what comes on top of ``bare``."""
     base = np.asarray(bare, dtype=np.float64)
     mine, theirs = np.asarray(variant, dtype=np.float64) - base, np.asarray(other, dtype=np.float64) - base
@@ -77,7 +81,14 @@ def cost_ratio(variant: Sequence[float], other: Sequence[float], bare: Sequence[
     return estimate(statistic, len(base))
 
 
-def rounds_of(blocks: Mapping[str, Sequence[Mapping[str, Any]]], *names: str) -> list[list[float]]:
+def beyond(long: Blocks, short: Blocks, *names: str) -> list[Floats]:
+    """Return, for each name, what the longer chain of modules took beyond the short one, by round."""
+    sides = [[np.asarray(column, dtype=np.float64) for column in rounds_of(blocks, *names)] for blocks in (long, short)]
+    count = min(len(side[0]) for side in sides)
+    return [more[:count] - less[:count] for more, less in zip(*sides, strict=True)]
+
+
+def rounds_of(blocks: Blocks, *names: str) -> list[list[float]]:
     """Return, for each name, its blocks' values in the rounds in which all of the names have one."""
     columns = [{block["round"]: float(block["value_ns"]) for block in blocks[name]} for name in names]
     common = sorted(set.intersection(*(set(column) for column in columns)))

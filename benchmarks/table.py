@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .stats import difference, median, ratio, rounds_of
+from .stats import beyond, difference, median, ratio, rounds_of
 from .verdict import Bound
 
 Json = Mapping[str, Any]
@@ -35,6 +35,8 @@ def render(results: Json, bounds: Sequence[Bound]) -> str:
     lines = machine_lines(results)
     for workload in results["workloads"].values():
         lines += ["", *workload_lines(workload)]
+    if results.get("further"):
+        lines += ["", *further_lines(results["further"])]
     if results.get("micro"):
         lines += ["", *micro_lines(results["micro"])]
     if results.get("worst"):
@@ -85,6 +87,19 @@ def _variant_row(label: str, mine: Sequence[float], bare: Sequence[float], modul
         f"{cost.value:.2f}",
         f"[{cost.low:.2f}, {cost.high:.2f}]",
     )
+
+
+def further_lines(further: Json) -> list[str]:
+    """Render what one more module costs."""
+    layers, blocks = further["layers"], further["blocks"]
+    rows: list[Row] = []
+    for name, label in further["labels"].items():
+        if name in blocks["short"] and name in blocks["long"]:
+            mine, bare = beyond(blocks["long"], blocks["short"], name, "bare")
+            cost = difference(mine, bare, per=1e3 * (layers["long"] - layers["short"]))
+            rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
+    header = ("a further module", "µs", "95 %")
+    return [f"chains of {layers['short']} and of {layers['long']} tiny layers, in turns", *columns(header, rows)]
 
 
 def micro_lines(micro: Json) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any, Final
 
-from .stats import ENOUGH, Estimate, cost_ratio, ratio, rounds_of
+from .stats import ENOUGH, Estimate, beyond, cost_ratio, ratio, rounds_of
 
 CLOCK_NS: Final = 50.0
 """The cost of ``perf_counter_ns`` for which the bounds on single calls are stated; they scale with the machine's."""
@@ -36,6 +36,7 @@ def verdict(results: Json) -> list[Bound]:
     """Hold the results against every bound, in the order in which they are stated."""
     return [
         *_recording(results),
+        *_further(results),
         *_states(results),
         *_calls(results),
         _full(results),
@@ -89,6 +90,27 @@ def _recording(results: Json) -> list[Bound]:
             "both, over register_full_backward_hook", 1 / 3, _costs(results, "session_both", "full_backward_hook")
         ),
     ]
+
+
+def _further(results: Json) -> list[Bound]:
+    """Hold a further module's cost against the same bounds: what a step costs by itself is in neither side."""
+    return [
+        _at_most(f"a further module, {what}", limit, _further_costs(results, variant, other))
+        for what, limit, variant, other in (
+            ("recorded forward", 1.25, "record_forward", "floor_forward"),
+            ("recorded both", 1.15, "record_both", "floor_both"),
+            ("forward with resolution", 1.6, "session_forward", "floor_forward"),
+            ("both with resolution", 1.6, "session_both", "floor_both"),
+            ("both, over register_full_backward_hook", 1 / 3, "session_both", "full_backward_hook"),
+        )
+    ]
+
+
+def _further_costs(results: Json, variant: str, other: str) -> Estimate | None:
+    blocks = results.get("further", {}).get("blocks")
+    if blocks is None or any(name not in blocks["short"] for name in (variant, other, "bare")):
+        return None
+    return cost_ratio(*beyond(blocks["long"], blocks["short"], variant, other, "bare"))
 
 
 def _states(results: Json) -> list[Bound]:

@@ -86,15 +86,15 @@ def _on(device: torch.device) -> dict[str, Any]:
     return {"synchronize": torch.cuda.synchronize, "asynchronous": True}
 
 
-def tiny_layers(device: torch.device, size: str = "") -> Workload:
+def tiny_layers(device: torch.device, size: str = "", *, layers: int = TINY_LAYERS) -> Workload:
     """Return the worst case: layers that take less time than looking at the clock."""
-    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(TINY_LAYERS))).to(device)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(layers))).to(device)
     x = torch.randn(BATCH, WIDTH, device=device)
 
     def step() -> None:
         model(x).sum().backward()
 
-    title = f"{TINY_LAYERS} tiny layers: Linear({WIDTH}, {WIDTH}), batch {BATCH}, forward and backward"
+    title = f"{layers} tiny layers: Linear({WIDTH}, {WIDTH}), batch {BATCH}, forward and backward"
     return Workload("layers", title, model, step, {"targets": [{"match": r"\d+"}]}, **_on(device))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import memory, micro, micro_step, worst
+from benchmarks import further, memory, micro, micro_step, worst
 from benchmarks.__main__ import main
 from benchmarks.options import parse
+from benchmarks.table import further_lines
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -66,6 +67,20 @@ def test_single_costs_are_measured() -> None:
     assert ends["first_sight_ns"] > 0
     assert set(micro_step.sinks(1, sizes=(10,))) == set(micro_step.SINKS)
     assert micro.setup([tiny_layers(torch.device("cpu"))], 1)["layers"]["modules"] == 40
+
+
+@pytest.mark.usefixtures("_threads")
+def test_the_cost_of_a_further_module_is_measured_on_two_chains() -> None:
+    """Every variant on both, in turns, and a table of what each module more costs."""
+    measured = further.run(2, steps=2)
+    assert {name: set(blocks) for name, blocks in measured["blocks"].items()} == {
+        "short": set(further.VARIANTS),
+        "long": set(further.VARIANTS),
+    }
+    assert all(len(blocks) == 2 for blocks in measured["blocks"]["long"].values())
+    title, *lines = further_lines(measured)
+    assert "40 and of 160" in title
+    assert len(lines) == 2 + len(further.VARIANTS) - 1
 
 
 @pytest.mark.parametrize("path", memory.PATHS)

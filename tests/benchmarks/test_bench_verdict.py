@@ -36,6 +36,24 @@ def test_recording_is_held_against_the_floor() -> None:
     assert find(bad, "recording, forward").passed is False
 
 
+def test_a_further_module_leaves_out_what_a_step_costs() -> None:
+    """A cost of 500 that every step has, long or short, is in neither side of the ratio."""
+
+    def chain(layers: int, each: int) -> dict[str, Any]:
+        return workload(bare=layers * 10, floor_forward=layers * 20, record_forward=layers * (10 + each) + 500)[
+            "blocks"
+        ]
+
+    def measured(each: int) -> dict[str, Any]:
+        blocks = {"short": chain(10, each), "long": chain(40, each)}
+        return {**results(), "further": {"blocks": blocks}}
+
+    assert find(measured(12), "further module, recorded forward").measured.startswith("1.20×")
+    assert find(measured(12), "further module, recorded forward").passed is True
+    assert find(measured(13), "further module, recorded forward").passed is False
+    assert find(measured(12), "further module, recorded both").passed is None
+
+
 def test_a_hook_left_behind_fails_whatever_the_time() -> None:
     """Closed means no hooks."""
     assert find(results(layers=workload(bare=1000, closed=1000)), "closed again").passed is True
