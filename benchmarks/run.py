@@ -16,7 +16,7 @@ from .workloads import BUILDERS, CLOCKS, Workload
 
 FOCUS: Final = ("bare", "never_opened", "closed", "idle", "full")
 """On the reference workload these are held against bounds of half a percent: they get more rounds than the rest."""
-FOCUS_ROUNDS: Final = 3
+FOCUS_ROUNDS: Final = 9
 BLOCK_S: Final = 0.03
 WARMUP: Final = 3
 
