@@ -91,7 +91,7 @@ def weigh_rows(rule: str, seen: Evidence, rows: list[Row], bound: float) -> Weig
 def near(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:
     """Say that a share is too near to its bound, or too uncertain, for a verdict."""
     spread = f"{format_percent(share.low)} to {format_percent(share.high)}"
-    missing = f"inconclusive: {spread} of the step, near the bound of {format_percent(bound)}"
+    missing = f"inconclusive: {spread} of the step, not clear of the bound of {format_percent(bound)}"
     return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
 
 

@@ -1,15 +1,17 @@
 """Losses outside the model: ``nn.CrossEntropyLoss()`` and its kin, forward and backward, without being targets.
 
-They are recognised by their class, ``torch.nn.modules.loss._Loss``: nothing is attached to them, so one made anew in
-each step is timed as well. A loss that is a module of another class, or a function, is not: name it in ``functions``.
+They are recognised by their class: ``torch.nn.modules.loss._Loss`` and what derives from it, and modules of classes
+that are called a loss. Nothing is attached to them, so one made anew in each step is timed as well. A loss that is a
+function, or of a class defined after the session opened, is not: name it in ``functions``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -23,6 +25,8 @@ from .hooks import Hooks, Marked
 from .patch import Attribute, Patch, PatchProbe
 from .watching import Pair
 
+CALLED_LOSS: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
+"""How the classes of losses are named that do not derive from torch's."""
 PHASES = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
 
 
@@ -63,18 +67,19 @@ class LossListener:
     def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
         self._recorder = recorder
         self._hooks = hooks
-        self._inside = {id(module) for module in model.modules() if isinstance(module, _Loss)}
+        self._inside = {id(module) for module in model.modules() if is_loss(module)}
         self._model = model  # which keeps these alive, and with them their ids theirs
-        self._kinds: dict[type, _Kind] = {}
+        self._kinds: dict[type, _Kind | None] = {}
 
     def of(self, loss: nn.Module) -> _Kind | None:
         """Return what marks this loss's calls, or None for one that the rules of the configuration decide on."""
         if get_ident() != self._recorder.thread or id(loss) in self._inside or torch.compiler.is_dynamo_compiling():
             return None
-        kind = self._kinds.get(type(loss))
-        if kind is None:
-            kind = self._kinds[type(loss)] = _Kind(self._recorder, self._hooks, type(loss).__name__)
-        return kind
+        known = type(loss)
+        if known not in self._kinds:
+            holds_model = any(module is self._model for module in loss.modules())  # a model and its loss in one
+            self._kinds[known] = None if holds_model else _Kind(self._recorder, self._hooks, known.__name__)
+        return self._kinds[known]
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Nothing is told this way: a call of a loss is told with its output."""
@@ -102,9 +107,42 @@ def _call(inner: Any, listeners: list[LossListener]) -> Any:
     return __call__
 
 
-CALL = Patch(Attribute(_Loss, "__call__"), _call)
+_calls: dict[type, Patch] = {_Loss: Patch(Attribute(_Loss, "__call__"), _call)}
+"""What wraps the calls of each class, for all sessions."""
+
+
+def is_loss(module: nn.Module) -> bool:
+    """Tell whether a module is a loss, by its class."""
+    return isinstance(module, _Loss) or any(CALLED_LOSS.search(kind.__name__) for kind in type(module).__mro__)
+
+
+def _classes() -> list[type]:
+    """Return the classes that all losses there are derive from."""
+    found: list[type] = [_Loss]
+    waiting: list[type] = [nn.Module]
+    seen: set[type] = {_Loss}
+    while waiting:
+        derived: set[type] = set(type.__subclasses__(waiting.pop()))
+        for kind in derived - seen:
+            seen.add(kind)
+            if CALLED_LOSS.search(kind.__name__):
+                found.append(kind)
+            else:
+                waiting.append(kind)
+    return [kind for kind in found if not any(base in found for base in kind.__mro__[1:])]  # each call is told once
+
+
+def _forget() -> None:
+    """Let go of the classes of the program's that no session wraps any more."""
+    for kind in [kind for kind, patch in _calls.items() if kind is not _Loss and not patch.in_place]:
+        del _calls[kind]
 
 
 def probe_losses(recorder: Recorder, hooks: Hooks, model: nn.Module, handle: Handle) -> PatchProbe:
     """Time the training thread's calls of losses that are no part of the model."""
-    return PatchProbe([(CALL, LossListener(recorder, hooks, model))], handle)
+    handle.add(_forget)
+    listener = LossListener(recorder, hooks, model)
+    for kind in _classes():
+        if kind not in _calls:
+            _calls[kind] = Patch(Attribute(kind, "__call__"), _call)
+    return PatchProbe([(patch, listener) for patch in _calls.values()], handle)

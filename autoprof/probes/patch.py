@@ -102,6 +102,11 @@ class Patch:
         self._ours: Any = None
         self._inner: Any = None
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the function is wrapped, or to be."""
+        return bool(self._holders) or self._ours is not None
+
     def hold(self, holder: object) -> None:
         """Wrap the function, unless that is done."""
         if holder not in self._holders:

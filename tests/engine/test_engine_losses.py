@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -14,17 +15,41 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
+from autoprof.probes.losses import _calls
 from autoprof.testing import FakeClock
 
 CALL = _Loss.__call__
 
 
+class CharbonnierLoss(nn.Module):
+    """A loss that does not derive from torch's."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return ((x - y) ** 2 + 1e-6).sqrt().mean()
+
+
+class EdgeLoss(CharbonnierLoss):
+    """Derived from one of the same kind."""
+
+
+class ContentAndEdge(EdgeLoss):
+    """Derived from a loss, and named otherwise."""
+
+
+class PairedLoss(EdgeLoss, nn.L1Loss):
+    """Derived from both kinds."""
+
+
+OWN = (CharbonnierLoss, EdgeLoss, ContentAndEdge, PairedLoss)
+
+
 @pytest.fixture(autouse=True)
 def nothing_stays_wrapped() -> Any:
-    """The class is torch's own again after each test."""
+    """The classes are as they were after each test."""
     yield
     assert _Loss.__call__ is CALL
-    assert "__call__" not in vars(_Loss)
+    assert not any("__call__" in vars(kind) for kind in (_Loss, *OWN))
+    assert set(_calls) == {_Loss}
 
 
 def model() -> nn.Module:
@@ -191,3 +216,100 @@ def test_a_compiled_loss_is_compiled_once() -> None:
     compiled(torch.ones(2))
     torch._dynamo.reset()
     assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_module_that_is_called_a_loss_is_one(kind: type[nn.Module]) -> None:
+    """Of a class of the program's own, or derived from one: each call is one span, forward and backward."""
+    made, criterion = model(), kind()
+    with Watched(made) as watched:
+        criterion(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    assert count(frame, Phase.FORWARD)[f"Loss/{kind.__name__}"] == 1
+    assert count(frame, Phase.BACKWARD)[f"Loss/{kind.__name__}"] == 1
+    assert not any(hooks_of(criterion).values())
+
+
+def test_a_loss_made_of_losses_has_them_inside() -> None:
+    """A perceptual loss and the distance that it takes are spans one in the other."""
+
+    class PerceptualLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features, self.distance = nn.Linear(3, 3), nn.L1Loss()
+
+        def forward(self, x: Tensor, y: Tensor) -> Any:
+            return self.distance(self.features(x), self.features(y))
+
+    made, criterion = model(), PerceptualLoss()
+    with Watched(made) as watched:
+        criterion(made(torch.ones(4, 2)), torch.zeros(4, 3)).backward()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        spans = {span.name: span for span in frame.spans if span.phase is phase}
+        inner = spans["Loss/L1Loss"]
+        assert inner.parent is not None
+        assert list(frame.spans)[inner.parent].name == "Loss/PerceptualLoss"
+
+
+def test_a_model_and_its_loss_in_one_module_are_no_loss() -> None:
+    """Its time is the model's; the loss inside it is seen."""
+
+    class WithLoss(nn.Module):
+        def __init__(self, net: nn.Module) -> None:
+            super().__init__()
+            self.net, self.criterion = net, CharbonnierLoss()
+
+        def forward(self, x: Tensor, y: Tensor) -> Any:
+            return self.criterion(self.net(x), y)
+
+    made = model()
+    together = WithLoss(made)
+    with Watched(made) as watched:
+        together(torch.ones(4, 2), torch.zeros(4, 3)).backward()
+        watched.step()
+    frame = watched.frames[0]
+    check_laws(frame)
+    names = count(frame, Phase.FORWARD)
+    assert "Loss/WithLoss" not in names
+    assert names["Loss/CharbonnierLoss"] == 1
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_compiled_loss_of_the_programs_is_compiled_once(inside: bool) -> None:
+    """Beside the model or in it: sessions, pauses and the close leave its graph valid."""
+    criterion, graphs = CharbonnierLoss(), list[Any]()
+    made = nn.ModuleList([model(), criterion]) if inside else model()
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: criterion(x, x * 2), backend=backend, fullgraph=True)
+    compiled(torch.ones(2))
+    with Watched(made) as watched:
+        for _ in range(3):
+            compiled(torch.ones(2))
+            with watched.session.pause():
+                compiled(torch.ones(2))
+            watched.step()
+    compiled(torch.ones(2))
+    torch._dynamo.reset()
+    assert len(graphs) == 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_loss_of_the_programs_can_be_scripted_and_copied() -> None:
+    """While a session is open."""
+    made, criterion = model(), CharbonnierLoss()
+    with Watched(made) as watched:
+        scripted = torch.jit.script(criterion)
+        twin = pickle.loads(pickle.dumps(copy.deepcopy(criterion)))
+        values = [one(torch.ones(2), torch.zeros(2)) for one in (criterion, scripted, twin)]
+        watched.step()
+    assert len({float(value) for value in values}) == 1

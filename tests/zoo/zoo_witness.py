@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from zoo_case import tensors_in
+
+from autoprof.probes.losses import is_loss
 
 # A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
 _hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
@@ -83,11 +84,11 @@ class Witness:
         return enter
 
     def _enter_loss(self, module: nn.Module, args: Any) -> None:
-        if isinstance(module, _Loss) and module not in self._names:
+        if is_loss(module) and module not in self._names:
             self._enter(f"Loss/{type(module).__name__}")(module, args)
 
     def _leave_loss(self, module: nn.Module, args: Any, output: Any) -> None:
-        if isinstance(module, _Loss) and module not in self._names:
+        if is_loss(module) and module not in self._names:
             self._left(f"Loss/{type(module).__name__}", args, output)
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
