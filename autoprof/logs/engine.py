@@ -82,7 +82,7 @@ class Engine:
         )
         return self._db.execute(
             "select shape, arg_min(line, n), count(*) from records group by shape "
-            f"order by count(*) desc limit {SHAPES}"
+            f"order by count(*) desc, min(n) limit {SHAPES}"  # ties too: columns stand in the order of the forms
         ).fetchall()
 
     def assign(self, forms: Mapping[str, int]) -> None:

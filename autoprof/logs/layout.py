@@ -80,7 +80,7 @@ def layout_of(line: str, form: Form, form_of: Callable[[str], Form | None]) -> L
         return None
     cuts = [_Cut(line, form, spans, separator) for separator in _SEPARATORS if separator in line]
     best = max(cuts, key=lambda cut: len(cut.simple), default=None)
-    if best is None or 2 * len(best.simple) < len(spans):
+    if best is None or 2 * len(best.simple) < sum(not number.alone for number in spans):
         return None
     if not all(form_of(best.with_values(probe)) == form for probe in _PROBES):
         return None
@@ -148,14 +148,14 @@ class _Cut:
             elif not re.search(r"\d", text):
                 must.append(f"{of} = '{text_sql(text)}'")
             else:
-                shape = text_sql(text.translate({ord(sign): None for sign in SAME}))
-                must.append(f"translate({of}, '{SAME}', '') = '{shape}'")
+                must.append(f"regexp_full_match({of}, '{_shape(text)}')")
                 columns |= self._among_others(numbers, piece, inner)
         for number in self._form.numbers:  # one that stands across two pieces
             if number not in columns:
                 inner.append(f"regexp_extract(line, '{text_sql(joined([number]))}', 1) as w{len(inner)}")
                 columns[number] = _as_double(f"w{len(inner) - 1}", number)
-        named = {number.key: columns[number] for number in self._form.numbers} | self._texts()
+        named = {number.key: columns[number] for group in groups(self._form.numbers) for number in group}
+        named |= self._texts()
         outer = ", ".join(f"{value} as {name_sql(name)}" for name, value in named.items())
         must += [f"isfinite({name_sql(number.key)})" for number in self.simple] if finite else []
         must += [f"{name_sql(name)} is not null" for name in named]
@@ -171,12 +171,12 @@ class _Cut:
         before, after = self._around(number, piece)
         # One space is part of it: "iter5" is not "iter 5". More are padding.
         before = before.rstrip() + before[len(before.rstrip()) :][:1]
-        after = after.strip()
+        after = after.strip(" ")
         of = f"p[{piece + 1}]"
         must = [f"starts_with({of}, '{text_sql(before)}')"] if before else []
         value = f"substr({of}, {len(before) + 1})"
         if after:
-            of = f"rtrim({of})"
+            of = f"rtrim({of}, ' ')"
             must.append(f"ends_with({of}, '{text_sql(after)}')")
             value = f"left(substr({of}, {len(before) + 1}), -{len(after)})"
         return must, value
@@ -204,6 +204,12 @@ class _Cut:
             whole = at is not None and at not in self.simple.values() and place.end() <= self._pieces[at][1]
             found[name] = texts_of(self._form, f"p[{at + 1}]" if whole and at is not None else "line")[name]
         return found
+
+
+def _shape(text: str) -> str:
+    """Return what all texts of a shape match: a tenth of the time that it takes to take the numbers out."""
+    gap = f"[{SAME.replace('-', '')}-]*"
+    return gap + "".join(f"\\x{{{ord(sign):x}}}{gap}" for sign in text if sign not in SAME)
 
 
 def _as_double(value: str, number: Number) -> str:
