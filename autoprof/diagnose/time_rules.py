@@ -130,9 +130,10 @@ def _offload(seen: Evidence) -> str:
 
 
 def _state_share(seen: Evidence) -> float:
-    """Return what the state is of a device's peak; 0 where nobody knows."""
-    peak = seen.summary.memory.get("peak_bytes")
-    return sum(fact.state_bytes for fact in seen.facts.optimizers or ()) / peak if peak else 0.0
+    """Return what the state is of a device's peak; 0 where nobody knows. What is offloaded is no part of it."""
+    peak, device = seen.summary.memory.get("peak_bytes"), seen.facts.surroundings.device
+    here = [fact.state_bytes for fact in seen.facts.optimizers or () if not offloaded(fact, device)]
+    return sum(here) / peak if peak else 0.0
 
 
 def _of_peak(seen: Evidence, state: int) -> str:
