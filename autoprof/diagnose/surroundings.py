@@ -15,7 +15,7 @@ LOCAL: Final = "LOCAL_WORLD_SIZE"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The type of the model's device, the backend of the process group, NCCL's settings, the ranks on this machine."""
+    """The type of the model's device, the backends of the process group by device, NCCL's settings, the ranks here."""
 
     device: str = ""
     backend: str | None = None
@@ -25,7 +25,7 @@ class Surroundings:
     @classmethod
     def read(cls, device: str, environment: Mapping[str, str]) -> Surroundings:
         """Read them; nothing of the device or of other ranks is asked."""
-        backend = dist.get_backend() if dist.is_available() and dist.is_initialized() else None
+        backend = dist.get_backend_config() if dist.is_available() and dist.is_initialized() else None
         nccl = {name: environment[name].strip() for name in NCCL if environment.get(name, "").strip()}
         local = environment.get(LOCAL, "").strip()
         return cls(device, backend, nccl, int(local) if local.isdecimal() else None)

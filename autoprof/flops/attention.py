@@ -38,7 +38,7 @@ class AttentionWatch:
         first = next((one for one in args if isinstance(one, Tensor)), None)
         if name in PRODUCTS:
             operands = args[1:] if name == "baddbmm" else args
-            mark = self._mark(operands[0])
+            mark = self._mark(next(iter(operands), None))
             if mark is not None and mark.is_weights:
                 found = mark.flops + flops, mark.by_sdpa
             if isinstance(result, Tensor):
@@ -46,9 +46,11 @@ class AttentionWatch:
             return found
         if name in (SOFTMAX, SOFTMAX_OF_SDPA):
             mark = self._mark(first)
-            over_last = first is not None and args[1] in (-1, first.dim() - 1)
+            over_last = first is not None and len(args) > 1 and args[1] in (-1, first.dim() - 1)
             if mark is not None and not mark.is_weights and over_last:
                 self._keep(result, mark._replace(is_weights=True, by_sdpa=name == SOFTMAX_OF_SDPA))
+            return None
+        if flops or "norm" in name:  # what a layer makes of an attention's output are no scores
             return None
         for one in args:
             if isinstance(one, Tensor) and (mark := self._mark(one)) is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from evidence_builders import MS, evidence_of, finding_of
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -218,6 +219,17 @@ def test_the_surroundings_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyP
     run = next(tmp_path.rglob("run.json")).parent
     read = evidence_of_run(autoprof.read_run(run)).facts.surroundings
     assert read == Surroundings("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2)
+
+
+@pytest.mark.parametrize("backend", ["gloo", None])
+def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None:
+    """Also where torch chose them itself, one for each device."""
+    assert Surroundings.read("cpu", {}).backend is None
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert "gloo" in (Surroundings.read("cpu", {}).backend or "")
+    finally:
+        dist.destroy_process_group()
 
 
 def test_facts_go_through_json() -> None:

@@ -104,6 +104,24 @@ def test_a_classifier_over_a_softmax_is_no_attention() -> None:
     assert counted(model, torch.randn(2, 4)).attention == {}
 
 
+def test_what_a_layer_makes_of_attentions_output_is_followed_no_further() -> None:
+    """A router behind an attention: a softmax of a layer's output, and a product of that."""
+
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Attention(fused)
+            self.norm = nn.LayerNorm(WIDTH)
+            self.router = nn.Linear(WIDTH, WIDTH, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.attention(x) @ torch.ones(WIDTH, WIDTH)
+            x = x @ x.mT @ x  # products of batches, one behind the other
+            return self.router(self.norm(x)).softmax(-1) @ x.mT  # type: ignore[no-any-return]
+
+    assert counted(Routed(), inputs()).attention == {}
+
+
 def test_a_recompute_does_not_count_it_a_second_time() -> None:
     """It is the forward's work that tells how much of the model it is."""
 
