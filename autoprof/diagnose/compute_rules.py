@@ -91,7 +91,7 @@ def convolution(seen: Evidence) -> Finding | None:
         return work
     if work.benchmark is None:
         remedy = "nothing to do without cuDNN, or where it is told to be deterministic"
-        return abstain("convolution", "a cuDNN that may choose", remedy)
+        return abstain("convolution", "cuDNN, free to choose its algorithm", remedy)
     if work.benchmark:
         return None
     whole = sum(kind.flops for kind in work.kinds)

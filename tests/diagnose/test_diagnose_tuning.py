@@ -138,7 +138,7 @@ def test_convolutions_that_are_tried_few_or_ever_new_are_left_alone(work: Work) 
 
 def test_convolution_says_what_it_lacks() -> None:
     """No cuDNN, one that must be deterministic, no count, a share near the bound."""
-    assert missing(judged("convolution", convolved(80, benchmark=None))) == "a cuDNN that may choose"
+    assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN, free to choose its algorithm"
     assert missing(judged("convolution", None)) == "the work of a step"
     assert missing(judged("convolution", convolved(30))).startswith("inconclusive")
 
