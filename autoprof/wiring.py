@@ -13,7 +13,7 @@ from . import lifecycle
 from .calibrate import measure_price
 from .clocks import Clock, choose_clock
 from .delivery import Delivery
-from .diagnose import Diagnosis, Facts, Signals, Watch
+from .diagnose import Diagnosis, Facts, Signals, Surroundings, Watch
 from .equipment import Setup, make_gauges, make_sampling, open_snapshots, probe_step
 from .errors import SessionError
 from .gauges import RootProbe
@@ -216,6 +216,7 @@ class _Wiring:
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
             rank=0 if folder is None else folder.rank,
+            surroundings=Surroundings.read(self._device.type, os.environ),
         )
 
     def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:

@@ -4,9 +4,9 @@ from .host import HostReader, HostReading
 from .monitor import Monitor
 from .nvml import DeviceReader, DeviceReading, open_device
 from .peaks import PEAKS, Peak, find_peak
-from .utilization import Flags, Utilization, arithmetic, tf32_flags, utilization
+from .utilization import Flags, Utilization, arithmetic, peak_seconds, tf32_flags, utilization
 
 __all__ = [
     "PEAKS", "DeviceReader", "DeviceReading", "Flags", "HostReader", "HostReading", "Monitor", "Peak", "Utilization",
-    "arithmetic", "find_peak", "open_device", "tf32_flags", "utilization",
+    "arithmetic", "find_peak", "open_device", "peak_seconds", "tf32_flags", "utilization",
 ]  # fmt: skip

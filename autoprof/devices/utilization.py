@@ -94,6 +94,15 @@ def _allowed(settings: Any, operator: str | None = None) -> bool:
         return str(precise.fp32_precision) == "tf32"
 
 
+def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Flags) -> tuple[float | None, float | None]:
+    """Return how long such work takes at the device's peak, as it is done and in 16 bits; None without a peak."""
+    if peak is None:
+        return None, None
+    chosen, half = arithmetic(kind, flags, peak), peak.tflops.get("bf16", peak.tflops.get("fp16"))
+    now = None if chosen is None else flops / (peak.tflops[chosen] * 1e12)
+    return now, None if half is None else flops / (half * 1e12)
+
+
 def _seconds_at_peak(kinds: Mapping[Kind, int], peak: Peak, flags: Flags) -> float | str:
     seconds = 0.0
     for kind, flops in kinds.items():

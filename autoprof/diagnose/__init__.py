@@ -9,6 +9,7 @@ from .optimizers import describe_optimizers
 from .ranks import Watch
 from .rules import RULES, diagnose, judge
 from .signals import Signals
+from .surroundings import Surroundings
 
 __all__ = [
     "RULES",
@@ -19,6 +20,7 @@ __all__ = [
     "Observer",
     "OptimizerFact",
     "Signals",
+    "Surroundings",
     "Watch",
     "describe_optimizers",
     "diagnose",

@@ -13,6 +13,7 @@ from .calls import CallFacts
 from .compiled import CompileFacts
 from .interval import Interval as Interval
 from .ranks import RankFacts
+from .surroundings import Surroundings
 
 
 class LongStep(NamedTuple):
@@ -67,6 +68,7 @@ class Facts:
     """What torch compiled; None where that was not counted."""
     ranks: RankFacts | None = None
     """How the ranks compare; None where one trains alone, and on all but rank 0."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""
@@ -91,6 +93,7 @@ _READ: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "logs": CallFacts.from_dict,
     "compiled": CompileFacts.from_dict,
     "ranks": RankFacts.from_dict,
+    "surroundings": Surroundings.from_dict,
 }
 
 

@@ -36,6 +36,9 @@ def _describe(optimizer: Any) -> OptimizerFact:
     for tensor in tensors:
         words[tensor.element_size()] += tensor.nelement()
     parameters = [one for group in groups for one in group["params"]]
+    places = Counter[str]()
+    for one in parameters:
+        places[one.device.type] += one.nelement()
     return OptimizerFact(
         kind=type(optimizer).__name__,
         fused=_setting(groups, "fused"),
@@ -45,7 +48,7 @@ def _describe(optimizer: Any) -> OptimizerFact:
         state_word_bytes=words.most_common(1)[0][0] if words else 4,
         origin=type(optimizer).__module__.partition(".")[0],
         can_fuse="fused" in optimizer.defaults,
-        device=next((one.device.type for one in parameters), "cpu"),
+        device=places.most_common(1)[0][0] if places else "cpu",
         eight_bit_bytes=bytes_of(extents(held)) - sum(map(_freed, tensors)),
     )
 
@@ -77,6 +80,11 @@ def has_eight_bits(fact: OptimizerFact) -> bool:
         and fact.eight_bit_bytes is not None
         and fact.eight_bit_bytes < fact.state_bytes
     )
+
+
+def offloaded(fact: OptimizerFact, device: str) -> bool:
+    """Tell whether an optimizer updates on the CPU what a model on a device computes with (ZeRO's offload, FSDP's)."""
+    return fact.device == "cpu" and device not in ("", "cpu")
 
 
 def faster(facts: Sequence[OptimizerFact]) -> str:

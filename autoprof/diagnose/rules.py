@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..summary import Finding, Summary
+from .compute_rules import attention, convolution, precision
 from .evidence import Evidence
 from .memory_rules import fragmentation, memory_growth, memory_pressure
 from .model_rules import backward_ratio, hot_module, launch_bound
@@ -28,6 +29,9 @@ RULES: Final[dict[str, Rule]] = {
     "hot-module": hot_module,
     "optimizer": optimizer,
     "launch-bound": launch_bound,
+    "precision": precision,
+    "attention": attention,
+    "convolution": convolution,
     "comm-exposed": comm_exposed,
     "sync-call": sync_call,
     "logging": logging,

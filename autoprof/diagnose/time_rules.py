@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..span import Phase
 from ..summary import Finding, Row
-from ..units import format_bytes, format_percent
+from ..units import NS_PER_S, format_bytes, format_percent
 from .evidence import Evidence, Interval
-from .optimizers import faster, smaller
+from .optimizers import faster, offloaded, smaller
 from .signal_rules import straggler
 from .thresholds import (
     COMM_SHARE,
@@ -15,6 +17,7 @@ from .thresholds import (
     OPTIMIZER_SHARE,
     STATE_FILLED,
     STATE_SHARE,
+    TINY_SAMPLE_NS,
 )
 from .weigh import Weighed, abstain, most, place, spent, stand, weigh_rows
 
@@ -28,13 +31,34 @@ def data_wait(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     loader = dict(seen.summary.loader)
+    tiny = _tiny_sample(seen, weighed)
     return weighed.finding(
         f"each step waits {spent(weighed)} for its batch{most(seen, rows)}{_prefetched(loader)}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make what it "
-        "does for a sample cheaper (decode and crop once, keep the result)",
+        "does for a sample cheaper (decode and crop once, keep the result)" + (_LARGER if tiny else ""),
         name=place(rows),
-        evidence={"loader": loader} if loader else {},
+        evidence=({"loader": loader} if loader else {}) | ({"sample_ns": round(tiny)} if tiny else {}),
     )
+
+
+_LARGER: Final = (
+    "; its samples are so small that much of that is Python's way to each: larger samples, several packed into one, or "
+    "a dataset with __getitems__, which reads a whole batch at once"
+)
+
+
+def _tiny_sample(seen: Evidence, weighed: Weighed) -> float | None:
+    """Return what a sample costs the loader at most, where that is next to nothing; None where it is not, or unknown.
+
+    Without workers it is what was waited; workers cannot have taken longer than there was time.
+    """
+    run = seen.summary
+    if run.throughput is None or run.throughput_unit != "samples":
+        return None
+    samples = run.throughput * run.step_mean_ns / NS_PER_S
+    workers = run.loader.get("workers", 0)
+    each_ns = (workers * run.step_mean_ns if workers else weighed.mean_ns) / max(samples, 1)
+    return each_ns if each_ns <= TINY_SAMPLE_NS else None
 
 
 def _prefetched(loader: dict[str, int]) -> str:
@@ -54,8 +78,8 @@ def h2d_copy(seen: Evidence) -> Finding | None:
         return weighed
     return weighed.finding(
         f"copies to the device take {spent(weighed)}{most(seen, rows)}",
-        "pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next batch while this one "
-        "trains; send fewer bytes (uint8 images, normalised on the device)",
+        f"{_offload(seen)}pin_memory=True in the loader and .to(device, non_blocking=True), and copy the next batch "
+        "while this one trains; send fewer bytes (uint8 images, normalised on the device)",
         name=place(rows),
     )
 
@@ -76,7 +100,7 @@ def optimizer(seen: Evidence) -> Finding | None:
     less = smaller(facts)
     return weighed.finding(
         f"the optimizer takes {spent(weighed)}{held}",
-        faster(facts) + (f". For less memory: {less}" if less and _state_share(seen) else ""),
+        _offload(seen) + faster(facts) + (f". For less memory: {less}" if less and _state_share(seen) else ""),
         name=place(rows),
         # Not all of it can be won, and nobody measured how much: what is above the bound is.
         gain_ns=weighed.mean_ns - OPTIMIZER_SHARE * seen.summary.step_mean_ns,
@@ -84,10 +108,32 @@ def optimizer(seen: Evidence) -> Finding | None:
     )
 
 
+def _offload(seen: Evidence) -> str:
+    """Say what an optimizer on the CPU costs, and whether the device has room for it; empty where there is none."""
+    moved = [one for one in seen.facts.optimizers or () if offloaded(one, seen.facts.surroundings.device)]
+    if not moved:
+        return ""
+    whole = sum(one.parameter_bytes for one in moved)
+    needed = whole + sum(one.state_bytes for one in moved)
+    peak, capacity = seen.summary.memory.get("peak_bytes"), seen.facts.memory_capacity_bytes
+    room = "how much room the device has is not known here" if not peak or not capacity else (
+        f"there is room for it beside the peak ({format_bytes(capacity - peak)} of {format_bytes(capacity)} free)"
+        if capacity - peak >= needed
+        else f"all of it does not fit beside the peak ({format_bytes(max(capacity - peak, 0))} free)"
+    )  # fmt: skip
+    return (
+        f"the optimizer's {format_bytes(needed)} lie on the CPU, the model on a device: gradients go there and "
+        f"parameters come back over PCIe in every optimizer step ({format_bytes(whole)} as the optimizer holds them). "
+        f"Without that offload the device updates them itself; {room}. Else offload less (DeepSpeed's ratio), with "
+        "pin_memory: true; "
+    )
+
+
 def _state_share(seen: Evidence) -> float:
-    """Return what the state is of a device's peak; 0 where nobody knows."""
-    peak = seen.summary.memory.get("peak_bytes")
-    return sum(fact.state_bytes for fact in seen.facts.optimizers or ()) / peak if peak else 0.0
+    """Return what the state is of a device's peak; 0 where nobody knows. What is offloaded is no part of it."""
+    peak, device = seen.summary.memory.get("peak_bytes"), seen.facts.surroundings.device
+    here = [fact.state_bytes for fact in seen.facts.optimizers or () if not offloaded(fact, device)]
+    return sum(here) / peak if peak else 0.0
 
 
 def _of_peak(seen: Evidence, state: int) -> str:
@@ -143,11 +189,14 @@ def comm_exposed(seen: Evidence) -> Finding | None:
         return None
     if not isinstance(weighed, Weighed):
         return weighed
+    blocked = seen.facts.surroundings.without_p2p
+    direct = f"unset {blocked}: without it GPUs of one machine talk through its memory; " if blocked else ""
     return weighed.finding(
         f"communication takes {spent(weighed)} that no computation hides",
-        "let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or send "
-        "less (bfloat16 gradients)",
+        f"{direct}let it overlap with backward (DDP buckets, FSDP prefetch), accumulate gradients under no_sync(), or "
+        "send less (bfloat16 gradients)",
         name=place(rows),
+        evidence={"p2p": blocked} if blocked else {},
     )
 
 

@@ -78,7 +78,8 @@ def count_call(model: nn.Module, call: ModuleCall, *, trust: bool = False) -> Wo
     tally.failure = None  # its traceback holds tensors; a checkpoint ends a recompute by an exception, too
     reason = tally.left_behind() or reason
     rows = {} if reason else dict(tally.rows)
-    return WorkCount(rows, dict(tally.uncounted), reason, notes, perf_counter_ns() - started)
+    attention = {} if reason else dict(tally.attention)
+    return WorkCount(rows, attention, dict(tally.uncounted), reason, notes, perf_counter_ns() - started)
 
 
 def _count(model: nn.Module, call: ModuleCall, mode: FakeTensorMode, tally: Tally) -> tuple[str, ...]:

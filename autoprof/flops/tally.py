@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..span import Phase
+from .attention import AttentionWatch
 from .errors import Uncountable
 from .formulas import Formula, family, is_heavy
 from .work import Kind, WorkKey
@@ -43,6 +44,8 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.rows: Counter[WorkKey] = Counter()
         self.uncounted: Counter[str] = Counter()
+        self.attention: Counter[tuple[str, bool]] = Counter()
+        self._watch = AttentionWatch()
         self.failure: tuple[BaseException, str] | None = None
         """The first exception of the forward that a module let out, and that module."""
         self.formulas: Mapping[Any, Formula] = {}
@@ -88,8 +91,11 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
         self._alive += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
+        flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
+        if not self._in_backward and (found := self._watch.see(name, args, result, int(flops))) is not None:
+            self.attention[self._whose()[1], found[1]] += found[0]
         if formula is not None:
-            self._count(str(packet), name, args, formula(*args, **kwargs, out_val=result))
+            self._count(str(packet), name, args, flops)
         elif is_heavy(namespace, name):
             self.uncounted[str(packet)] += 1
         return result

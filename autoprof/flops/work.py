@@ -41,6 +41,8 @@ class WorkCount:
     """
 
     rows: Mapping[WorkKey, int] = field(default_factory=dict)
+    attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
+    """Forward operations of attention written out, by module and whether ``scaled_dot_product_attention`` did it."""
     uncounted: Mapping[str, int] = field(default_factory=dict)
     """Operators that do work of a kind that counts, but have no formula, with their calls."""
     reason: str | None = None
@@ -76,6 +78,7 @@ class WorkCount:
 def add_up(counts: Iterable[tuple[WorkCount, int]]) -> WorkCount:
     """Add counts, each so many times: the calls of one step. One without a figure leaves the sum without one."""
     rows: Tally[WorkKey] = Tally()
+    attention: Tally[tuple[str, bool]] = Tally()
     uncounted: Tally[str] = Tally()
     reasons: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -89,8 +92,12 @@ def add_up(counts: Iterable[tuple[WorkCount, int]]) -> WorkCount:
             reasons[count.reason] = None
         for key, flops in count.rows.items():
             rows[key] += flops * times
+        for place, flops in count.attention.items():
+            attention[place] += flops * times
     reason = "; ".join(reasons) or None
-    return WorkCount({} if reason else dict(rows), dict(uncounted), reason, tuple(notes), count_ns)
+    return WorkCount(
+        {} if reason else dict(rows), {} if reason else dict(attention), dict(uncounted), reason, tuple(notes), count_ns
+    )
 
 
 def _inside(fqn: str, outer: str) -> bool:

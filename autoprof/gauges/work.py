@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from .. import recorder
-from ..devices import Flags, Peak, Utilization, find_peak, tf32_flags, utilization
+from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
 from ..flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
 from ..render.lines import Line, name_lines, walk
 from ..resolve import RawStep
 from ..span import Phase
-from ..summary import Summary, Work, WorkRow
+from ..summary import Summary, Work, WorkKind, WorkRow, WrittenOut
+from ..units import NS_PER_S
 from .calls import Shape, StepCalls
 
 FIRST_NS: Final = 1_500_000_000
@@ -42,6 +43,7 @@ class DevicePeak(NamedTuple):
     peak: Peak | None = None
     reason: str | None = None
     flags: Flags = Flags(matmul=False, conv=False)
+    benchmark: bool | None = None
 
 
 Parts = Mapping[str, tuple[WorkCount, Mapping[str, int]]]
@@ -178,6 +180,10 @@ class WorkMeter:
             count_ns=self.counter.spent_ns,
             notes=mean.notes,
             rows=tuple(_rows(summary, parts, device)),
+            kinds=tuple(_kinds(mean, device)),
+            attention=tuple(_attention(mean)),
+            sequences=len(self._steps),
+            benchmark=device.benchmark,
         )
 
     def _mean_step(self) -> tuple[WorkCount, Parts]:
@@ -201,6 +207,20 @@ def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRo
             continue
         found = _rates(work, line, summary.steps, device)
         yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
+
+
+def _kinds(work: WorkCount, device: DevicePeak) -> Iterable[WorkKind]:
+    for kind, flops in sorted(work.kinds().items()):
+        seconds = peak_seconds(kind, flops, device.peak, device.flags)
+        now, half = (None if one is None else one * NS_PER_S for one in seconds)
+        yield WorkKind(kind.dtype, kind.family, flops, now, half)
+
+
+def _attention(work: WorkCount) -> Iterable[WrittenOut]:
+    for by_sdpa in (False, True):
+        found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
+        if found:
+            yield WrittenOut(sum(found.values()), len(found), next(iter(found)), by_sdpa)
 
 
 def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, int]] | str:
@@ -235,7 +255,8 @@ def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:
 
 def _scaled(work: WorkCount, factor: float) -> WorkCount:
     rows: Mapping[WorkKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
-    return WorkCount(rows, work.uncounted, work.reason, work.notes, work.count_ns)
+    attention = {place: round(flops * factor) for place, flops in work.attention.items()}
+    return WorkCount(rows, attention, work.uncounted, work.reason, work.notes, work.count_ns)
 
 
 def _rates(work: WorkCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
@@ -255,4 +276,11 @@ def peak_of(model: nn.Module, device: torch.device) -> DevicePeak:
     place = places.pop()
     name = torch.cuda.get_device_name(place) if place.type == "cuda" else str(place)
     peak, reason = find_peak(name, place.type)
-    return DevicePeak(name, peak, reason, flags)
+    return DevicePeak(
+        name, peak, reason, flags, cudnn_benchmark(torch.backends.cudnn) if place.type == "cuda" else None
+    )
+
+
+def cudnn_benchmark(settings: Any) -> bool | None:
+    """Read ``torch.backends.cudnn``; None where cuDNN is off or has to be deterministic, which benchmarking is not."""
+    return bool(settings.benchmark) if settings.enabled and not settings.deterministic else None

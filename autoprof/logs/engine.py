@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..errors import MissingExtra
+from .layout import SAME, Layout, groups, joined, name_sql, text_sql
 from .pairs import Number
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ TEXT: Final = "\x01text"
 """Behind a column's name: its values that are no numbers."""
 SHAPES: Final = 20_000
 """Shapes of lines read in one block; a block of prose has as many as lines, and no record among them."""
-_SAME: Final = "0123456789 .+-█▏▎▍▌▋▊▉\t"
-_GROUP: Final = 4
-"""Numbers looked for in one pass of an expression: measured to be the fastest on long lines."""
-
 
 _BEHIND_SOMETHING: Final = """create or replace temp table found as
 with a as (select n, line, regexp_extract(line, '\\{.*\\}', 0) as p from found where p is null),
@@ -56,7 +53,8 @@ class Engine:
             "from (select string_split(?, chr(10)) as s)",
             [block],
         )
-        return self._count("select count(*) from lines where trim(line) <> ''")
+        # What DuckDB's trim() takes for empty; an expression stops at the first sign that is no space.
+        return self._count(r"select count(*) from lines where regexp_matches(line, '[^\p{Zs}]')")
 
     def _count(self, query: str, arguments: Iterable[object] = ()) -> int:
         row = self._db.execute(query, list(arguments)).fetchone()
@@ -64,15 +62,27 @@ class Engine:
 
     # Text ---------------------------------------------------------------------------------------------------------
 
-    def shapes(self, record: str) -> list[tuple[str, str]]:
-        """Return each shape of the lines that match, with one line of it; the lines stay for ``numbers``."""
+    def cut(self, layout: Layout, record: str, keep: bool = False) -> pd.DataFrame:
+        """Return what ``numbers`` would of the lines that have a layout, and take them away unless they are to stay."""
+        self._db.execute(f"create or replace temp table cut as {layout.query}", [record])
+        part = self._db.execute("select * exclude (ok) from cut where ok").df()
+        if len(part) and not keep:
+            self._db.execute(
+                "create or replace temp table lines as select line, n from lines "
+                "where n not in (select _n from cut where ok)"
+            )
+        return part
+
+    def shapes(self, record: str) -> list[tuple[str, str, int]]:
+        """Return each shape of the lines that match, one line of it, their number; the lines stay for ``numbers``."""
         self._db.execute(
             "create or replace temp table records as select n, line, translate(line, ?, '') as shape from lines "
             "where length(line) < 16384 and regexp_matches(line, ?)",
-            [_SAME, record],
+            [SAME, record],
         )
         return self._db.execute(
-            f"select shape, arg_min(line, n) from records group by shape order by count(*) desc limit {SHAPES}"
+            "select shape, arg_min(line, n), count(*) from records group by shape "
+            f"order by count(*) desc, min(n) limit {SHAPES}"  # ties too: columns stand in the order of the forms
         ).fetchall()
 
     def assign(self, forms: Mapping[str, int]) -> None:
@@ -89,24 +99,22 @@ class Engine:
     def numbers(self, form: int, numbers: Sequence[Number], texts: Mapping[str, str]) -> pd.DataFrame:
         """Return the numbers (and the ``texts``) of the lines of a form, a column for each, with ``_n``."""
         selected, outer = ["n as _n"], ["_n"]
-        for at, group in enumerate(_groups(numbers)):
-            anchor = [group[0].follows] if group[0].follows else []
-            joined = _text(".*?".join([*anchor, *(number.pattern for number in group)]))
+        for at, group in enumerate(groups(numbers)):
             fields = ",".join(f"'c{index}'" for index in range(len(group)))
-            selected.append(f"regexp_extract(line, '{joined}', [{fields}]) as g{at}")
+            selected.append(f"regexp_extract(line, '{text_sql(joined(group))}', [{fields}]) as g{at}")
             for index, number in enumerate(group):
                 value = f"g{at}.c{index}"
                 value = f"replace({value}, ',', '')" if number.commas else value
-                outer.append(f"try_cast({value} as double) as {_name(number.key)}")
+                outer.append(f"try_cast({value} as double) as {name_sql(number.key)}")
         for name, expression in texts.items():
-            selected.append(f"{expression} as {_name(name)}")
-            outer.append(_name(name))
+            selected.append(f"{expression} as {name_sql(name)}")
+            outer.append(name_sql(name))
         query = f"select {', '.join(outer)} from (select {', '.join(selected)} from formed where form = {form})"
         return self._db.execute(query).df()
 
     def groups(self, pattern: str, names: list[str]) -> pd.DataFrame:
         """Return what the named groups of a user's expression matched, as text, with ``_n``; RE2's syntax."""
-        fields = ", ".join(f"g.{_name(f'c{at}')} as {_name(name)}" for at, name in enumerate(names))
+        fields = ", ".join(f"g.{name_sql(f'c{at}')} as {name_sql(name)}" for at, name in enumerate(names))
         listed = ", ".join(f"'c{at}'" for at in range(len(names)))
         return self._db.execute(
             f"select n as _n, {fields} from (select n, regexp_extract(line, ?, [{listed}]) as g from lines "
@@ -166,13 +174,15 @@ class Engine:
 
         ``paths`` are JSON pointers by column; the text of column ``a`` is column ``a`` with ``TEXT`` behind it.
         """
-        pointers = ", ".join(f"'{_text(path)}'" for path in paths.values())
+        pointers = ", ".join(f"'{text_sql(path)}'" for path in paths.values())
         outer = ["n as _n"]
         for at, name in enumerate(paths, 1):
-            outer.append(f"try_cast(x[{at}] as double) as {_name(name)}")
+            outer.append(f"try_cast(x[{at}] as double) as {name_sql(name)}")
             if name in texts:
-                outer.append(f"case when try_cast(x[{at}] as double) is null then x[{at}] end as {_name(name + TEXT)}")
-        outer += [f"{expression} as {_name(name)}" for name, expression in prefix.items()]
+                outer.append(
+                    f"case when try_cast(x[{at}] as double) is null then x[{at}] end as {name_sql(name + TEXT)}"
+                )
+        outer += [f"{expression} as {name_sql(name)}" for name, expression in prefix.items()]
         return self._db.execute(
             f"select {', '.join(outer)} from (select n, prefix as line, json_extract_string(p, [{pointers}]) as x "
             "from objects where s in (select unnest(?::varchar[])))",
@@ -206,26 +216,3 @@ def parse_unique(column: Any, parse: Callable[[str], float]) -> Any:
     codes, different = pd.factorize(column)
     values = [parse(str(text)) for text in different]
     return np.asarray([*values, np.nan], dtype="float64")[codes]  # the code of what is missing is -1
-
-
-def _groups(numbers: Sequence[Number]) -> Iterator[list[Number]]:
-    """Yield the numbers that one expression looks for: some that follow each other, or one that stands by itself."""
-    group: list[Number] = []
-    for number in numbers:
-        if number.alone:
-            yield [number]
-            continue
-        if len(group) == _GROUP:
-            yield group
-            group = []
-        group.append(number)
-    if group:
-        yield group
-
-
-def _name(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(text: str) -> str:
-    return text.replace("'", "''")

@@ -34,15 +34,21 @@ RANK_SQL: Final = (
 )
 TIME_SQL: Final = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 _TIME: Final = re.compile(TIME_SQL)
-RANK: Final = f"try_cast(regexp_extract(line, '{RANK_SQL}', 1) as double)"
-TIME_S: Final = (
-    f"epoch(try_cast(replace(replace(regexp_extract(line, '{TIME_SQL}', 1), '/', '-'), ',', '.') as timestamp))"
-)
-"""What the engine reads of the front of a line: its rank, and its time in seconds since 1970."""
 VALIDATION: Final = re.compile(
     r"(?i)^\W*(?:\S+ ){0,12}?\W*(?:epoch\((?:val|test)\)|validation|validating|sanity|eval(?:uation)?|evaluating|"
     r"valid|val|testing|test)\b(?![_/. -]?(?:loss|[a-z]*[:=]))"
 )
+
+
+def rank_of(text: str = "line") -> str:
+    """Return the engine's expression for the rank in a line."""
+    return f"try_cast(regexp_extract({text}, '{RANK_SQL}', 1) as double)"
+
+
+def time_s_of(text: str = "line") -> str:
+    """Return the engine's expression for the time in a line, in seconds since 1970."""
+    moment = f"replace(replace(regexp_extract({text}, '{TIME_SQL}', 1), '/', '-'), ',', '.')"
+    return f"epoch(try_cast({moment} as timestamp))"
 
 
 @dataclass(frozen=True, slots=True)

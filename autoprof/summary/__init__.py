@@ -13,7 +13,9 @@ from .parts import (
     Shapes,
     WhatIf,
     Work,
+    WorkKind,
     WorkRow,
+    WrittenOut,
     counts,
     named,
 )
@@ -33,7 +35,9 @@ __all__ = [
     "Summary",
     "WhatIf",
     "Work",
+    "WorkKind",
     "WorkRow",
+    "WrittenOut",
     "counts",
     "named",
 ]

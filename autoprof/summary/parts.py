@@ -212,6 +212,33 @@ class WorkRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkKind:
+    """The work of one arithmetic in a step: the operands' type, and ``matmul`` or ``conv``.
+
+    ``peak_ns`` is what it would take at the device's peak, ``half_ns`` the same in 16 bits; None without a peak.
+    """
+
+    dtype: str
+    family: str
+    flops: int
+    peak_ns: float | None = None
+    half_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenOut:
+    """Attention done as a product, a softmax and a product: forward operations of a step, in how many modules.
+
+    ``by_sdpa``: it is the math kernel of ``scaled_dot_product_attention``, not the model's own code.
+    """
+
+    flops: int
+    modules: int
+    first: str
+    by_sdpa: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """Floating-point operations of one step, by phase; without a figure there is a ``reason``.
 
@@ -229,6 +256,12 @@ class Work:
     count_ns: int = 0
     notes: tuple[str, ...] = ()
     rows: tuple[WorkRow, ...] = ()
+    kinds: tuple[WorkKind, ...] = ()
+    attention: tuple[WrittenOut, ...] = ()
+    sequences: int = 0
+    """Sequences of shapes in a step that were told apart."""
+    benchmark: bool | None = None
+    """Whether cuDNN tries its algorithms out for each shape; None without cuDNN, or where it must be deterministic."""
 
 
 def counts(reasons: Mapping[str, int]) -> str:

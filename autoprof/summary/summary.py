@@ -8,7 +8,22 @@ from math import isfinite
 from typing import Any
 
 from ..span import Phase
-from .parts import Apart, Clock, Finding, Gauge, MemoryRow, Pace, PairedCost, Row, Shapes, WhatIf, Work, WorkRow
+from .parts import (
+    Apart,
+    Clock,
+    Finding,
+    Gauge,
+    MemoryRow,
+    Pace,
+    PairedCost,
+    Row,
+    Shapes,
+    WhatIf,
+    Work,
+    WorkKind,
+    WorkRow,
+    WrittenOut,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +148,6 @@ class Summary:
 
 def _work(data: Mapping[str, Any]) -> Work:
     rows = tuple(WorkRow(**row) for row in data["rows"])
-    return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows})
+    kinds = tuple(WorkKind(**one) for one in data.get("kinds", ()))
+    attention = tuple(WrittenOut(**one) for one in data.get("attention", ()))
+    return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows, "kinds": kinds, "attention": attention})

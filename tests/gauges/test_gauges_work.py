@@ -14,11 +14,12 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
-from autoprof.devices import Flags, find_peak
+from autoprof.devices import Flags, find_peak, peak_seconds
+from autoprof.flops import Kind
 from autoprof.flops import counter as counter_module
 from autoprof.gauges.work import OUTSIDE, DevicePeak, WorkMeter
 from autoprof.span import Phase
-from autoprof.summary import Summary, Work
+from autoprof.summary import Summary, Work, WorkKind, WrittenOut
 from autoprof.testing import FakeClock, ListSink, open_session
 
 STEP_NS = 1_000_000_000
@@ -344,3 +345,50 @@ def test_the_reference_model_is_counted_and_trains_to_the_same_bits() -> None:
 
     bare, counted = (learned(Fed, rgb, config) for config in (None, {**CONFIG, "flops": "auto"}))
     assert all(torch.equal(one, other) for one, other in zip(bare, counted, strict=True))
+
+
+def test_work_is_told_by_arithmetic_and_by_how_long_the_peak_takes_for_it() -> None:
+    """In 32 bits on an A100 without TF32, and in 16; a convolution is a family of its own."""
+    model = nn.Sequential(nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(32, 4))
+    work = work_of(trained(model, *[lambda model: model(torch.ones(1, 2, 6, 6)).sum().backward()] * 4))
+    assert {(kind.dtype, kind.family) for kind in work.kinds} == {("float32", "conv"), ("float32", "matmul")}
+    assert sum(kind.flops for kind in work.kinds) == sum(work.flops.values())
+    assert {kind.peak_ns for kind in work.kinds} == {None}
+    assert (work.sequences, work.benchmark) == (1, None)
+    peak, _ = find_peak("NVIDIA A100-SXM4-80GB")
+    full, half = peak_seconds(Kind("float32", "matmul"), 10**12, peak, Flags(matmul=False, conv=False))
+    assert full == pytest.approx(1 / 19.5)
+    assert half == pytest.approx(1 / 312)
+
+
+def test_work_goes_through_json_with_its_kinds_and_attention() -> None:
+    """A saved run is judged as the live one."""
+    parts = (WorkKind("float32", "conv", 3, 1.5, None),), (WrittenOut(7, 2, "a.b", True),)
+    work = Work({"forward": 7}, kinds=parts[0], attention=parts[1], sequences=2, benchmark=False)
+    summary = replace(Summary.empty(), work=work)
+    assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))).work == work
+
+
+class Scores(nn.Module):
+    """Attention written out, on inputs of 4 values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.weight
+        return (x @ x.mT).softmax(-1) @ x
+
+
+def test_attention_that_is_written_out_is_part_of_a_mean_steps_work() -> None:
+    """Both products, of the module that they are in, in the mean of steps of 1 and of 3 samples."""
+
+    def step(samples: int) -> Any:
+        return lambda model: model(torch.ones(samples, 5, 4)).sum().backward()
+
+    work = work_of(trained(nn.Sequential(Scores()), *[step(1), step(3)] * 3))
+    assert work.sequences == 2
+    one = 2 * (2 * 5 * 5 * 4)
+    assert one < work.flops["forward"] < 3 * one
+    assert work.attention == (WrittenOut(work.flops["forward"], 1, "0", by_sdpa=False),)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...summary import Summary
-from . import clocked, device, link, memory, ranks, real
+from . import arithmetic, clocked, device, link, memory, ranks, real
 from .models import Layer, four, train
 
 __all__ = ["PROGRAMS", "Layer", "Program", "four", "train"]
@@ -53,4 +53,7 @@ PROGRAMS: Final = (
     Program("sequences that grow", "fragmentation", memory.pieces),
     Program("Adam's state in a full memory", "optimizer", memory.large_state),
     Program("steps too short to profile", "overhead", clocked.own_cost),
+    Program("32 bits where 16 would do", "precision", arithmetic.full_precision, on_fake_device=True),
+    Program("attention written out", "attention", arithmetic.written_attention, on_fake_device=True),
+    Program("convolutions not tried out", "convolution", arithmetic.untried_convolutions, on_fake_device=True),
 )

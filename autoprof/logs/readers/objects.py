@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..engine import TEXT, Engine, need_pandas, parse_unique
 from ..fields import FIELDS, METRICS, Meaning, is_loss, normal, rate_unit, scale_of
 from ..numbers import parse_list, parse_value
-from ..pairs import RANK, TIME_S, Hints
+from ..pairs import Hints, rank_of, time_s_of
 from ..source import Source
 from .base import Raw
 
@@ -22,8 +22,8 @@ SPLITS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", 
 """Keys that may say that a record is of a validation."""
 _COLUMNS: Final = 300
 _PREFIX: Final = {
-    "_prefix_rank": RANK,
-    "_time": TIME_S,
+    "_prefix_rank": rank_of(),
+    "_time": time_s_of(),
 }
 
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from ..engine import Engine, need_pandas
 from ..fields import METRICS, Meaning
-from ..pairs import RANK, TIME_S, Form, Hints, Number, form_of
+from ..layout import Layout, layout_of, texts_of
+from ..pairs import Form, Hints, Number, form_of
 from ..source import Source
 from .base import Raw
 
@@ -21,6 +22,10 @@ _FORMS: Final = 400
 """Forms read in one block; real logs have ten."""
 _KNOWN: Final = 200_000
 """Shapes remembered; a log of prose must not fill the memory."""
+_WORTH: Final = 200
+"""Lines of a shape in one block, from which on a layout is looked for."""
+_LAYOUTS: Final = 4
+"""Tried on each block."""
 
 
 @dataclass(frozen=True)
@@ -52,54 +57,27 @@ class TextFormat:
             if len(line) < 16384 and record.search(line) and not _QUOTED.search(line):
                 shape = re.sub(r"[\d .+-]+", "", line)
                 if shape not in known:
-                    known[shape] = self._form(line) is not None
+                    known[shape] = self.form(line) is not None
                 count += known[shape]
         return self.weight * count
 
     def read(self, source: Source, engine: Engine) -> Raw:
         """Read the file block by block: each new shape once in Python, all lines of it in the engine."""
-        raw = Raw(self.name)
-        known: dict[str, Form | None] = {}
-        ids: dict[Form, int] = {}
+        raw, known = Raw(self.name), _Known(self)
         offset = 0
-        wanted = self.record if self.attach is None else f"{self.record}|{self.attach}"
         for block in source.blocks():
             raw.lines += engine.load(block)
-            found: dict[str, int] = {}
-            for shape, line in engine.shapes(wanted):
-                if shape not in known:
-                    if len(known) > _KNOWN:
-                        known.clear()
-                    known[shape] = self._form(line)
-                form = known[shape]
-                if form is not None and (form in ids or len(ids) < _FORMS):
-                    found[shape] = ids.setdefault(form, len(ids))
-            self._add(raw, engine, found, {number: form for form, number in ids.items()}, offset)
+            parts = known.read(engine)
+            for form in [form for form in known.ids if form in parts]:
+                _add_units(raw, form, parts[form])
+            if parts:
+                whole = [parts[form] for form in known.ids if form in parts]
+                raw.add(need_pandas().concat(whole, ignore_index=True) if len(whole) > 1 else whole[0], offset)
             offset += block.count("\n") + 1
         return raw
 
-    def _add(self, raw: Raw, engine: Engine, found: dict[str, int], forms: dict[int, Form], offset: int) -> None:
-        if not found:
-            return
-        engine.assign(found)
-        parts = []
-        for form_id in sorted(set(found.values())):
-            form = forms[form_id]
-            texts = {"_rank": RANK} if form.has_rank else {}
-            texts |= {"_time": TIME_S} if form.has_time else {}
-            part = engine.numbers(form_id, form.numbers, texts)
-            raw.used_lines += len(part)
-            for number in form.numbers:
-                if number.scale not in (None, 1.0):
-                    part[number.key] *= number.scale
-                raw.learn(number.key, number.meaning, number.scale is not None)
-            if not form.fields & {"step", "epoch"}:
-                part["_attached"] = True
-            parts.append(part)
-        pd = need_pandas()
-        raw.add(pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0], offset)
-
-    def _form(self, line: str) -> Form | None:
+    def form(self, line: str) -> Form | None:
+        """Read what lines like this one have; None for no record."""
         form = form_of(line, self.hints)
         for at, (pattern, column) in enumerate(self.special):
             if re.search(pattern, line):
@@ -116,6 +94,76 @@ class TextFormat:
         if attach is not None and attach.search(line) and form.numbers:
             return form
         return None
+
+
+class _Known:
+    """The forms of a file, and the layouts of most of its lines."""
+
+    def __init__(self, log: TextFormat) -> None:
+        self._log = log
+        self._wanted = log.record if log.attach is None else f"{log.record}|{log.attach}"
+        self._shapes: dict[str, Form | None] = {}
+        self._layouts: list[Layout] = []
+        self.ids: dict[Form, int] = {}
+
+    def read(self, engine: Engine) -> dict[Form, Any]:
+        """Read the block in the engine: lines that have a layout cut, the others by their forms' expressions."""
+        parts: dict[Form, list[Any]] = {}
+        used = []
+        for layout in self._layouts:
+            part = engine.cut(layout, self._wanted)
+            if len(part):
+                parts.setdefault(layout.form, []).append(part)
+                used.append(layout)
+        self._layouts = used
+        shapes = engine.shapes(self._wanted)
+        for form, part in self._slowly(engine, shapes).items():
+            self._learn(engine, [entry for entry in shapes if self._shapes[entry[0]] == form], form, part)
+            parts.setdefault(form, []).append(part)
+        pd = need_pandas()
+        return {form: pd.concat(some, ignore_index=True) if len(some) > 1 else some[0] for form, some in parts.items()}
+
+    def _slowly(self, engine: Engine, shapes: list[tuple[str, str, int]]) -> dict[Form, Any]:
+        found: dict[str, int] = {}
+        for shape, line, _ in shapes:
+            if shape not in self._shapes:
+                if len(self._shapes) > _KNOWN:
+                    self._shapes.clear()
+                self._shapes[shape] = self._log.form(line)
+            form = self._shapes[shape]
+            if form is not None and (form in self.ids or len(self.ids) < _FORMS):
+                found[shape] = self.ids.setdefault(form, len(self.ids))
+        if not found:
+            return {}
+        engine.assign(found)
+        forms = {number: form for form, number in self.ids.items()}
+        return {
+            forms[number]: engine.numbers(number, forms[number].numbers, texts_of(forms[number]))
+            for number in sorted(set(found.values()))
+        }
+
+    def _learn(self, engine: Engine, shapes: list[tuple[str, str, int]], form: Form, part: Any) -> None:
+        """Find a layout for the lines just read slowly, and take it if it says the same of every line that it fits."""
+        most = max(shapes, key=lambda entry: entry[2])
+        if most[2] < _WORTH or len(self._layouts) >= _LAYOUTS:
+            return
+        layout = layout_of(most[1], form, self._log.form)
+        if layout is None:
+            return
+        cut = engine.cut(layout, self._wanted, keep=True)
+        slow = part.set_index("_n").reindex(cut["_n"])
+        if 2 * len(cut) >= most[2] and slow.equals(cut.set_index("_n")):
+            self._layouts.append(layout)
+
+
+def _add_units(raw: Raw, form: Form, part: Any) -> None:
+    raw.used_lines += len(part)
+    for number in form.numbers:
+        if number.scale not in (None, 1.0):
+            part[number.key] *= number.scale
+        raw.learn(number.key, number.meaning, number.scale is not None)
+    if not form.fields & {"step", "epoch"}:
+        part["_attached"] = True
 
 
 def _validation(form: Form) -> Form:

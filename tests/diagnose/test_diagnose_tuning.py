@@ -1,0 +1,349 @@
+"""The tips of a tuning guide become advice where the run itself shows that they would help, and only there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from evidence_builders import MS, evidence_of, finding_of
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import autoprof
+from autoprof.diagnose import Facts, OptimizerFact, Surroundings, describe_optimizers, diagnose, evidence_of_run
+from autoprof.gauges.work import cudnn_benchmark
+from autoprof.summary import Finding, Summary, Work, WorkKind, WrittenOut
+
+STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
+GIB = 2**30
+FLOPS = {"forward": 100, "backward": 200}
+
+
+def judged(rule: str, work: Work | None, **changes: Any) -> Finding | None:
+    """Return what a rule says of 20 steps of 100 ms that did this work."""
+    return finding_of(diagnose(evidence_of(STEP, repeat=20, work=work, **changes)), rule)
+
+
+def missing(finding: Finding | None) -> str:
+    """Return what an abstention says is missing."""
+    assert finding is not None
+    assert finding.severity == "info"
+    return str(finding.evidence["missing"])
+
+
+# AMP.
+
+
+def arithmetic(dtype: str, peak_ms: float, half_ms: float, **changes: Any) -> Work:
+    """Make work of one kind that takes so long at the device's peak."""
+    kind = WorkKind(dtype, "matmul", 10**12, peak_ms * MS, half_ms * MS)
+    return Work(FLOPS, mfu=0.4, hfu=0.4, peak="a device", kinds=(kind,), **changes)
+
+
+def test_work_in_32_bits_that_fills_the_step_is_to_be_cast() -> None:
+    """What is won is the difference of the two peaks, no more: how near to them the work comes was not measured."""
+    finding = judged("precision", arithmetic("float32", 60, 8))
+    assert finding is not None
+    assert finding.severity == "warning"
+    assert finding.gain_ns == 52 * MS
+    assert "torch.autocast" in finding.next
+
+
+@pytest.mark.parametrize(("dtype", "peak_ms"), [("bfloat16", 60), ("float16", 60), ("float32", 5)])
+def test_work_in_16_bits_or_next_to_none_needs_no_casting(dtype: str, peak_ms: float) -> None:
+    """Autocast is on already, or arithmetic is not what takes the time."""
+    assert judged("precision", arithmetic(dtype, peak_ms, peak_ms)) is None
+
+
+def test_work_near_the_bound_is_inconclusive() -> None:
+    """A quarter of the step at the peak is no verdict."""
+    assert missing(judged("precision", arithmetic("float32", 25, 3))).startswith("inconclusive")
+
+
+def test_precision_says_what_it_lacks() -> None:
+    """Without counted work, or without a peak to hold it against, nobody knows."""
+    assert missing(judged("precision", None)) == "the work of a step"
+    assert missing(judged("precision", Work(reason="no formula for x"))) == "the work of a step: no formula for x"
+    unknown = replace(arithmetic("float32", 60, 8), mfu=None, peak=None, no_peak="no peak is known for 'x'")
+    assert missing(judged("precision", unknown)) == "the device's peak: no peak is known for 'x'"
+
+
+# FlashAttention.
+
+
+def written(flops: int, *, by_sdpa: bool = False) -> Work:
+    """Make work of which so much of the forward's 100 is attention written out."""
+    return Work(FLOPS, attention=(WrittenOut(flops, 3, "blocks.0.attn", by_sdpa),))
+
+
+def test_attention_written_out_is_named_with_its_module() -> None:
+    """The first of its modules, and how many more."""
+    finding = judged("attention", written(40), clock="device")
+    assert finding is not None
+    assert finding.name == "blocks.0.attn"
+    assert finding.gain_ns is None
+    assert "2 modules more" in finding.why
+    assert "scaled_dot_product_attention in its place" in finding.next
+
+
+def test_sdpas_kernel_of_last_resort_is_told_from_the_models_own_code() -> None:
+    """Who calls SDPA already is told how to find out what keeps the fused kernel away."""
+    finding = judged("attention", written(40, by_sdpa=True), clock="device")
+    assert finding is not None
+    assert "math kernel" in finding.why
+    assert "sdpa_kernel" in finding.next
+
+
+def test_fused_or_short_attention_is_accused_of_nothing() -> None:
+    """No product of scores was counted, or they are a small part of the work."""
+    assert judged("attention", Work(FLOPS), clock="device") is None
+    assert judged("attention", written(5), clock="device") is None
+
+
+def test_attention_is_judged_on_devices_with_counted_work_only() -> None:
+    """On a CPU either form may be the faster."""
+    assert missing(judged("attention", written(40))) == "a device's clock"
+    assert missing(judged("attention", None, clock="device")) == "the work of a step"
+    assert missing(judged("attention", written(10), clock="device")).startswith("inconclusive")
+
+
+# cudnn.benchmark.
+
+
+def convolved(conv: int, *, benchmark: bool | None = False, sequences: int = 1) -> Work:
+    """Make work of which so much of 100 are convolutions."""
+    kinds = WorkKind("float32", "conv", conv), WorkKind("float32", "matmul", 100 - conv)
+    return Work(FLOPS, kinds=kinds, benchmark=benchmark, sequences=sequences)
+
+
+def test_convolutions_of_one_shape_are_to_be_tried_out() -> None:
+    """They are most of the work, and cuDNN may not try."""
+    finding = judged("convolution", convolved(80))
+    assert finding is not None
+    assert finding.severity == "warning"
+    assert "cudnn.benchmark = True" in finding.next
+
+
+@pytest.mark.parametrize("work", [convolved(80, benchmark=True), convolved(10), convolved(80, sequences=5)])
+def test_convolutions_that_are_tried_few_or_ever_new_are_left_alone(work: Work) -> None:
+    """It is on; it would move little; it would search anew for every shape."""
+    assert judged("convolution", work) is None
+
+
+def test_convolution_says_what_it_lacks() -> None:
+    """No cuDNN, one that must be deterministic, no count, a share near the bound."""
+    assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN, free to choose its algorithm"
+    assert missing(judged("convolution", None)) == "the work of a step"
+    assert missing(judged("convolution", convolved(30))).startswith("inconclusive")
+
+
+@pytest.mark.parametrize(
+    ("enabled", "deterministic", "benchmark", "read"),
+    [(True, False, False, False), (True, False, True, True), (True, True, False, None), (False, False, False, None)],
+)
+def test_cudnns_flag_is_read_where_it_may_choose(
+    enabled: bool, deterministic: bool, benchmark: bool, read: bool | None
+) -> None:
+    """Where cuDNN is off, or has to be deterministic, there is nothing to advise."""
+    settings = SimpleNamespace(enabled=enabled, deterministic=deterministic, benchmark=benchmark)
+    assert cudnn_benchmark(settings) is read
+
+
+# NCCL P2P.
+
+LINK = {"forward": 30, "backward": 30, "comm": 30}
+
+
+def linked(environment: dict[str, str], backend: str | None = "nccl") -> Finding:
+    """Return what is said of communication in the step's way, with this environment."""
+    surroundings = replace(Surroundings.read("cuda", environment), backend=backend)
+    finding = finding_of(diagnose(evidence_of(LINK, repeat=20, facts=Facts(surroundings=surroundings))), "comm-exposed")
+    assert finding is not None
+    assert finding.severity != "info"
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "LOC"), ("NCCL_P2P_LEVEL", "0")],
+)
+def test_gpus_that_may_not_talk_directly_are_told_to(name: str, value: str) -> None:
+    """Communication is in the way, it is NCCL's, and the environment forbids the direct link."""
+    finding = linked({name: value, "LOCAL_WORLD_SIZE": "8"})
+    assert finding.next.startswith(f"unset {name}={value}")
+    assert finding.evidence["p2p"] == f"{name}={value}"
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend"),
+    [
+        ({}, "nccl"),
+        ({"NCCL_P2P_DISABLE": "0"}, "nccl"),
+        ({"NCCL_P2P_LEVEL": "NVL"}, "nccl"),
+        ({"NCCL_P2P_DISABLE": "1"}, "gloo"),
+        ({"NCCL_P2P_DISABLE": "1"}, None),
+        ({"NCCL_P2P_DISABLE": "1", "LOCAL_WORLD_SIZE": "1"}, "nccl"),
+    ],
+)
+def test_a_link_that_is_open_or_not_there_is_no_matter(environment: dict[str, str], backend: str | None) -> None:
+    """P2P is on, not NCCL's, or there is no second GPU on the machine."""
+    finding = linked(environment, backend)
+    assert finding.next.startswith("let it overlap")
+    assert "p2p" not in finding.evidence
+
+
+def test_no_exposed_communication_no_word_of_p2p() -> None:
+    """The setting alone is no finding."""
+    surroundings = replace(Surroundings.read("cuda", {"NCCL_P2P_DISABLE": "1"}), backend="nccl")
+    quiet = diagnose(evidence_of({**STEP, "comm": 1}, repeat=20, facts=Facts(surroundings=surroundings)))
+    assert finding_of(quiet, "comm-exposed") is None
+
+
+def test_the_surroundings_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are read when the session is opened, and a saved run is judged by them."""
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    model = nn.Sequential(nn.Linear(4, 4))
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "step": "manual"}
+    with autoprof.instrument(model, config) as session:
+        monkeypatch.delenv("NCCL_P2P_DISABLE")
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+            session.step()
+    run = next(tmp_path.rglob("run.json")).parent
+    read = evidence_of_run(autoprof.read_run(run)).facts.surroundings
+    assert read == Surroundings("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2)
+
+
+@pytest.mark.parametrize("backend", ["gloo", None])
+def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None:
+    """Also where torch chose them itself, one for each device."""
+    assert Surroundings.read("cpu", {}).backend is None
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert "gloo" in (Surroundings.read("cpu", {}).backend or "")
+    finally:
+        dist.destroy_process_group()
+
+
+def test_facts_go_through_json() -> None:
+    """What is known of the surroundings survives a run's file."""
+    facts = Facts(surroundings=Surroundings("cuda", "nccl", {"NCCL_P2P_LEVEL": "LOC"}, 8))
+    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+
+
+# ZeRO's offload.
+
+
+def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Finding:
+    """Return what is said of a long optimizer's step with parameters here and there."""
+    fact = OptimizerFact("DeepSpeedCPUAdam", None, None, GIB, 2 * GIB, origin="deepspeed", device=place)
+    facts = Facts(optimizers=(fact,), memory_capacity_bytes=80 * GIB, surroundings=Surroundings(device))
+    summary = diagnose(evidence_of({"forward": 20, "optimizer": 60}, repeat=20, facts=facts, memory=memory))
+    finding = finding_of(summary, "optimizer")
+    assert finding is not None
+    assert finding.severity != "info"
+    return finding
+
+
+def test_an_optimizer_on_the_cpu_is_said_to_be_and_what_crosses_the_bus() -> None:
+    """With room on the device it may stay there; without, less may be offloaded."""
+    assert "there is room for it beside the peak (70.00 GiB of 80.00 GiB free)" in offloaded(peak_bytes=10 * GIB).next
+    assert "does not fit beside the peak (1.00 GiB free)" in offloaded(peak_bytes=79 * GIB).next
+    assert "is not known here" in offloaded().next
+    assert "3.00 GiB lie on the CPU" in offloaded().next
+
+
+@pytest.mark.parametrize(("device", "place"), [("cuda", "cuda"), ("cpu", "cpu"), ("", "cpu")])
+def test_an_optimizer_where_its_model_is_is_not_offloaded(device: str, place: str) -> None:
+    """On the same device, or both on the CPU, nothing crosses the bus."""
+    assert "PCIe" not in offloaded(device, place).next
+
+
+def test_copies_to_the_device_beside_an_offload_are_said_to_be() -> None:
+    """What an offload sends back is one of the copies that the step waits for."""
+    fact = OptimizerFact("Adam", None, None, GIB, 2 * GIB, device="cpu")
+    facts = Facts(optimizers=(fact,), surroundings=Surroundings("cuda"))
+    finding = finding_of(diagnose(evidence_of({"forward": 50, "h2d": 40}, repeat=20, facts=facts)), "h2d-copy")
+    assert finding is not None
+    assert "over PCIe" in finding.next
+
+
+def test_an_optimizer_lies_where_most_of_its_parameters_do() -> None:
+    """One small parameter on another device is no offload."""
+    parameters = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(100, device="meta"))]
+    (fact,) = describe_optimizers([torch.optim.SGD(parameters, lr=0.1)])
+    assert fact.device == "meta"
+
+
+# Packing, larger samples.
+
+
+def loaded(throughput: float | None, workers: int = 0, unit: str = "samples") -> Finding:
+    """Return what is said of steps of 100 ms that wait 40 for their batch."""
+    loader = {"workers": workers, "fetches": 20, "unready": 20} if workers else {}
+    seen = evidence_of(
+        {"data": 40, "forward": 50}, repeat=20, throughput=throughput, throughput_unit=unit, loader=loader
+    )
+    finding = finding_of(diagnose(seen), "data-wait")
+    assert finding is not None
+    assert finding.severity != "info"
+    return finding
+
+
+@pytest.mark.parametrize(("throughput", "workers"), [(80_000, 0), (800_000, 4)])
+def test_a_loader_of_tiny_samples_is_told_to_pack_them(throughput: float, workers: int) -> None:
+    """8,000 samples in 40 ms are 5 µs each; 4 workers cannot have taken more than 400 ms for 80,000."""
+    finding = loaded(throughput, workers)
+    assert "packed into one" in finding.next
+    assert finding.evidence["sample_ns"] == 5_000
+
+
+@pytest.mark.parametrize(
+    ("throughput", "workers", "unit"),
+    [(100, 0, "samples"), (80_000, 4, "samples"), (None, 0, "samples"), (80_000, 0, "tokens")],
+)
+def test_samples_that_cost_something_or_are_not_counted_are_left_as_they_are(
+    throughput: float | None, workers: int, unit: str
+) -> None:
+    """4 ms each; perhaps 50 µs each; nobody knows."""
+    assert "packed" not in loaded(throughput, workers, unit).next
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Rows of a table in memory."""
+
+    def __init__(self) -> None:
+        self.rows = torch.randn(30_000, 8)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, at: int) -> torch.Tensor:
+        return self.rows[at]
+
+
+def test_a_real_loader_of_rows_is_told_to_pack_them() -> None:
+    """On the real clock: PyTorch's own loader takes microseconds a row, and nearly all of them are Python's."""
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    config = {"sinks": {}, "sample": {"warmup": 2, "budget": None}, "flops": "off"}
+    session = autoprof.instrument(model, config, optimizer=optimizer)
+    for batch in DataLoader(Rows(), batch_size=2_000):
+        model(batch).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        session.log(samples=len(batch))
+        session.step()
+    session.close()
+    summary: Summary = session.summary()
+    finding = finding_of(summary, "data-wait")
+    assert finding is not None
+    assert finding.severity != "info"
+    assert "packed into one" in finding.next

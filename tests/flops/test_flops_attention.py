@@ -1,0 +1,151 @@
+"""Attention that keeps its scores is found in a count, in whatever words it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from flops_models import counted
+from torch import Tensor, nn
+from torch.nn.functional import dropout, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+HEADS, LENGTH, WIDTH = 2, 6, 4
+PRODUCTS = 2 * 2 * (3 * HEADS * LENGTH * LENGTH * WIDTH)
+"""Two products for each of three samples."""
+
+
+class Attention(nn.Module):
+    """Attend in a given way."""
+
+    def __init__(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(WIDTH))
+        self.attend = attend
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x * self.weight
+        return self.attend(x, x, x)
+
+
+def plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(-1, -2) / 2, -1) @ v
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    scores = (q @ k.transpose(-1, -2)).masked_fill(hidden, float("-inf")) + 0.0
+    return dropout(scores.softmax(-1), 0.1) @ v
+
+
+def einsum(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.einsum("bhqk,bhkd->bhqd", torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1), v)
+
+
+def cast(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2)).double().softmax(3).float() @ v
+
+
+def joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (one.flatten(0, 1) for one in (q, k, v))
+    scores = torch.baddbmm(torch.zeros(1, 1, 1), q, k.transpose(1, 2), beta=0, alpha=0.5)
+    return torch.bmm(scores.softmax(2), v)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v)
+
+
+def by_math(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+
+
+def linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q.softmax(-1) @ (k.softmax(-2).transpose(-1, -2) @ v)
+
+
+def over_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2)).softmax(-2) @ v
+
+
+def values_only(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.transpose(-1, -2)).relu() @ v
+
+
+def inputs() -> Tensor:
+    """Make heads of three samples."""
+    return torch.randn(3, HEADS, LENGTH, WIDTH)
+
+
+@pytest.mark.parametrize("attend", [plainly, masked, einsum, cast, joined])
+def test_a_softmax_between_two_products_is_attention(attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """Scaled, masked, dropped out, cast, or as an ``einsum``: the work of both products is that of its module."""
+    count = counted(nn.Sequential(Attention(attend)), inputs())
+    assert count.attention == {("0", False): PRODUCTS}
+
+
+def test_sdpas_math_kernel_is_told_apart() -> None:
+    """On the CPU dropout keeps SDPA from its fused kernel."""
+    assert counted(nn.Sequential(Attention(by_math)), inputs()).attention == {("0", True): PRODUCTS}
+
+
+@pytest.mark.parametrize("attend", [fused, linear, over_queries, values_only])
+def test_what_is_fused_or_no_such_attention_is_not_taken_for_it(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> None:
+    """No softmax over the keys lies between two products of the model's own."""
+    assert counted(nn.Sequential(Attention(attend)), inputs()).attention == {}
+
+
+def test_a_classifier_over_a_softmax_is_no_attention() -> None:
+    """Products of a layer's weights have no batch in front."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Softmax(-1), nn.Linear(4, 4))
+    assert counted(model, torch.randn(2, 4)).attention == {}
+
+
+def test_what_a_layer_makes_of_attentions_output_is_followed_no_further() -> None:
+    """A router behind an attention: a softmax of a layer's output, and a product of that."""
+
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Attention(fused)
+            self.norm = nn.LayerNorm(WIDTH)
+            self.router = nn.Linear(WIDTH, WIDTH, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.attention(x) @ torch.ones(WIDTH, WIDTH)
+            x = x @ x.mT @ x  # products of batches, one behind the other
+            return self.router(self.norm(x)).softmax(-1) @ x.mT  # type: ignore[no-any-return]
+
+    assert counted(Routed(), inputs()).attention == {}
+
+
+def test_a_recompute_does_not_count_it_a_second_time() -> None:
+    """It is the forward's work that tells how much of the model it is."""
+
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Attention(plainly)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(self.inner, x, use_reentrant=False)  # type: ignore[no-any-return, no-untyped-call]
+
+    assert counted(Checkpointed(), inputs().requires_grad_()).attention == {("inner", False): PRODUCTS}
+
+
+def test_torchs_own_module_is_seen_through() -> None:
+    """``MultiheadAttention`` that is to return its weights writes its scores out."""
+
+    class Weights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, HEADS, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.attention(x, x, x, need_weights=True)[0]
+            return output
+
+    assert counted(Weights(), torch.randn(3, LENGTH, 8)).attention == {("attention", False): PRODUCTS}
