@@ -197,9 +197,9 @@ def test_a_loss_that_is_computed_again_is_recompute(reentrant: bool) -> None:
     assert count(frame, Phase.RECOMPUTE)["Loss/MSELoss"] == 1
 
 
-def test_a_compiled_loss_is_compiled_once() -> None:
-    """Sessions, pauses and the close leave its graph valid."""
-    made, criterion, graphs = model(), nn.MSELoss(), list[Any]()
+def _graphs(criterion: nn.Module, made: nn.Module, *, before: bool) -> int:
+    """Compile a loss, use it in a session with pauses and after it; return how many graphs that took."""
+    graphs = list[Any]()
 
     def backend(graph: Any, _inputs: Any) -> Any:
         graphs.append(graph)
@@ -207,6 +207,8 @@ def test_a_compiled_loss_is_compiled_once() -> None:
 
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: criterion(x, x * 2), backend=backend, fullgraph=True)
+    if before:
+        compiled(torch.ones(2))
     with Watched(made) as watched:
         for _ in range(3):
             compiled(torch.ones(2))
@@ -215,7 +217,16 @@ def test_a_compiled_loss_is_compiled_once() -> None:
             watched.step()
     compiled(torch.ones(2))
     torch._dynamo.reset()
-    assert len(graphs) == 1
+    return len(graphs)
+
+
+@pytest.mark.parametrize("kind", [nn.MSELoss, CharbonnierLoss])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_a_compiled_loss_is_compiled_once(kind: type[nn.Module], inside: bool, before: bool) -> None:
+    """In the session or before it, beside the model or in it: sessions, pauses and the close leave its graph valid."""
+    criterion = kind()
+    assert _graphs(criterion, nn.ModuleList([model(), criterion]) if inside else model(), before=before) == 1
 
 
 @pytest.mark.parametrize("kind", OWN)
@@ -277,30 +288,6 @@ def test_a_model_and_its_loss_in_one_module_are_no_loss() -> None:
     names = count(frame, Phase.FORWARD)
     assert "Loss/WithLoss" not in names
     assert names["Loss/CharbonnierLoss"] == 1
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_compiled_loss_of_the_programs_is_compiled_once(inside: bool) -> None:
-    """Beside the model or in it: sessions, pauses and the close leave its graph valid."""
-    criterion, graphs = CharbonnierLoss(), list[Any]()
-    made = nn.ModuleList([model(), criterion]) if inside else model()
-
-    def backend(graph: Any, _inputs: Any) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x: criterion(x, x * 2), backend=backend, fullgraph=True)
-    compiled(torch.ones(2))
-    with Watched(made) as watched:
-        for _ in range(3):
-            compiled(torch.ones(2))
-            with watched.session.pause():
-                compiled(torch.ones(2))
-            watched.step()
-    compiled(torch.ones(2))
-    torch._dynamo.reset()
-    assert len(graphs) == 1
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
