@@ -2,9 +2,9 @@
 
 Two runs of one program differ by more than is asked for here, so everything compared comes out of one run. In a run
 under a budget the witness knows how long a layer took in all steps, and so what share of that the recorded ones say.
-What a full record would have said is known from a run that records every step of each second stretch: there hooks make
-a layer ``factor`` times as long as in the stretches between, and a name's own mean is ``ratio`` times the witness's of
-the bare ones. So, of a run under a budget,
+What a full record would have said is known from runs that record every step of each second stretch: there hooks make
+a layer ``factor`` times as long as in the stretches around, and a name's own mean is ``ratio`` times the witness's of
+those. So, of a run under a budget,
 
     full record = ratio x mean over all steps of the witness, recorded ones divided by factor,
 
@@ -151,7 +151,7 @@ def _clean(run: Observed) -> tuple[Floats, Floats]:
 
 
 def reference(stretches: Sequence[Observed]) -> Reference:
-    """Return what a full record adds, from runs whose second half is recorded and whose first is not.
+    """Return what a full record adds, from runs of which one stretch is recorded and those around it are not.
 
     The standard error is that of a ratio of means over stretches (Cochran, "Sampling Techniques", 3rd edition, 6.4).
     """

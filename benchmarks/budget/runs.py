@@ -147,19 +147,22 @@ def run_with(work: Work, steps: int, budget: float | None, **sample: int) -> Run
 
 
 def run_stretch(work: Work, steps: int) -> Run:
-    """Run a stretch of bare steps and one of as many that are all recorded; the first ones of each are left out.
+    """Run so many steps that are all recorded between two stretches of half as many bare ones.
 
-    Of the run that comes back the first half is bare.
+    A machine that gets slower is so for both kinds alike. The first steps of each stretch are left out.
     """
     settling = max(steps // 8, 4)
-    work.witness.begin(settling + steps)
-    for _ in range(settling + steps):
-        work.step()
-    bare = work.witness.times()[settling:]
+    before = _bare_layers(work, settling, steps // 2)
     recorded = run_with(work, settling + steps, None, warmup=settling)
-    frames = [replace(frame, step=frame.step - settling + steps) for frame in recorded.frames[settling:]]
-    layers_ns = np.concatenate([bare, recorded.layers_ns[settling:]])
+    after = _bare_layers(work, settling, steps // 2)
+    frames = [replace(frame, step=frame.step - settling + len(before)) for frame in recorded.frames[settling:]]
+    layers_ns = np.concatenate([before, recorded.layers_ns[settling:], after])
     return Run(recorded.steps_ns[settling:], layers_ns, frames, recorded.summary)
+
+
+def _bare_layers(work: Work, settling: int, steps: int) -> Integers:
+    run_bare(work, settling + steps)
+    return work.witness.times()[settling:]
 
 
 def light_path_ns(work: Work) -> float:
