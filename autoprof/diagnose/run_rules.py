@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from ..aggregate.rows import step_rows
-from ..governor import BURST, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
+from ..governor import COMPARED, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
 from ..span import TRAINING_LANE, Phase
 from ..summary import Finding, Summary
 from ..units import format_ms, format_percent
@@ -181,7 +181,7 @@ def overhead(seen: Evidence) -> Finding | None:
     all_steps = recorded + run.unsampled_steps
     # A governor that works owes what its first steps and the burst that has just ended took, never more; and what
     # only pairs have told it, of all the steps before there were any.
-    owed = FIRST + BURST + (0 if share.low <= run.overhead else FEWEST_PAIRS * FIRST_CONTROLS_EVERY)
+    owed = FIRST + COMPARED + (0 if share.low <= run.overhead else FEWEST_PAIRS * FIRST_CONTROLS_EVERY)
     later = share.low * max(recorded - owed, 0) / recorded
     if budget and later < budget * (1 + MARGIN):
         needed = ceil(all_steps * share.low / budget)
