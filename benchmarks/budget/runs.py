@@ -21,12 +21,12 @@ OUTLIER: Final = 5.0
 """Times the median: steps beyond it are the machine's."""
 LAYERS: Final = {0.3: 3, 1.0: 10, 10.0: 24, 100.0: 24}
 """By the length of a step in milliseconds."""
-SECONDS: Final = {0.3: 40.0, 1.0: 40.0, 10.0: 60.0, 100.0: 120.0}
+SECONDS: Final = {0.3: 30.0, 1.0: 30.0, 10.0: 60.0, 100.0: 120.0}
 """How long a run is, by the length of its steps: the first twenty steps, which are always recorded, are to be paid back
 at the smallest budget well before its end."""
 LESS: Final = 4
 """How many times fewer steps a bare run has: it only gives a mean."""
-FULL_S: Final = {0.3: 8.0, 1.0: 8.0, 10.0: 12.0, 100.0: 24.0}
+FULL_S: Final = {0.3: 6.0, 1.0: 6.0, 10.0: 10.0, 100.0: 20.0}
 """How long the stretches of full record together are that lie between two runs, by the length of the steps."""
 STRETCH_S: Final = 0.15
 FEWEST: Final = 12
