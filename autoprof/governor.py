@@ -24,9 +24,16 @@ RAREST: Final = 500
 ROOM: Final = 2.0
 """How much more often than ``RAREST`` a finer level must be affordable before it is taken up again."""
 BURST: Final = 8
-"""Steps recorded in a row at least, after a gap."""
+"""Steps recorded in a row at least after a gap, those not counted that settle."""
 SETTLING: Final = 2
 """The first steps of a burst, kept apart: what records them, and what closes the first of them, is in no cache yet."""
+SETTLING_NS: Final = 3_000_000
+"""And as many more as it takes to record for so long. In steps of 0.3 ms a layer of four small operations read 5 % too
+long in the third to the eighth one, in those of 1 ms 2 % in the third, in those of 10 ms nothing was left by then
+(``benchmarks.budget.means``, step by step of a burst): code that has not run for long is in no branch predictor."""
+MOST_SETTLING: Final = 8
+COMPARED: Final = BURST + MOST_SETTLING
+"""Recorded steps, those that settle too, that are compared with as many bare ones after them."""
 FIRST: Final = 20
 """Steps that are always recorded, so that short runs and tired people see something; the debt is paid back after."""
 CONTROL_EVERY: Final = 64
@@ -61,6 +68,7 @@ class Governor:
         self._random = random.Random(seed)
         self._credit_ns = 0.0
         self._in_burst = 0
+        self._settled = 0
         self._in_row = 0
         self._bare_ns = 0.0
         self._usual_ns = 0.0
@@ -72,22 +80,24 @@ class Governor:
         self._own = 0.0
         self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
         self._paired = 0
-        self._recent: deque[tuple[int, int]] = deque(maxlen=BURST)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=COMPARED)
 
     @property
     def active(self) -> bool:
         """Whether there is a budget to keep."""
         return self._budget is not None
 
-    def recorded(self, step_ns: int, cost_ns: int, toggle_ns: int = 0) -> int:
+    def recorded(self, step_ns: int, cost_ns: int, toggle_ns: int = 0, *, settles: bool = False) -> int:
         """Take the length of a recorded step and its cost by our own clock; return how many steps to leave alone now.
 
-        ``toggle_ns`` is what putting the hooks on and off costs a burst. A gap of 0 goes on recording.
+        ``toggle_ns`` is what putting the hooks on and off costs a burst; a step that ``settles`` is kept apart, and
+        makes it longer. A gap of 0 goes on recording.
         """
         self._recorded += 1
         if self._budget is None:
             return 0
         self._in_burst += 1
+        self._settled += settles
         self._in_row += 1
         self._recent.append((step_ns, cost_ns))
         bare_ns = max(step_ns - cost_ns, 1)
@@ -103,7 +113,7 @@ class Governor:
             self._end_burst(toggle_ns)
             self._choose_level()
             return CONTROLS
-        if self._in_burst < BURST:
+        if self._in_burst - self._settled < BURST:
             return 0
         self._end_burst(toggle_ns)
         self._choose_level()
@@ -170,7 +180,7 @@ class Governor:
 
     def _end_burst(self, toggle_ns: int) -> None:
         self._credit_ns -= self._spend(toggle_ns)
-        self._in_burst = self._in_row = 0
+        self._in_burst = self._settled = self._in_row = 0
 
     def _gap(self) -> int:
         assert self._budget is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
-from .governor import SETTLING, Governor
+from .governor import MOST_SETTLING, SETTLING, SETTLING_NS, Governor
 from .price import Price
 from .recorder import Recorder, activate
 from .summary import PairedCost
@@ -51,11 +51,12 @@ class Sampling:
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
         self.around: list[Probe] = []
         """Probes of every level."""
-        self.settling = 0
-        """How many of the steps from the open one on are kept apart, because what records them is in no cache yet."""
+        self.settling = False
+        """Whether the open step is kept apart, because what records it is in no cache yet."""
         self._governor = Governor(budget, len(levels))
         self._always = not self._governor.active and every == 1
-        self._settling = SETTLING if budget is not None and every == 1 else 0  # what is alone is all there is
+        self._settles = budget is not None and every == 1  # what is alone is all there is
+        self._settled = self._settled_ns = 0
         self._recorder = recorder
         self._levels = levels or [Level()]
         self._every = every
@@ -148,14 +149,20 @@ class Sampling:
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
         self._paid_ns = paid_ns
+        gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
         if self.settling:
-            self.settling -= 1
-        gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns)
+            self._settle(length_ns)
         gap = -(-(gap + 1) // self._every) * self._every - 1
         for first, end in self._reserved:
             if step < end - 1:
                 gap = min(gap, max(first - step - 1, 0))
         return gap
+
+    def _settle(self, length_ns: int) -> None:
+        self._settled += 1
+        self._settled_ns += length_ns
+        enough = self._settled_ns >= SETTLING_NS or self._settled >= MOST_SETTLING
+        self.settling = self._settled < SETTLING or not enough
 
     def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
         """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.
@@ -203,7 +210,8 @@ class Sampling:
         self.left = self._steps = 0
         spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
         self._switching = True
-        self.settling = self._settling
+        self.settling = self._settles
+        self._settled = self._settled_ns = 0
         self._governor.left_alone(steps, elapsed_ns, spent_ns)
         self._recorder.rest(False)
         return steps, elapsed_ns

@@ -198,7 +198,7 @@ class Steps:
             serial=self._recorder.serial,
             clock=self._clock,
             start=start,
-            settles=self.sampling.settling > 0,
+            settles=self.sampling.settling,
             warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoprof.governor import CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
+from autoprof.governor import BURST, CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
 
 MS = 1_000_000
 BUDGETS = (0.005, 0.01, 0.05)
@@ -224,3 +224,15 @@ def test_slow_steps_that_nobody_is_to_blame_for_fall_on_both_sides() -> None:
     assert paired is not None
     assert paired.low == pytest.approx(0.02, abs=1e-6)
     assert paired.high == pytest.approx(0.02, abs=1e-6)
+
+
+@pytest.mark.parametrize("settling", [0, 2, 8])
+def test_a_burst_has_eight_steps_that_count(settling: int) -> None:
+    """However many of its first ones are kept apart; they spend like all others."""
+    governor = Governor(0.01)
+    while not (gap := governor.recorded(MS, 100_000)):
+        pass
+    governor.left_alone(gap, gap * MS)
+    gaps = [governor.recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST)]
+    assert not any(gaps[:-1])
+    assert gaps[-1] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Final, NamedTuple
 
@@ -45,6 +46,23 @@ class Interval(NamedTuple):
         away = 0.98 * sqrt(count)
         low, high = max(int(count / 2 - away), 0), min(int(count / 2 + away), count - 1)
         return cls(float(ordered[low]), float(np.median(ordered)), float(ordered[high]))
+
+
+def slope(points: Sequence[tuple[int, int]]) -> Interval:
+    """Return the slope of the least-squares line through points, and its 95 % interval; three points at least.
+
+    The slope's standard error times Student's t of n - 2 degrees of freedom (Draper & Smith, "Applied Regression
+    Analysis", 3rd edition, 1.4); t from the normal quantile (Abramowitz & Stegun 26.7.5), 0.1 % off for 10 of them.
+    """
+    x, y = (np.array(column, dtype=np.float64) for column in zip(*points, strict=True))
+    away, free = x - x.mean(), len(x) - 2
+    spread = float((away**2).sum())
+    middle = float((away * y).sum()) / spread
+    rest = float(((y - y.mean() - middle * away) ** 2).sum())
+    z = 1.96
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    half = t * sqrt(rest / free / spread)
+    return Interval(middle - half, middle, middle + half)
 
 
 def proportion(count: int, among: int) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..summary import Finding, Severity
 from ..units import format_bytes, format_percent
 from .evidence import Evidence, Interval
+from .interval import slope
 from .optimizers import smaller
 from .thresholds import (
     FRAGMENTED_BYTES,
@@ -23,7 +24,10 @@ from .weigh import abstain, stand
 
 
 def memory_growth(seen: Evidence) -> Finding | None:
-    """Memory that goes on growing: the least readings of the run's thirds rise, and the rise does not slow down."""
+    """Memory that goes on growing: the least readings of the run's thirds rise, and the rise does not slow down.
+
+    That the readings only scatter must be unlikely, too: the line through all of them rises by as much, for sure.
+    """
     kind, readings = seen.memory_kind, seen.memory
     if kind is None:
         return abstain("memory-growth", "memory readings", "a device or a system that tells its memory")
@@ -40,8 +44,12 @@ def memory_growth(seen: Evidence) -> Finding | None:
     if grown < enough * (1 - MARGIN) or early <= 0 or late < GROWTH_STEADY * (1 - MARGIN) * early:
         return None
     facts = {"kind": kind, "first_bytes": first[1], "last_bytes": last[1], "bytes_per_step": round(per_step)}
-    if grown < enough * (1 + MARGIN) or late < GROWTH_STEADY * (1 + MARGIN) * early:
-        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, near the bound"
+    line = slope(readings)
+    facts.update(bytes_per_step_low=round(line.low), bytes_per_step_high=round(line.high))
+    surely = line.low * (readings[-1][0] - readings[0][0]) >= enough
+    if not surely or grown < enough * (1 + MARGIN) or late < GROWTH_STEADY * (1 + MARGIN) * early:
+        why = "near the bound" if surely else "but its readings scatter"
+        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, {why}"
         return abstain("memory-growth", missing, "a longer run tells a leak from caches that fill", facts)
     capacity = seen.facts.memory_capacity_bytes
     left = "" if capacity is None else f"; full after some {max(capacity - last[1], 0) / per_step:,.0f} more steps"

@@ -7,9 +7,9 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from ..aggregate.rows import step_rows
-from ..governor import BURST, FIRST
+from ..governor import COMPARED, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
 from ..span import TRAINING_LANE, Phase
-from ..summary import Finding
+from ..summary import Finding, Summary
 from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
 from .interval import proportion
@@ -170,25 +170,40 @@ def overhead(seen: Evidence) -> Finding | None:
     if run.steps < OVERHEAD_STEPS:
         missing = f"recorded steps: {OVERHEAD_STEPS} needed, {run.steps} so far"
         return abstain("overhead", missing, "let the run go on", {"overhead": run.overhead})
-    share = Interval(run.overhead, run.overhead, run.overhead)
+    share = _cost(run)
     facts = {"share": round(run.overhead, 5), "bound": budget, "steps": run.steps}
+    if run.paired is not None:
+        facts.update(share_low=round(share.low, 5), share_high=round(share.high, 5))
     standing = stand(share, budget) if budget else ("above" if run.overhead else "below")
     if standing != "above":
         return near("overhead", share, budget, facts) if standing == "near" else None
     recorded = run.steps + run.warmup_steps
     all_steps = recorded + run.unsampled_steps
-    # A governor that works owes what its first steps and the burst that has just ended took, never more.
-    later = run.overhead * max(recorded - FIRST - BURST, 0) / recorded
+    # A governor that works owes what its first steps and the burst that has just ended took, never more; and what
+    # only pairs have told it, of all the steps before there were any.
+    owed = FIRST + COMPARED + (0 if share.low <= run.overhead else FEWEST_PAIRS * FIRST_CONTROLS_EVERY)
+    later = share.low * max(recorded - owed, 0) / recorded
     if budget and later < budget * (1 + MARGIN):
-        needed = ceil(all_steps * run.overhead / budget)
+        needed = ceil(all_steps * share.low / budget)
         missing = f"recorded and unrecorded steps: {needed} needed to pay for those recorded, {all_steps} so far"
         return abstain("overhead", missing, "let the run go on: steps are left alone until it is paid back", facts)
+    known = "" if share.low <= run.overhead else "at least "
     return Finding(
         "overhead",
         "warning",
-        f"autoprof's own work takes {format_percent(run.overhead)} of the run's time so far; "
+        f"autoprof's own work takes {known}{format_percent(share.low)} of the run's time so far; "
         f"the budget is {format_percent(budget)}",
         "nothing in a run that goes on: the governor leaves steps alone until it is paid back; else fewer targets",
-        gain_ns=round((run.overhead - budget) * run.step_mean_ns),
+        gain_ns=round((share.middle - budget) * run.step_mean_ns),
         evidence=facts,
     )
+
+
+def _cost(run: Summary) -> Interval:
+    """Return what autoprof costs: what its own clock has counted was spent; pairs say between what it lies beyond.
+
+    Pairs see what is on nobody's clock, cold caches; the own clock what pairs do not, the work in gaps.
+    """
+    own = run.overhead
+    middle, low, high = (own, own, own) if run.paired is None else run.paired.of_run
+    return Interval(max(own, low), max(own, middle), max(own, high))

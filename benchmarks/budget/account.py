@@ -1,4 +1,4 @@
-"""What a run cost, by its own steps and against bare runs; and how far sampled means lie from the full record."""
+"""What a run cost, by its own steps and against bare runs; and all that a budget came to on one length of step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,28 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from autoprof import StepFrame
-from autoprof.governor import BURST
+from autoprof.governor import COMPARED
 
 from .. import stats
-from .runs import LESS, OUTLIER, SECONDS, Integers, Run, Work, light_path_ns, run_bare, run_with
+from .means import Observed, Reference, Verdict, estimates, judge, observe, reference
+from .runs import (
+    FEWEST,
+    FULL_S,
+    LESS,
+    OUTLIER,
+    SECONDS,
+    STRETCH_S,
+    Run,
+    Work,
+    light_path_ns,
+    run_bare,
+    run_stretch,
+    run_with,
+)
+from .witness import Integers
 
 ALLOWED: Final = 1.2
 """The overhead that is allowed, in budgets."""
-NEAR: Final = 0.02
-"""How far the means of sampled steps may lie from those of the full record."""
 BARE, RECORDED, SWITCHED = 0, 1, 2
 AROUND: Final = 32
 """Steps left alone on either side that say what a recorded step would have taken."""
@@ -32,6 +44,7 @@ class Cell:
     """What one budget came to on one length of step."""
 
     step_ms: float
+    bare_ms: float
     budget: float
     modules: int
     steps: int
@@ -40,19 +53,17 @@ class Cell:
     by_runs: dict[str, float]
     own_clock: float
     paired: dict[str, float] | None
-    mean_error: float
-    worst_error: float
+    sampling: dict[str, float]
+    means: dict[str, float]
+    standard_error: dict[str, float]
+    near: Verdict
+    names: list[dict[str, Any]]
     outliers: int
 
     @property
     def kept(self) -> bool:
         """Whether the overhead is within what is allowed."""
         return self.by_steps["value"] <= ALLOWED * self.budget
-
-    @property
-    def near(self) -> bool:
-        """Whether the means of the sampled steps are those of the full record, the worst of them too."""
-        return self.worst_error <= NEAR
 
 
 def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
@@ -66,7 +77,7 @@ def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
     for frame in run.frames:
         if frame.gap_steps:
             kinds[frame.step - 2 : frame.step - 1] = SWITCHED
-            compared = min(burst, BURST)
+            compared = min(burst, COMPARED)
             if frame.gap_steps > compared:
                 kinds[frame.step - 2 - frame.gap_steps + compared :][:1] = SWITCHED
             burst = 0
@@ -97,82 +108,69 @@ def overhead_by_steps(run: Run, light_ns: float) -> float:
     return extra / (float(times[usual].sum()) - extra)
 
 
-def means(frames: Sequence[StepFrame]) -> dict[tuple[str, str], float]:
-    """Return the mean of each name and phase over these steps, those of the machine left out."""
-    length = median([frame.duration_ns for frame in frames])
-    sums: dict[tuple[str, str], tuple[float, int]] = {}
-    columns: dict[Any, list[Integers]] = {}
-    for frame in frames:
-        if frame.duration_ns <= OUTLIER * length and not frame.warmup:
-            columns.setdefault(frame.layout, []).append(frame.host_ns)
-    for layout, steps in columns.items():
-        total = np.sum(steps, axis=0)
-        keys = list(zip(layout.names, map(str, layout.phases), strict=True))
-        for key in dict.fromkeys(keys):
-            ns, count = sums.get(key, (0.0, 0))
-            own = sum(int(total[at]) for at, one in enumerate(keys) if one == key)
-            sums[key] = ns + own, count + len(steps)
-    return {key: ns / count for key, (ns, count) in sums.items()}
-
-
-def mean_errors(sampled: Sequence[StepFrame], theirs: dict[tuple[str, str], float], step_ns: float) -> list[float]:
-    """Return how far the sampled means lie from the full record's, for what is above a hundredth of the step."""
-    ours = means(sampled)
-    return [abs(ours[key] / theirs[key] - 1) for key in theirs if key in ours and theirs[key] >= step_ns / 100]
-
-
 def measure(work: Work, budgets: Sequence[float], rounds: int, scale: float = 1.0) -> Iterator[Cell]:
-    """Run all budgets, the full record and bare runs in turns, and yield a cell for each budget.
+    """Run all budgets and bare runs in turns, stretches of full record between them, and yield a cell for each budget.
 
     ``scale`` makes all runs shorter or longer.
     """
     steps = max(round(scale * SECONDS[work.ms] * 1e3 / work.ms), 60)
-    fewer = max(steps // LESS, 60)
     light_ns = light_path_ns(work)
-    variants: list[float | None] = [*budgets, None]
-    runs: dict[float | None, list[Run]] = {budget: [] for budget in variants}
+    runs: dict[float, list[Run]] = {budget: [] for budget in budgets}
     bare: list[Integers] = []
+    full: list[Observed] = []
     draw = random.Random(0)
     for _ in range(rounds):
-        order: list[Any] = [*variants, "bare"]
+        order: list[Any] = [*budgets, "bare"]
         draw.shuffle(order)
         for variant in order:
+            full += _stretches(work, scale)
             gc.collect()
             if variant == "bare":
-                bare.append(run_bare(work, fewer))
+                bare.append(run_bare(work, max(steps // LESS, 60)))
             else:
-                runs[variant].append(run_with(work, fewer if variant is None else steps, variant))
-    full = means([frame for run in runs[None] for frame in run.frames])
+                runs[variant].append(run_with(work, steps, variant))
+        full += _stretches(work, scale)
+    recorded = reference(full)
     for budget in budgets:
-        yield _cell(work, budget, runs[budget], full, bare, light_ns)
+        yield _cell(work, budget, runs[budget], recorded, bare, light_ns)
+
+
+def _stretches(work: Work, scale: float) -> list[Observed]:
+    length = max(round(STRETCH_S * 1e3 / work.ms), FEWEST)
+    pairs = max(round(scale * FULL_S[work.ms] * 1e3 / (2 * length * work.ms)), 1)
+    gc.collect()
+    return [observe(run_stretch(work, length)) for _ in range(pairs)]
 
 
 def _cell(
-    work: Work,
-    budget: float,
-    runs: Sequence[Run],
-    full: dict[tuple[str, str], float],
-    bare: Sequence[Integers],
-    light_ns: float,
+    work: Work, budget: float, runs: Sequence[Run], full: Reference, bare: Sequence[Integers], light_ns: float
 ) -> Cell:
     def usual_mean(times: Integers) -> float:
         return float(times[times < OUTLIER * np.median(times)].mean())
 
-    last = runs[-1].summary
-    frames = [frame for run in runs for frame in run.frames]
-    errors = mean_errors(frames, full, work.ms * 1e6)
+    last, steps = runs[-1].summary, sum(len(run.steps_ns) for run in runs)
+    found = estimates([observe(run) for run in runs], full)
     compared = [usual_mean(run.steps_ns) / usual_mean(times) - 1 for run, times in zip(runs, bare, strict=True)]
     return Cell(
         step_ms=work.ms,
+        bare_ms=median([float(np.median(times)) for times in bare]) / 1e6,
         budget=budget,
         modules=sum(1 for _ in work.model.modules()) - 1,
-        steps=sum(len(run.steps_ns) for run in runs),
-        recorded=len(frames) / sum(len(run.steps_ns) for run in runs),
+        steps=steps,
+        recorded=sum(len(run.frames) for run in runs) / steps,
         by_steps=asdict(stats.median([overhead_by_steps(run, light_ns) for run in runs])),
         by_runs=asdict(stats.median(compared)),
         own_clock=median([run.summary.overhead for run in runs]),
         paired=None if last.paired is None else dict(zip(("value", "low", "high"), last.paired.of_run, strict=True)),
-        mean_error=median(errors) if errors else float("nan"),
-        worst_error=max(errors, default=float("nan")),
+        sampling=_spread([one.sampling for one in found]),
+        means=_spread([one.mean for one in found]),
+        standard_error=_spread([one.error for one in found]),
+        near=judge(found),
+        names=[asdict(one) for one in found],
         outliers=sum(int((run.steps_ns > OUTLIER * np.median(run.steps_ns)).sum()) for run in runs),
     )
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    sizes = [abs(value) for value in values]
+    return {"median": median(sizes), "worst": max(sizes)} if sizes else {"median": float("nan"), "worst": float("nan")}

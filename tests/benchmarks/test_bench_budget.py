@@ -11,17 +11,16 @@ import pytest
 from autoprof import Phase, Span, StepFrame
 from autoprof.testing import make_frame
 from benchmarks.budget.__main__ import main
-from benchmarks.budget.account import BARE, RECORDED, SWITCHED, kinds_of_steps, mean_errors, means, overhead_by_steps
+from benchmarks.budget.account import BARE, RECORDED, SWITCHED, kinds_of_steps, overhead_by_steps
 from benchmarks.budget.runs import Run
 
 BARE_NS = 1000
+NO_LAYERS = np.empty((0, 0), dtype=np.int64)
 
 
-def recorded(step: int, gap: int = 0, forward_ns: int = 100) -> StepFrame:
+def recorded(step: int, gap: int = 0) -> StepFrame:
     """Return the frame of a step with one span, so many steps left alone before it."""
-    return make_frame(
-        [Span("A", "a", Phase.FORWARD, None, 0, forward_ns)], step=step, duration_ns=BARE_NS, gap_steps=gap
-    )
+    return make_frame([Span("A", "a", Phase.FORWARD, None, 0, 100)], step=step, duration_ns=BARE_NS, gap_steps=gap)
 
 
 def a_run(**extra_ns: int) -> Run:
@@ -29,7 +28,7 @@ def a_run(**extra_ns: int) -> Run:
     times = np.full(12, BARE_NS, dtype=np.int64)
     for name, ns in extra_ns.items():
         times[int(name.removeprefix("step")) - 1] += ns
-    return Run(times, [recorded(1), recorded(2), recorded(9, gap=6), recorded(10)], None)
+    return Run(times, NO_LAYERS, [recorded(1), recorded(2), recorded(9, gap=6), recorded(10)], None)
 
 
 def test_steps_around_a_gap_are_known() -> None:
@@ -63,24 +62,16 @@ def test_an_outlier_of_a_bare_step_is_left_out() -> None:
 
 def test_a_run_without_bare_steps_has_no_answer() -> None:
     """And so keeps no budget."""
-    run = Run(np.full(2, BARE_NS, dtype=np.int64), [recorded(1), recorded(2)], None)
+    run = Run(np.full(2, BARE_NS, dtype=np.int64), NO_LAYERS, [recorded(1), recorded(2)], None)
     assert np.isnan(overhead_by_steps(run, 0.0))
-
-
-def test_means_are_by_name_and_phase_and_long_steps_are_left_out() -> None:
-    """A fifth of the span longer is an error of a fifth; what is below a hundredth of the step is not judged."""
-    full = means([recorded(step) for step in range(1, 5)])
-    assert full == {("A", "forward"): 100.0}
-    sampled = [recorded(1, forward_ns=120), recorded(2, forward_ns=120)]
-    assert mean_errors(sampled, full, BARE_NS) == [pytest.approx(0.2)]
-    assert mean_errors(sampled, full, 20_000) == []
 
 
 def test_the_command_measures_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One length of step, three budgets; the status says whether every bound held."""
-    status = main(["--scale", "0.006", "--rounds", "1", "--steps", "0.3", "--output", str(tmp_path)])
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 0.3 ms")]
+    status = main(["--scale", "0.003", "--rounds", "1", "--steps", "0.3", "--output", str(tmp_path)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if " ms, 9 modules" in line]
     assert len(lines) == 6  # as they come, and all together at the end
     cells = json.loads((tmp_path / "budget.json").read_text())["cells"]
     assert [cell["budget"] for cell in cells] == [0.005, 0.01, 0.05]
-    assert status == int(any("FAIL" in line for line in lines))
+    assert all(cell["names"] for cell in cells)
+    assert status == int(any("FAIL" in line or "open" in line for line in lines))

@@ -35,12 +35,14 @@ class Scripted:
         self.heard: list[tuple[int, int]] = []
         self.compared: list[tuple[int, int]] = []
         self.lengths: list[int] = []
+        self.settled: list[bool] = []
         self.spent: list[int] = []
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
-    def recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int) -> int:
+    def recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool) -> int:
         self.lengths.append(step_ns)
+        self.settled.append(settles)
         self.level = next(self._levels, self.level)
         return next(self._gaps, 0)
 
@@ -196,17 +198,25 @@ def test_the_first_step_earns_what_it_lasted(govern: Any) -> None:
     assert 0 < governor.lengths[0] < lasted
 
 
-def test_the_first_steps_after_a_gap_are_kept_apart(govern: Any) -> None:
-    """They find what records them in no cache: they are in the records, and in no mean."""
-    govern(0, 3, 0, 0, 0, 2)
-    model, optimizer = model_and_optimizer()
+@pytest.mark.parametrize(
+    ("step_ns", "apart"),
+    [(100_000_000, [6, 7, 23, 24]), (1_000_000, [6, 7, 8, 23, 24, 25]), (10_000, [*range(6, 14), *range(23, 31)])],
+)
+def test_the_first_steps_after_a_gap_are_kept_apart(
+    govern: Any, monkeypatch: pytest.MonkeyPatch, step_ns: int, apart: list[int]
+) -> None:
+    """They find what records them in no cache: two, or as many as 3 ms take, at most eight. They are in no mean."""
+    now = [0]
+    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
+    governor = govern(0, 3, *[0] * 14, 2)
     sink = ListSink()
-    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
-        for _ in range(13):
-            train(model, optimizer)
+    with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
+        for _ in range(32):
+            now[0] += step_ns
             session.step()
-    assert [f.step for f in sink.frames if f.warmup] == [6, 7, 12, 13]
-    assert [f.step for f in sink.frames if not f.warmup] == [1, 2, 8, 9]
+    assert [f.step for f in sink.frames if f.warmup] == apart
+    assert [f.step for f in sink.frames if not f.warmup and f.step < 6] == [1, 2]
+    assert sum(governor.settled) == len(apart)
 
 
 def test_a_step_that_is_recorded_alone_counts(govern: Any) -> None:

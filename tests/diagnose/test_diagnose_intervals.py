@@ -1,0 +1,123 @@
+"""Where a cost or a growth is known as an interval, all of it decides, not its middle."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from evidence_builders import MS, evidence_of, finding_of, found
+
+from autoprof.diagnose import Facts, diagnose
+from autoprof.diagnose.run_rules import overhead
+from autoprof.governor import Governor
+from autoprof.summary import Finding, PairedCost
+
+STEP = {"forward": 50.0, "backward": 50.0}
+MIB = 2**20
+
+
+def pairs(low: float, cost: float, high: float) -> PairedCost:
+    """Return what pairs say of a run, half of whose steps are recorded: so much of its time."""
+    low, cost, high = (2 * share / (1 - share) for share in (low, cost, high))
+    return PairedCost(cost, low, high, 40, 0.5)
+
+
+def cost_of(own: float, paired: PairedCost | None, steps: int = 600) -> Finding | None:
+    """Return what the rule says of this cost by the own clock and by pairs; 1 % is allowed."""
+    changes = {"overhead": own, "paired": paired, "unsampled_steps": steps, "facts": Facts(budget=0.01)}
+    return finding_of(diagnose(evidence_of(STEP, repeat=steps, **changes)), "overhead")
+
+
+def test_pairs_that_prove_what_the_own_clock_does_not_see_are_a_finding() -> None:
+    """0.4 % by the own clock, but at least 2 % by comparison: what is cold afterwards is on nobody's clock."""
+    finding = cost_of(0.004, pairs(0.02, 0.025, 0.03))
+    assert finding is not None
+    assert finding.severity == "warning"
+    assert "at least 2.0 %" in finding.why
+    assert (finding.evidence["share_low"], finding.evidence["share_high"]) == (0.02, 0.03)
+
+
+def test_pairs_that_do_not_tell_are_no_verdict_and_no_silence() -> None:
+    """The budget lies within the interval, however the middle compares with it."""
+    for middle in (0.007, 0.014):
+        finding = cost_of(0.004, pairs(0.005, middle, 0.02))
+        assert finding is not None
+        assert finding.severity == "info"
+        assert "inconclusive: 0.5 % to 2.0 %" in finding.evidence["missing"]
+
+
+def test_pairs_below_the_budget_are_silent() -> None:
+    """All of the interval, and the own clock too."""
+    assert cost_of(0.004, pairs(0.003, 0.005, 0.008)) is None
+
+
+def test_what_the_own_clock_has_counted_was_spent_whatever_pairs_say() -> None:
+    """They see recorded steps only: a sink that is slow in the gaps is on the own clock alone."""
+    finding = cost_of(0.05, pairs(0.003, 0.005, 0.008))
+    assert finding is not None
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize("hidden", [1.0, 2.0, 3.5])
+def test_a_governor_that_pays_for_what_pairs_find_is_never_accused(hidden: float) -> None:
+    """A step costs up to 3.5 times its own account: until there are pairs nobody can know, and then it is paid back."""
+    draw, governor, base = random.Random(0), Governor(0.01), evidence_of(STEP, repeat=50, facts=Facts(budget=0.01))
+    recorded = left = own = observed = burst = 0
+    while recorded + left < 40_000:
+        step_ns = round(100 * MS * draw.uniform(0.97, 1.03))
+        recorded, burst, own, observed = recorded + 1, burst + 1, own + MS, observed + step_ns + round(hidden * MS)
+        gap = governor.recorded(step_ns + round(hidden * MS), MS)
+        changes = {"steps": recorded, "unsampled_steps": left, "overhead": own / observed, "paired": governor.paired()}
+        said = overhead(replace(base, summary=replace(base.summary, **changes)))
+        assert said is None or said.severity == "info", (recorded, left, said.why)
+        if gap:
+            first = min(governor.comparable, gap)
+            governor.compare(first, round(sum(100 * MS * draw.uniform(0.97, 1.03) for _ in range(first))))
+            governor.left_alone(gap, gap * 100 * MS)
+            left, observed = left + gap, observed + gap * 100 * MS
+
+
+def growth_of(*levels: float) -> Finding | None:
+    """Return what is said of memory at these levels, in MiB, one a step."""
+    seen = evidence_of(STEP, repeat=len(levels))
+    readings = tuple((step, round(level * MIB)) for step, level in enumerate(levels, 1))
+    return finding_of(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")), "memory-growth")
+
+
+def test_readings_that_only_scatter_are_no_growth() -> None:
+    """The least ones of the thirds happen to rise by 30 MiB; the slope through all is as likely flat."""
+    finding = growth_of(470, 400, 455, 440, 468, 415, 463, 421, 445, 430, 436, 450)
+    assert finding is not None
+    assert finding.severity == "info"
+    assert "inconclusive" in finding.evidence["missing"]
+
+
+def test_a_leak_among_readings_that_scatter_is_growth() -> None:
+    """5 MiB a step, up to 20 MiB up and down: the slope's interval is all above the bound, and is told."""
+    draw = random.Random(1)
+    finding = growth_of(*(400 + 5 * step + draw.uniform(-20, 20) for step in range(60)))
+    assert finding is not None
+    assert finding.severity == "warning"
+    low, high = finding.evidence["bytes_per_step_low"], finding.evidence["bytes_per_step_high"]
+    assert low < 5 * MIB < high
+    assert high - low < 1.2 * MIB
+
+
+def test_two_runs_of_scattered_readings_never_differ_by_a_verdict() -> None:
+    """A level of 400 MiB, 40 MiB up or down at random, from 12 readings to 120: not one is called growth."""
+    draw = random.Random(2)
+    said = [growth_of(*(draw.gauss(400, 40) for _ in range(count))) for count in range(12, 121) for _ in range(3)]
+    assert not [finding for finding in said if finding is not None and finding.severity != "info"]
+
+
+def test_a_step_in_the_middle_is_no_slope() -> None:
+    """A second model is loaded half-way through: a plateau, then another."""
+    assert found_growth(*[400.0] * 30, *[600.0] * 30) == []
+
+
+def found_growth(*levels: float) -> list[str]:
+    """Return the rules that found something in these levels."""
+    seen = evidence_of(STEP, repeat=len(levels))
+    readings = tuple((step, round(level * MIB)) for step, level in enumerate(levels, 1))
+    return found(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")))
