@@ -36,7 +36,7 @@ class Aggregate:
     def __init__(self) -> None:
         self.steps = 0
         self.warmup_steps = 0
-        self.unsampled_steps = 0
+        self.unsampled_steps = self._unsampled_ns = 0
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._scalars: dict[str, float] = {}
@@ -91,6 +91,7 @@ class Aggregate:
     def left_alone(self, steps: int, elapsed_ns: int) -> None:
         """Take account of steps that were not recorded."""
         self.unsampled_steps += steps
+        self._unsampled_ns += elapsed_ns
         self._observed_ns += elapsed_ns
 
     def _count_units(self, frame: StepFrame) -> None:
@@ -179,6 +180,7 @@ class Aggregate:
         self.steps += other.steps
         self.warmup_steps += other.warmup_steps
         self.unsampled_steps += other.unsampled_steps
+        self._unsampled_ns += other._unsampled_ns
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
         self._micro_steps.update(other._micro_steps)
@@ -207,6 +209,7 @@ class Aggregate:
             steps=self.steps,
             warmup_steps=self.warmup_steps,
             unsampled_steps=self.unsampled_steps,
+            unsampled_ns=self._unsampled_ns,
             total_step_ns=total_step_ns,
             step_mean_ns=total_step_ns // self.steps if some else 0,
             step_min_ns=int(table.min[0]) if some else 0,

@@ -75,6 +75,8 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
     yield "step       " + ", ".join(phrased[:3])
     yield "           " + ", ".join(phrased[3:])
+    if summary.unsampled_ns:
+        yield from wrap("", _left_alone(summary), width, room=11)
     yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:
         yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
@@ -95,6 +97,15 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
         yield f"{word}    {counts(reasons) if reasons else 'nothing'}"
     for note in summary.notes:
         yield f"note       {note}"
+
+
+def _left_alone(summary: Summary) -> str:
+    line = f"those not sampled: mean {format_ms(summary.unsampled_ns / summary.unsampled_steps)}"
+    more = summary.untypical
+    if more is None:
+        return line
+    beyond = f"{format_percent(abs(more))} {'longer' if more > 0 else 'shorter'}, what recording costs apart"
+    return f"{line}; the recorded ones are {beyond}: their means are not those of all steps"
 
 
 def _phases(summary: Summary, full: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from ..span import Phase
 from .parts import (
@@ -25,6 +25,9 @@ from .parts import (
     WrittenOut,
 )
 
+ALIKE: Final = 0.1
+"""How far the mean of recorded steps may lie from that of the steps left alone before it is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -39,7 +42,7 @@ class Summary:
     ``memory`` has the last reading of each kind. ``micro_steps`` is what most steps had: rounds of forward and backward
     before one optimizer step; None where no backward pass was seen. ``apart`` is what was charged to no step, by the
     host's clock. ``loader`` has ``workers``, ``fetches`` and ``unready``, how many fetches found no batch ready; empty
-    where nobody can know.
+    where nobody can know. ``unsampled_ns`` is what the steps that were left alone took together, by the host's clock.
     """
 
     clock: Clock
@@ -77,6 +80,21 @@ class Summary:
     pace: Pace | None = None
     gauges: Mapping[str, Gauge] = field(default_factory=dict)
     work: Work | None = None
+    unsampled_ns: int = 0
+
+    @property
+    def untypical(self) -> float | None:
+        """How much longer recorded steps were than those left alone, beyond what recording them costs, as a fraction.
+
+        None where they surely are alike within ``ALIKE``, or where that is not known. A budget is time: where steps are
+        long for a while and short for a while, more of the long ones are recorded.
+        """
+        if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
+            return None
+        longer = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns - 1.0
+        if longer - self.paired.high <= ALIKE and longer - self.paired.low >= -ALIKE:
+            return None
+        return longer - self.paired.cost
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:

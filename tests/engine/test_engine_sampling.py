@@ -186,6 +186,7 @@ def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     assert [(f.step, f.gap_steps) for f in sink.frames] == [(1, 0), (2, 0), (6, 3), (8, 1)]
     assert sink.summary is not None
     assert (sink.summary.steps, sink.summary.warmup_steps, sink.summary.unsampled_steps) == (2, 2, 4)
+    assert sink.summary.unsampled_ns == sum(f.gap_ns for f in sink.frames) > 0
 
 
 def test_the_first_step_earns_what_it_lasted(govern: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -81,6 +82,34 @@ def test_findings_say_why_and_what_next(summary: Summary) -> None:
         "Next      more workers\n"
     )
     assert card in text
+
+
+def test_what_steps_took_that_were_left_alone_is_said(summary: Summary) -> None:
+    """Beside the mean of the recorded ones, which they differ from by what recording costs."""
+    cost = PairedCost(0.05, 0.04, 0.06, 20, 0.1)
+    alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000, paired=cost)
+    assert "           those not sampled: mean 950.0 ms\n" in "\n".join(render_summary(alike))
+    assert "not sampled: mean" not in "\n".join(render_summary(summary))
+
+
+@pytest.mark.parametrize(
+    ("unsampled_ns", "said"), [(8_000_000_000, "20.0 % longer"), (13_000_000_000, "28.1 % shorter")]
+)
+def test_recorded_steps_that_are_not_typical_are_said_to_be_so(summary: Summary, unsampled_ns: int, said: str) -> None:
+    """Longer or shorter than those left alone by more than a tenth, whatever recording costs."""
+    apart = replace(
+        summary, unsampled_steps=10, unsampled_ns=unsampled_ns, paired=PairedCost(0.05, 0.04, 0.06, 20, 0.1)
+    )
+    text = " ".join("\n".join(render_summary(apart)).split())
+    assert f"the recorded ones are {said}, what recording costs apart: their means are not those of all steps" in text
+
+
+def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summary: Summary) -> None:
+    """Pairs that leave it open, or none at all."""
+    apart = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000)
+    assert apart.untypical is None
+    assert replace(apart, paired=PairedCost(0.1, 0.02, 0.3, 20, 0.1)).untypical is None
+    assert replace(apart, paired=PairedCost(0.1, 0.05, 0.12, 20, 0.1)).untypical == pytest.approx(0.15)
 
 
 def test_nothing_recorded_is_said() -> None:
