@@ -15,6 +15,7 @@ from ..render.summary_text import render_summary
 from ..render.text import safe
 from ..span import StepFrame
 from ..summary import Summary
+from ..units import NS_PER_S
 from .base import RunInfo
 from .terminal import SPARE_ROWS, PinnedLines
 
@@ -27,7 +28,6 @@ PART_S: Final = 0.0005
 """The time after which the rest of what there is to compute is left to the next step: no step is to stand out."""
 SHARE: Final = 0.02
 """The share of a long step that may be spent at once."""
-NS_PER_S: Final = 1e9
 
 
 class ConsoleSink:

@@ -86,7 +86,7 @@ class Summary:
     def untypical(self) -> float | None:
         """How much longer recorded steps were than those left alone, beyond what recording them costs, as a fraction.
 
-        None where they surely are alike within ``ALIKE``, or where that is not known. A budget is time: where steps are
+        None where they may be alike within ``ALIKE``, or where that is not known. A budget is time: where steps are
         long for a while and short for a while, more of the long ones are recorded.
         """
         if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
