@@ -128,6 +128,11 @@ class PairedCost:
     recorded: float
 
     @property
+    def interval(self) -> tuple[float, float, float]:
+        """The low end, the cost, and the high end."""
+        return self.low, self.cost, self.high
+
+    @property
     def of_run(self) -> tuple[float, float, float]:
         """The cost of the run, and its interval, as fractions of the time of all its steps."""
         cost, low, high = (max(share, -1.0) * self.recorded for share in (self.cost, self.low, self.high))

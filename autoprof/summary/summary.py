@@ -91,10 +91,9 @@ class Summary:
         """
         if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
             return None
-        longer = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns - 1.0
-        if longer - self.paired.high <= ALIKE and longer - self.paired.low >= -ALIKE:
-            return None
-        return longer - self.paired.cost
+        times = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns
+        low, middle, high = (times / max(1.0 + share, ALIKE) - 1.0 for share in self.paired.interval)
+        return None if high <= ALIKE and low >= -ALIKE else middle
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
