@@ -92,8 +92,8 @@ class Summary:
         if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
             return None
         times = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns
-        low, middle, high = (times / max(1.0 + share, ALIKE) - 1.0 for share in self.paired.interval)
-        return None if high <= ALIKE and low >= -ALIKE else middle
+        if_cheap, likely, if_dear = (times / (1.0 + max(share, -0.9)) - 1.0 for share in self.paired.interval)
+        return None if if_dear <= ALIKE and if_cheap >= -ALIKE else likely
 
     @classmethod
     def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
