@@ -108,7 +108,8 @@ def frame(axes: Axes, runs: Runs, title: str, y_label: str, *, zero: bool = Fals
     if runs.x == "step" and all((table["step"] % 1 == 0).all() for table in runs.tables.values()):
         axes.locator_params(axis="x", integer=True)
     if zero:
-        axes.set_ylim(bottom=0)
+        most = axes.dataLim.ymax  # above values that differ little autoscaling leaves no room
+        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 0 else None)
 
 
 def bare(axes: Axes, title: str, y_label: str) -> None:
@@ -127,7 +128,34 @@ def legend(axes: Axes, right: Axes | None = None) -> None:
             for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
     if handles:
+        place: Any = "best" if right is None else _emptiest_place(axes, right)  # one of the literals it takes
         (right or axes).legend(
-            list(handles.values()), list(handles), loc="best", fontsize=6.5, framealpha=0.8, edgecolor="none",
+            list(handles.values()), list(handles), loc=place, fontsize=6.5, framealpha=0.8, edgecolor="none",
             handlelength=1.6, borderpad=0.2, labelcolor=INK,
         )  # fmt: skip
+
+
+_ACROSS: Final = {"right": 0.62, "left": 0.0, "center": 0.31}
+_UP: Final = {"upper": 0.72, "lower": 0.0, "center": 0.36}
+_WIDE, _HIGH = 0.38, 0.28
+"""Where a legend may stand, and its size, in parts of the axes."""
+
+
+def _emptiest_place(*parts: Axes) -> str:
+    """Return the place with the least of the lines in it: ``best`` knows of the lines of one axes only."""
+    points = [np.empty((0, 2))]
+    for axes in parts:
+        for line in axes.lines:
+            x, y = (np.asarray(column, dtype=float) for column in (line.get_xdata(), line.get_ydata()))
+            if len(x):
+                along = np.linspace(x.min(), x.max(), 200)
+                dense = np.column_stack([along, np.interp(along, x, y)])
+                points.append(axes.transAxes.inverted().transform(axes.transData.transform(dense)))
+    x, y = np.concatenate(points).T
+    covered = {
+        f"{upper} {side}": int(((x >= left) & (x <= left + _WIDE) & (y >= low) & (y <= low + _HIGH)).sum())
+        for upper, low in _UP.items()
+        for side, left in _ACROSS.items()
+        if upper != side
+    }
+    return min(covered, key=lambda place: covered[place])

@@ -48,6 +48,27 @@ def test_a_missing_column_is_one_plot_less_and_a_word() -> None:
     assert figure.get_supxlabel().startswith("Not in the log")
 
 
+def test_the_legend_of_two_axes_covers_no_line_of_either() -> None:
+    """A loss that falls from the left and a learning rate that rises to the right leave the lower left, for one."""
+    figure = plot_metrics(_table(lr=np.linspace(0, 1e-3, 50)), None)
+    axes, right = figure.axes[:2]
+    figure.canvas.draw()
+    box = right.get_legend().get_window_extent()
+    for part in (axes, right):
+        for line in part.lines:
+            points = part.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
+            assert not any(box.contains(x, y) for x, y in points), line.get_label()
+
+
+def test_no_point_stands_at_the_edge_of_an_axis_that_begins_at_zero() -> None:
+    """Values that differ little have room above them."""
+    figure = plot_metrics(_table(throughput=np.linspace(350, 370, 50)), None)
+    axes = next(axes for axes in figure.axes if axes.get_title(loc="left") == "Throughput")
+    low, high = axes.get_ylim()
+    assert low == 0
+    assert high >= 1.04 * 370
+
+
 def test_throughput_below_p10_is_red() -> None:
     """Just the records below the run's tenth percentile are marked, at their places."""
     rate = np.full(50, 100.0)
