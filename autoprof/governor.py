@@ -30,7 +30,8 @@ SETTLING: Final = 2
 SETTLING_NS: Final = 3_000_000
 """And as many more as it takes to record for so long. In steps of 0.3 ms a layer of four small operations read 5 % too
 long in the third to the eighth one, in those of 1 ms 2 % in the third, in those of 10 ms nothing was left by then
-(``benchmarks.budget.means``, step by step of a burst): code that has not run for long is in no branch predictor."""
+(found with the witness of ``benchmarks.budget``, step by step of a burst). The reason is most likely code that is in no
+cache and no branch predictor yet."""
 MOST_SETTLING: Final = 8
 COMPARED: Final = BURST + MOST_SETTLING
 """Recorded steps, those that settle too, that are compared with as many bare ones after them."""
