@@ -142,7 +142,8 @@ class Engine:
             "create or replace temp table objects as select n, p, prefix, cast(json_structure(p) as varchar) as s "
             "from found where p is not null"
         )
-        return self._db.execute("select s, arg_min(p, n) from objects group by s").fetchall()
+        # In the order of the lines: so stand the columns.
+        return self._db.execute("select s, arg_min(p, n) from objects group by s order by min(n)").fetchall()
 
     def _rescue(self) -> None:
         """Read the lines with several objects, or with something behind one, that other ranks wrote into each other."""
