@@ -115,7 +115,8 @@ class Recorder:
         """Whether readings are a device's."""
         self.serial = 0
         self.number = _made()
-        self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
+        self.ordinals = itertools.count(ORDINAL, ORDINAL)
+        self.next_ordinal = self.ordinals.__next__
         self.labels: list[Label] = []
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
@@ -130,6 +131,11 @@ class Recorder:
         self._labelling = threading.Lock()
         self._renewals: list[Callable[[], None]] = []
         self._step_renewals: list[Callable[[], None]] = []
+
+    @property
+    def keeps(self) -> bool:
+        """Whether ``extend`` appends to the buffer, and does nothing else."""
+        return self.extend is self._keep
 
     def on_change(self, renew: Callable[[], None]) -> None:
         """Have ``renew`` called whenever ``extend``, ``read``, ``thread`` or ``alone`` has changed."""
@@ -241,7 +247,8 @@ class Recorder:
         self.mixed = False
         self.dropped = 0
         self.serial += 1
-        self.next_ordinal = itertools.count(ORDINAL, ORDINAL).__next__
+        self.ordinals = itertools.count(ORDINAL, ORDINAL)
+        self.next_ordinal = self.ordinals.__next__
         thread = threading.get_ident()
         if thread != self.thread or self.extend is not self._keep:
             self.thread, self.extend = thread, self._keep

@@ -16,6 +16,7 @@ import torch
 
 from ..recorder import END, FULL, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
 from .collectives import Reducer
+from .fast import Fast
 
 _task = torch._C._current_graph_task_id
 
@@ -152,7 +153,7 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
         except Exception:
             recorder.fail("backward hooks")
 
-    return mark_node
+    return Fast(recorder, lambda: read, passes=passes).hook("node_mark", mark_node)
 
 
 class Evaluations:

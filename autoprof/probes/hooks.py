@@ -9,7 +9,6 @@ what a copy of it is: bound to an orphan, it finds no codes there and takes itse
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident, local
@@ -19,9 +18,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..recorder import END, ENTER, FULL, KIND_MASK, LEAVE, MARKS, PASS, RECOMPUTE, START, Recorder
+from ..recorder import END, FULL, KIND_MASK, MARKS, PASS, START, Recorder
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
+from .fast import Fast
+from .marked import Marked
 from .routes import Routes
 from .watching import Gap, Hook, NodeWatch, Pair, Watch, tensor_hooks
 
@@ -41,24 +42,6 @@ class _Numbered(local):
 
 _numbered = _Numbered()
 _next_number = torch._C._autograd._get_sequence_nr
-
-
-class Marked(ABC):
-    """What hooks are bound to: the codes of one module, and its open calls where backward is followed."""
-
-    __slots__ = ("beside", "entering", "leaving", "module", "open", "recomputing")
-
-    def __init__(self, module: Any, code: int) -> None:
-        self.module = module
-        self.entering, self.recomputing, self.leaving = code | ENTER, code | RECOMPUTE, code | LEAVE
-        self.open: list[int] = []
-        """Ordinals of the open calls of the thread that made the hooks."""
-        self.beside: dict[int, list[int]] = {}
-        """Those of other threads, which may be in this module meanwhile."""
-
-    @abstractmethod
-    def fail(self, module: Any, error: Exception | None = None) -> None:
-        """Take word of a failure of ours: mark no more. Raises what a signal handler of the user's raised."""
 
 
 class Scope(NamedTuple):
@@ -85,8 +68,11 @@ def make_hooks(recorder: Recorder) -> Hooks:
         watch = shared
         if several:
             watch = shared._replace(inputs=watch_far_inputs(recorder, passes, device, shared.inputs))
-        following = _following_enter(recorder, device, watch, several), _following_leave(recorder, device, watch)
-        return Scope(_plain_hooks(recorder, device), following)
+        enter, leave = _following_enter(recorder, device, watch, several), _following_leave(recorder, device, watch)
+        if not several:
+            fast = Fast(recorder, lambda: _readers(recorder, device)[0], shared)
+            enter, leave = fast.hook("following_enter", enter), fast.hook("following_leave", leave)
+        return Scope(_plain_hooks(recorder, device), (enter, leave))
 
     return Hooks(on, passes)
 
@@ -131,7 +117,8 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
         except Exception as error:
             self.fail(module, error)
 
-    return enter, leave
+    fast = Fast(recorder, lambda: read)
+    return fast.hook("plain_enter", enter), fast.hook("plain_leave", leave)
 
 
 def _following_enter(recorder: Recorder, device: int | None, watch: Watch, several: bool) -> Hook:
@@ -139,7 +126,7 @@ def _following_enter(recorder: Recorder, device: int | None, watch: Watch, sever
 
     The usual call has one tensor, which needs no function for all that an input might be, but on several devices.
     """
-    (watch_input, _, _, known), watch_inputs, _, _, gaps = watch
+    (watch_input, _, _, known, _), watch_inputs, _, _, gaps = watch
     home, buffer, append = get_ident(), recorder.buffer, recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
@@ -181,7 +168,7 @@ def _following_enter(recorder: Recorder, device: int | None, watch: Watch, sever
 
 def _following_leave(recorder: Recorder, device: int | None, watch: Watch) -> Hook:
     """Return the hook after calls whose backward is followed."""
-    (_, watch_output, _, _), _, watch_outputs, watch_gaps, gaps = watch
+    (_, watch_output, *_), _, watch_outputs, watch_gaps, gaps = watch
     home, append = get_ident(), recorder.append
     extend, training, (read, here) = recorder.extend, recorder.thread, _readers(recorder, device)
 
@@ -265,4 +252,4 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
         elif codes[1] & KIND_MASK == END:
             codes[1] = ordinal | START  # which closes all that the END would have closed
 
-    return NodeWatch(watch_input, watch_output, watch_gap, nodes)
+    return NodeWatch(watch_input, watch_output, watch_gap, nodes, mark_node)

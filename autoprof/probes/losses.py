@@ -21,7 +21,8 @@ from ..recorder import Recorder
 from ..span import Phase
 from .far import hooks_by_input
 from .handle import Handle
-from .hooks import Hooks, Marked
+from .hooks import Hooks
+from .marked import Marked
 from .patch import Attribute, Patch, PatchProbe
 from .watching import Pair
 

@@ -21,7 +21,8 @@ from ..recorder import MEMORY, Recorder
 from ..signals import raised_by_handler
 from ..span import Phase
 from .far import hooks_by_input
-from .hooks import Hooks, Marked
+from .hooks import Hooks
+from .marked import Marked
 from .watching import Pair
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..span import Phase
-from .hooks import Marked
+from .marked import Marked
 from .module import ModuleProbe
 from .ranges import Call, RangingRecorder
 

@@ -27,6 +27,7 @@ class NodeWatch(NamedTuple):
     output: Callable[[Any, int, int], None]
     gap: Callable[[Any, int, Gap], None]
     known: dict[Any, list[int]]
+    mark: Callable[[list[int], Any], None]
 
 
 class Watch(NamedTuple):
@@ -44,7 +45,7 @@ class Watch(NamedTuple):
 
 def tensor_hooks(recorder: Recorder, nodes: NodeWatch, gaps: list[Gap]) -> Watch:
     """Return what watches by these nodes."""
-    watch_input, watch_output, watch_gap, _ = nodes
+    watch_input, watch_output, watch_gap, *_ = nodes
 
     def watch_inputs(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
         newest = -1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hook_ways import hooks_in
 from left_behind import nothing_left
 
-__all__ = ["nothing_left"]
+__all__ = ["hooks_in", "nothing_left"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

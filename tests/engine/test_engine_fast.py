@@ -1,0 +1,209 @@
+"""The usual path of hooks in C does what those in Python do, mark for mark, and everything works without it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, everything
+from hypothesis import given
+from random_nests import build, nests
+from random_programs import Life, Program, programs
+from small_models import MODELS, make, train
+from test_engine_laws import EXAMPLES, TooLarge, bare
+from torch import nn
+
+from autoprof.probes import fast
+from autoprof.probes.fast import PURE, Fast, in_c
+from autoprof.recorder import Recorder
+from autoprof.testing import FakeClock
+
+needs_c = pytest.mark.skipif(not in_c(), reason="the hooks in C were not built")
+Frames = list[list[tuple[Any, ...]]]
+
+
+class Ends(Life):
+    """The life of a program in a session."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+
+    def step(self) -> None:
+        """End a step."""
+        self._watched.step()
+
+
+@pytest.fixture
+def hooks_in() -> None:
+    """Leave it to the test in which way hooks are made."""
+
+
+def frames_of(watched: Watched) -> Frames:
+    """Return what tells one recording from another."""
+    return [
+        [(span.name, span.phase, span.parent, span.start_ns, span.host_ns) for span in frame.spans]
+        for frame in watched.frames
+    ]
+
+
+def started() -> tuple[Recorder, Callable[[], Any]]:
+    """Return a recorder and what reads its clock."""
+    recorder = Recorder(FakeClock())
+    return recorder, lambda: recorder.read
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch, pure: bool) -> None:
+    """Have sessions make their hooks in Python, or in C."""
+    monkeypatch.setenv(PURE, "1") if pure else monkeypatch.delenv(PURE, raising=False)
+
+
+@needs_c
+@given(description=nests, program=programs())
+@EXAMPLES
+def test_any_nest_has_the_same_spans_in_both_ways(description: Any, program: Program) -> None:
+    """The clock ticks at each reading, so one mark more or less, or in another order, shifts all that follow."""
+    try:
+        bare(description, program)
+    except TooLarge:
+        return
+
+    def record() -> tuple[Frames, str]:
+        torch.manual_seed(0)
+        model = build(description)
+        error = ""
+        with Watched(model, config=everything(step="manual", flops="off")) as watched:
+            try:
+                program.run(model, Ends(watched))
+            except RuntimeError as raised:
+                error = str(raised)
+            return frames_of(watched), error
+
+    with pytest.MonkeyPatch.context() as patch:
+        in_python(patch, False)
+        fast = record()
+        in_python(patch, True)
+        assert record() == fast
+
+
+@needs_c
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")  # reentrant, first block
+@pytest.mark.parametrize("name", MODELS)
+def test_each_model_has_the_same_spans_in_both_ways(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recurrent, checkpointed, convolving, structured: with backward and without."""
+
+    def record(**changes: Any) -> Frames:
+        model, draw = make(name)
+        with Watched(model, config={**everything(flops="off"), **changes}) as watched:
+            train(model, draw, 3, watched.step)
+            return frames_of(watched)
+
+    plain = {"targets": [{"match": ".*", "name": "all", "phases": ["forward", "recompute"]}]}
+    in_python(monkeypatch, False)
+    fast = record(), record(**plain)
+    in_python(monkeypatch, True)
+    assert (record(), record(**plain)) == fast
+
+
+@needs_c
+@pytest.mark.parametrize("phases", [["forward"], ["forward", "backward"]])
+def test_hooks_in_c_keep_nothing(phases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many blocks of memory after a thousand further steps as before them."""
+    in_python(monkeypatch, False)
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Identity()), nn.ReLU())
+    config = everything(flops="off", sinks={}, targets=[{"match": ".+", "name": "all", "phases": phases}])
+    watched = Watched(model, config=config)
+    watched.sink.write = lambda frame: None  # type: ignore[method-assign]
+
+    def steps(count: int) -> int:
+        for _ in range(count):
+            model(torch.ones(1, 2)).sum().backward()
+            watched.step()
+        watched.session.summary()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    with watched:
+        steps(2000)  # what keeps the last steps is full
+        before = steps(100)
+        assert abs(steps(1000) - before) < 200
+
+
+@needs_c
+def test_a_reading_that_fails_takes_a_hook_in_c_off_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program goes on, as with hooks in Python."""
+    in_python(monkeypatch, False)
+
+    class Broken(FakeClock):
+        fails = False
+
+        def read(self) -> Any:
+            if self.fails:
+                raise OSError("no clock")
+            return super().read()
+
+    clock, model = Broken(tick_ns=1), nn.Sequential(nn.Linear(2, 2))
+    with Watched(model, clock=clock, config=everything(flops="off", step="manual")) as watched:
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+        clock.fails = True
+        model(torch.ones(1, 2)).sum().backward()
+        clock.fails = False
+        assert watched.session._recorder.failures["module hooks"] > 0
+        assert not [
+            hook for hook in model[0]._forward_pre_hooks.values() if type(hook.__self__).__name__ != "RootProbe"
+        ]
+
+
+@needs_c
+def test_a_ctrl_c_during_a_reading_goes_on_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no failure of ours."""
+    in_python(monkeypatch, False)
+
+    class Interrupted(FakeClock):
+        strikes = False
+
+        def read(self) -> Any:
+            if self.strikes:
+                self.strikes = False
+                raise KeyboardInterrupt
+            return super().read()
+
+    clock, model = Interrupted(tick_ns=1), nn.Sequential(nn.Linear(2, 2))
+    with Watched(model, clock=clock, config=everything(flops="off", step="manual")) as watched:
+        clock.strikes = True
+        with pytest.raises(KeyboardInterrupt):
+            model(torch.ones(1, 2))
+        assert not watched.session._recorder.failures
+
+
+@needs_c
+def test_what_is_not_usual_is_left_to_the_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another owner, another number of arguments: the hook behind gets them as they came."""
+    in_python(monkeypatch, False)
+    came: list[Any] = []
+
+    def enter(*args: Any, **named: Any) -> None:
+        came.append((args, named))
+
+    hook = Fast(*started()).hook("plain_enter", enter)
+    assert hook is not enter
+    assert (hook.__name__, hook.__wrapped__) == ("enter", enter)  # type: ignore[attr-defined]
+    hook()
+    hook(1)
+    hook("owner", "module", ())
+    hook("owner", "module", args=())
+    assert came == [((), {}), ((1,), {}), (("owner", "module", ()), {}), (("owner", "module"), {"args": ()})]
+
+
+def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No compiler, no headers, or an interpreter without a lock: nothing else is missing."""
+
+    def enter() -> None: ...
+
+    monkeypatch.setattr(fast, "_hooks", None)
+    assert not fast.in_c()
+    assert Fast(*started()).hook("plain_enter", enter) is enter
