@@ -17,8 +17,9 @@ from typing import Any, Final
 import torch
 
 from .clocks import Clock
+from .marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUES
 from .probes import Evaluations
-from .recorder import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUES, Recorder
+from .recorder import Recorder
 from .signals import OwnWork
 from .span import Phase
 from .summary import Apart
@@ -111,7 +112,10 @@ class Course:
     def trains(self) -> None:
         """Take word that a training forward of the model begins."""
         self._trained = True
-        self._train()
+        if self._names or self._last is not None or self._began is not None:
+            self._train()
+        else:
+            self._end_step()
         for tell in self.trained:
             tell()
 

@@ -16,10 +16,11 @@ from .clocks import Clock
 from .collector import Uncollected
 from .diagnose import Diagnosis
 from .gauges import Gauges
+from .marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
 from .memory import Footprint, Memory, tabulate
 from .names import shorten, visible
 from .price import Price
-from .recorder import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, Recorder
+from .recorder import Recorder
 from .resolve import RawStep, Resolver
 from .signals import raised_by_handler
 from .sinks import Display, Sink

@@ -1,10 +1,9 @@
 """The hot path: marks. One mark is one reading of the clock and one append to the step's buffer.
 
-The buffer is a flat list with two items a mark, code and reading, so that an append is one ``list.extend`` (atomic
-under the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made. A mark of a
-thread beside the training thread comes with one before it that names the thread.
-A code is an integer: kind (4 bits), index of the name (20 bits) and, where backward has to find the call again, the
-call's ordinal above them.
+The buffer is a flat sequence with two items a mark, code and reading, so that an append is one ``extend`` (atomic under
+the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made: a ``Tape`` of C,
+which keeps integers as such, or where that was not built, a list. A mark of a thread beside the training thread comes
+with one before it that names the thread.
 """
 
 from __future__ import annotations
@@ -12,88 +11,17 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, MutableSequence
+from typing import Any, Final
 
 from .clocks import Clock
+from .marks import ENTER, FULL, INDEX_MASK, KIND_BITS, KIND_MASK, ORDINAL, THREAD, Label, Taken, extension, in_c
 from .names import clean_name
 from .signals import raised_by_handler
 from .span import Phase, ShapeChange
 
-KIND_BITS: Final = 4
-INDEX_BITS: Final = 20
-ORDINAL_SHIFT: Final = KIND_BITS + INDEX_BITS
-KIND_MASK: Final = (1 << KIND_BITS) - 1
-INDEX_MASK: Final = (1 << INDEX_BITS) - 1
-ORDINAL: Final = 1 << ORDINAL_SHIFT
-STEP: Final = ORDINAL << 28
-"""How far apart the ordinals of two steps lie: a code that refers to an earlier step's call is that much lower."""
-
-ENTER: Final = 0
-"""A span begins."""
-RECOMPUTE: Final = 1
-"""A module's forward begins inside a backward pass."""
-RESUME: Final = 2
-"""A suspended call (generator, coroutine) goes on: a span, but no further call."""
-LEAVE: Final = 3
-"""A span ends."""
-START: Final = 4
-"""The node that made a call's output starts: that call's backward begins, unless it runs already."""
-END: Final = 5
-"""The node that made a call's input starts: the backward of that call, and of all later calls, is over."""
-PASS: Final = 6
-"""The node of an output that was there before the call: the call passes it through, its backward takes no time."""
-GRAPH_BEGIN: Final = 7
-"""A backward pass reaches the first hooked node."""
-GRAPH_END: Final = 8
-"""A backward pass is over."""
-LOGGED: Final = 9
-"""A duration measured elsewhere; the reading is the duration."""
-MEMORY: Final = 10
-"""Bytes at the last mark of this thread; the reading is the bytes. Of an allocator three follow one another: what is
-allocated, the running peak of that, what is reserved."""
-PAUSE: Final = 11
-UNPAUSE: Final = 12
-THREAD: Final = 13
-"""The next mark is not the training thread's; the reading is the thread's identifier."""
-
-VALUES: Final = frozenset({LOGGED, MEMORY, THREAD})
-"""Kinds whose reading is a value, not a time."""
-
-MARKS: Final = 1_000_000
-"""Marks kept of one step. What a longer step makes beyond them is counted as dropped."""
-FULL: Final = 2 * MARKS
 NAMES: Final = 4096
 """Names that code may make up while it runs; what comes beyond shares one."""
-UNTIMED_LEAF: Final = "backward of calls that return a leaf"
-"""Why a call has no backward span although a gradient may reach its output: no node made that output."""
-UNTIMED_HIDDEN: Final = "backward of calls whose output was not searched to its end"
-"""Why a call may have no backward span: too much lies around whatever tensors its output holds."""
-
-
-class Label(NamedTuple):
-    """What a code's index stands for."""
-
-    name: str
-    fqn: str | None
-    phase: Phase
-    phases: frozenset[Phase]
-
-
-class Taken(NamedTuple):
-    """A step's marks: codes and readings, whose they are where no thread is named, if one is, how many were dropped.
-
-    The readings become an array where steps are resolved, several at a time: here, with cold caches, that took half of
-    a step's end.
-    """
-
-    codes: list[int]
-    readings: list[Any]
-    thread: int
-    mixed: bool
-    dropped: int
-    shapes: tuple[ShapeChange, ...] = ()
-    detail_ns: int = 0
 
 
 class Recorder:
@@ -102,7 +30,10 @@ class Recorder:
     def __init__(self, clock: Clock) -> None:
         # One list and one bound method for the whole run: hooks hold them in their closures, and the
         # torch.compile of torch 2.4 and 2.6 compiles a hooked model anew when a closure of a hook holds another object.
-        self.buffer: list[Any] = []
+        self.serial = 0
+        self.tape = extension.Tape(ORDINAL, self.serial) if in_c() else None
+        self._list: list[Any] = []
+        self.buffer: MutableSequence[Any] = self._list if self.tape is None else self.tape
         self._keep = self.buffer.extend
         self.extend: Callable[[tuple[Any, ...]], None] = self._keep
         self.thread = threading.get_ident()
@@ -113,10 +44,8 @@ class Recorder:
         self.read = clock.read
         self.on_device = clock.device_type is not None
         """Whether readings are a device's."""
-        self.serial = 0
         self.number = _made()
-        self.ordinals = itertools.count(ORDINAL, ORDINAL)
-        self.next_ordinal = self.ordinals.__next__
+        self.next_ordinal: Callable[[], int] = self._count() if self.tape is None else self.tape.next_ordinal
         self.labels: list[Label] = []
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
@@ -211,9 +140,9 @@ class Recorder:
 
     def holds(self, phase: Phase) -> bool:
         """Tell whether a span of this phase has begun in the open step."""
+        codes = (self.buffer[at] for at in range(0, len(self.buffer), 2))
         return any(
-            code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase
-            for code in self.buffer[0::2]
+            code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase for code in codes
         )
 
     def fail(self, where: str) -> None:
@@ -236,19 +165,15 @@ class Recorder:
 
         Marks that other threads append meanwhile stay for the next step.
         """
-        count = len(self.buffer)
-        codes, readings = self.buffer[0:count:2], self.buffer[1:count:2]
+        self.serial += 1
+        kept, values = self._take_list() if self.tape is None else self.tape.take(self.serial)
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
-        taken = Taken(codes, readings, self.thread, self.mixed, self.dropped, shapes, detail_ns)
+        taken = Taken(kept, values, self.thread, self.mixed, self.dropped, shapes, detail_ns)
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0
-        del self.buffer[:count]
         self.mixed = False
         self.dropped = 0
-        self.serial += 1
-        self.ordinals = itertools.count(ORDINAL, ORDINAL)
-        self.next_ordinal = self.ordinals.__next__
         thread = threading.get_ident()
         if thread != self.thread or self.extend is not self._keep:
             self.thread, self.extend = thread, self._keep
@@ -256,6 +181,17 @@ class Recorder:
         for renew in self._step_renewals:
             renew()
         return taken
+
+    def _take_list(self) -> tuple[list[int], list[Any]]:
+        count = len(self._list)
+        codes, readings = self._list[0:count:2], self._list[1:count:2]
+        del self._list[:count]
+        self.next_ordinal = self._count()
+        return codes, readings
+
+    @staticmethod
+    def _count() -> Callable[[], int]:
+        return itertools.count(ORDINAL, ORDINAL).__next__
 
     def rest(self, on: bool) -> None:
         """Take no marks from now on, or take them again, for a new step on the calling thread."""

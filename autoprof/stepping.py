@@ -219,7 +219,7 @@ class Steps:
         raw.memory = self._memory.at_step_end()
         raw.overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
         self._delivery.submit(raw)
-        return end, len(raw.taken.codes)
+        return end, raw.taken.marks
 
     def _follow_device(self, placement: Placement, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""

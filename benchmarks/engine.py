@@ -10,7 +10,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.recorder import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, START
+from autoprof.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, START
 from autoprof.testing import ListSink
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}

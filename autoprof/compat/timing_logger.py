@@ -28,11 +28,11 @@ from ..clocks import HostClock
 from ..diagnose import Evidence, Observer, diagnose
 from ..diagnose.thresholds import MIN_STEPS
 from ..errors import OutputError
+from ..marks import MARKS
 from ..names import clean_name
 from ..outputs import rank as rank_here
 from ..probes import log_timing as record_in_session
 from ..probes.function import LONGEST_NS
-from ..recorder import MARKS
 from ..render.card import HEALTHY, render_card
 from ..signals import raised_by_handler
 from ..summary import Finding, Summary

@@ -66,7 +66,7 @@ class Gauges:
             return _NO_CALLS
         raw.overhead_ns += root.spent_ns
         root.spent_ns = 0
-        return root.take(raw.taken.codes)
+        return root.take(raw.taken)
 
     def account(self) -> None:
         """Take account of the steps closed since it was called last, before their frames are made; never raises."""

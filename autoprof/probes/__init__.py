@@ -6,6 +6,7 @@ from .collectives import Reducer, probe_collectives
 from .compilations import Compilations
 from .compiling import step_aside_for_compiler
 from .copies import CopyProbe
+from .fast import Fast
 from .function import log_timing, probe_function, span, timed
 from .handle import Handle, Probe
 from .hooks import Hooks, make_hooks
@@ -31,6 +32,7 @@ __all__ = [
     "Compilations",
     "CopyProbe",
     "Evaluations",
+    "Fast",
     "Fetches",
     "Handle",
     "Hooks",

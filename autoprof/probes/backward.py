@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import torch
 
-from ..recorder import END, FULL, GRAPH_BEGIN, GRAPH_END, STEP, Recorder
+from ..marks import END, FAR, FULL, GRAPH_BEGIN, GRAPH_END, STEP
+from ..recorder import Recorder
 from .collectives import Reducer
 from .fast import Fast
 
@@ -147,7 +148,7 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
                 else:
                     append(codes[1], read(), thread)
             else:  # calls of an earlier step lie that many steps back
-                offset, reading, thread = (codes[0] - serial) * STEP, read(), get_ident()
+                offset, reading, thread = max(codes[0] - serial, -FAR) * STEP, read(), get_ident()
                 for code in codes[1:]:
                     append(code + offset, reading, thread)
         except Exception:

@@ -17,7 +17,8 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from ..recorder import ENTER, LEAVE, Recorder
+from ..marks import ENTER, LEAVE
+from ..recorder import Recorder
 from ..span import Phase
 from .handle import Handle
 from .patch import Attribute, Patch, PatchProbe, holder_of

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..recorder import ENTER, LEAVE, Recorder
+from ..marks import ENTER, LEAVE
+from ..recorder import Recorder
 from ..span import Phase
 from .handle import Handle
 from .patch import Attribute, Patch, PatchProbe, skip_frames

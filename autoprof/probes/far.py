@@ -13,7 +13,8 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ..recorder import END, FULL, STEP, Recorder
+from ..marks import END, FAR, FULL, STEP
+from ..recorder import Recorder
 from .backward import BackwardPasses
 from .tensors import tensors_of
 from .watching import Pair
@@ -37,7 +38,7 @@ def watch_far_inputs(
         try:
             if _task() != passes.running:
                 passes.begin(_task())
-            code = (ordinal | END) + (serial - recorder.serial) * STEP
+            code = (ordinal | END) + max(serial - recorder.serial, -FAR) * STEP
             recorder.append(code, recorder.clock.read_at(place), get_ident())
         except Exception:
             recorder.fail("backward hooks")

@@ -15,7 +15,8 @@ import wrapt
 
 from .. import recorder as recording
 from ..errors import TargetError, nearest
-from ..recorder import ENTER, LEAVE, LOGGED, RESUME, Recorder
+from ..marks import ENTER, LEAVE, LOGGED, RESUME
+from ..recorder import Recorder
 from .handle import Handle
 
 _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours

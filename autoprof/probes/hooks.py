@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..recorder import END, FULL, KIND_MASK, MARKS, PASS, START, Recorder
+from ..marks import END, FULL, KIND_MASK, MARKS, PASS, START
+from ..recorder import Recorder
 from .backward import BackwardPasses, node_mark
 from .far import watch_far_inputs
 from .fast import Fast
@@ -44,37 +45,41 @@ _numbered = _Numbered()
 _next_number = torch._C._autograd._get_sequence_nr
 
 
-class Scope(NamedTuple):
-    """The hooks for one device: ``plain`` mark forward and recompute, ``following`` also backward."""
-
-    plain: Pair
-    following: Pair
-
-
 class Hooks(NamedTuple):
-    """``on`` returns the scope for a device (None: the clock's home) of a model on one device or on several."""
+    """What makes the hooks for a device (None: the clock's home).
 
-    on: Callable[[int | None, bool], Scope]
+    ``plain`` ones mark forward and recompute; ``following`` ones, for a model on one device or several, backward too.
+    """
+
+    plain: Callable[[int | None], Pair]
+    following: Callable[[int | None, bool], Pair]
     passes: BackwardPasses
 
 
 def make_hooks(recorder: Recorder) -> Hooks:
-    """Open the scopes that the hooks of this recorder share; those of all devices share the nodes of a step."""
+    """Return what makes the hooks that a recorder's probes share; those of all devices share the nodes of a step."""
     passes, gaps = BackwardPasses(recorder), list[Gap]()
-    shared = tensor_hooks(recorder, _node_hooks(recorder, passes, gaps), gaps)
 
     @cache
-    def on(device: int | None, several: bool) -> Scope:
-        watch = shared
-        if several:
-            watch = shared._replace(inputs=watch_far_inputs(recorder, passes, device, shared.inputs))
-        enter, leave = _following_enter(recorder, device, watch, several), _following_leave(recorder, device, watch)
-        if not several:
-            fast = Fast(recorder, lambda: _readers(recorder, device)[0], shared)
-            enter, leave = fast.hook("following_enter", enter), fast.hook("following_leave", leave)
-        return Scope(_plain_hooks(recorder, device), (enter, leave))
+    def plain(device: int | None) -> Pair:
+        return _plain_hooks(recorder, device)
 
-    return Hooks(on, passes)
+    @cache
+    def shared() -> Watch:  # where nothing is followed, no step is to be told of
+        return tensor_hooks(recorder, _node_hooks(recorder, passes, gaps), gaps)
+
+    @cache
+    def following(device: int | None, several: bool) -> Pair:
+        watch = shared()
+        if several:
+            watch = watch._replace(inputs=watch_far_inputs(recorder, passes, device, watch.inputs))
+        enter, leave = _following_enter(recorder, device, watch, several), _following_leave(recorder, device, watch)
+        if several:
+            return enter, leave
+        fast = Fast(recorder, lambda: _readers(recorder, device)[0], watch)
+        return fast.hook("following_enter", enter), fast.hook("following_leave", leave)
+
+    return Hooks(plain, following, passes)
 
 
 def _readers(recorder: Recorder, device: int | None) -> tuple[Callable[[], Any], Callable[[], Any]]:

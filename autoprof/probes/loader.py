@@ -10,7 +10,8 @@ import wrapt
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from ..recorder import ENTER, LEAVE, RESUME, Recorder
+from ..marks import ENTER, LEAVE, RESUME
+from ..recorder import Recorder
 from .handle import Handle
 from .patch import Attribute, Patch, PatchProbe
 

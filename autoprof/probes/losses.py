@@ -42,7 +42,7 @@ class _Kind(Marked):
 
         def make(index: int | None) -> Pair:
             device = None if index == recorder.clock.home else index
-            return hooks.on(device, several).following
+            return hooks.following(device, several)
 
         self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)
 

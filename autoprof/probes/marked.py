@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ..recorder import ENTER, LEAVE, RECOMPUTE
+from ..marks import ENTER, LEAVE, RECOMPUTE
 
 
 class Marked(ABC):

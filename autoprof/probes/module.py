@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ..marks import MEMORY
 from ..memory import Memory
-from ..recorder import MEMORY, Recorder
+from ..recorder import Recorder
 from ..signals import raised_by_handler
 from ..span import Phase
 from .far import hooks_by_input
@@ -73,8 +74,8 @@ class ModuleProbe(Marked):
         self.detach()
 
         def make(index: int | None) -> Pair:
-            scope = hooks.on(None if index == home else index, several)
-            return scope.following if self._follows else scope.plain
+            place = None if index == home else index
+            return hooks.following(place, several) if self._follows else hooks.plain(place)
 
         pair = hooks_by_input(self.recorder, make, device, self._calls, self) if by_input else make(device)
         self._enter, self._leave = (types.MethodType(hook, self) for hook in pair)

@@ -7,7 +7,8 @@ from typing import Any
 
 from torch.optim import optimizer as torch_optimizer
 
-from ..recorder import ENTER, LEAVE, Recorder
+from ..marks import ENTER, LEAVE
+from ..recorder import Recorder
 
 
 class OptimizerHooks:

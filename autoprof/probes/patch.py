@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
-from ..recorder import ENTER, LEAVE, Recorder
+from ..marks import ENTER, LEAVE
+from ..recorder import Recorder
 from .handle import Handle
 
 Make = Callable[[Any, list[Any]], Any]

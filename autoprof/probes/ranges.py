@@ -19,19 +19,9 @@ import torch
 
 from ..clocks import Clock
 from ..errors import SessionError
+from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..names import with_phase
-from ..recorder import (
-    ENTER,
-    GRAPH_BEGIN,
-    GRAPH_END,
-    INDEX_MASK,
-    KIND_BITS,
-    KIND_MASK,
-    LEAVE,
-    ORDINAL_SHIFT,
-    RESUME,
-    Recorder,
-)
+from ..recorder import Recorder
 from ..span import Phase
 from .tensors import nodes_of
 

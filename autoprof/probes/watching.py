@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..recorder import UNTIMED_HIDDEN, UNTIMED_LEAF, Recorder
+from ..marks import UNTIMED_HIDDEN, UNTIMED_LEAF
+from ..recorder import Recorder
 from .tensors import nodes_of, search
 
 Hook = Callable[..., None]

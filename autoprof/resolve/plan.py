@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .. import recorder as marks
+from .. import marks
+from ..marks import Label
 from ..price import Price
-from ..recorder import Label
 from ..span import LOGGED_LANE, TRAINING_LANE, Phase
 from .lanes import Lane, Open
 from .pauses import Pauses

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import torch
 
-from .. import recorder as marks
+from .. import marks
 from ..clocks import Clock, Reading
-from ..recorder import Taken
+from ..marks import Taken
 from ..span import TRAINING_LANE
 
 NO_MARKS: Final = Taken([], [], 0, False, 0)

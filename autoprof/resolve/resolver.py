@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
+from ..marks import ORDINAL_SHIFT, STEP, Label, Taken
 from ..price import Price
-from ..recorder import ORDINAL_SHIFT, STEP, Label
 from ..span import TRAINING_LANE, StepFrame
 from .device import DeviceAccount
 from .frames import make_frames
@@ -40,7 +40,7 @@ class Resolver:
         self._price = price
         self._pending: deque[RawStep] = deque()
         self._resolved: deque[StepFrame] = deque()
-        self._plans: OrderedDict[tuple[tuple[int, ...], tuple[int, ...] | None], Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
 
     @property
@@ -97,15 +97,15 @@ class Resolver:
 
     def _resolve_on_host(self) -> None:
         pending, raws = self._pending, [self._pending.popleft()]
-        first, codes = raws[0], raws[0].taken.codes
-        plan = self._plan(first, codes)
-        while pending and plan.repeatable and _alike(pending[0], first, codes):
+        first = raws[0]
+        plan = self._plan(first)
+        while pending and plan.repeatable and _alike(pending[0], first):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
-        flat: list[int] = []
-        for raw in raws:
-            flat += (raw.start, *raw.taken.readings, raw.end)
-        readings = np.fromiter(flat, np.int64, len(flat)).reshape(len(raws), len(codes) + 2)
+        readings = np.empty((len(raws), first.taken.marks + 2), dtype=np.int64)
+        readings[:, 0] = [raw.start for raw in raws]
+        readings[:, 1:-1] = Taken.matrix([raw.taken for raw in raws])
+        readings[:, -1] = [raw.end for raw in raws]
         times = readings[:, 1:] - readings[:, :1]
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
@@ -113,8 +113,8 @@ class Resolver:
         self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
-        codes, readings = raw.taken.codes, raw.taken.readings
-        plan, count = self._plan(raw, codes), len(codes)
+        readings = raw.taken.readings
+        plan, count = self._plan(raw), len(readings)
         times = raw.clock.times(raw.readings())
         host = np.zeros((1, count + 1), dtype=np.int64)
         is_time = np.ones(count + 1, dtype=bool)
@@ -126,19 +126,20 @@ class Resolver:
         plan, columns = self._account.columns(plan, count, times)
         self._resolved.extend(make_frames([raw], plan, values, host, columns))
 
-    def _plan(self, raw: RawStep, marks: list[int]) -> Plan:
-        codes, lanes = tuple(marks), raw.lanes()
+    def _plan(self, raw: RawStep) -> Plan:
+        key = raw.taken.key, raw.lanes()
         cut = raw.taken.dropped > 0
-        plan = None if cut else self._plans.get((codes, lanes))
+        plan = None if cut else self._plans.get(key)
         if plan is None:
             planner = Planner(self._labels, self._price, self._finder(raw.serial))
-            plan = planner.plan(codes, lanes or (TRAINING_LANE,) * len(codes), cut=cut)
+            codes = tuple(raw.taken.codes)
+            plan = planner.plan(codes, key[1] or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:
-                self._plans[codes, lanes] = plan
+                self._plans[key] = plan
                 if len(self._plans) > PLANS:
                     self._plans.popitem(last=False)
         elif len(self._plans) > PLANS // 2:
-            self._plans.move_to_end((codes, lanes))
+            self._plans.move_to_end(key)
         self._remember(raw, plan)
         return plan
 
@@ -161,8 +162,8 @@ class Resolver:
         return find
 
 
-def _alike(one: RawStep, other: RawStep, codes: list[int]) -> bool:
-    """Tell whether a step, of one thread and one clock, has the same marks as another, whose ``codes`` these are."""
+def _alike(one: RawStep, other: RawStep) -> bool:
+    """Tell whether a step, of one thread and one clock, has the same marks as another."""
     if one.clock is not other.clock or one.taken.mixed or other.taken.mixed or one.taken.dropped or other.taken.dropped:
         return False
-    return one.taken.codes == codes
+    return one.taken.kept == other.taken.kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import recorder as marks
-from ..recorder import Label
+from .. import marks
+from ..marks import Label
 from ..span import Phase
 
 

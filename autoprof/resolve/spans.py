@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ..recorder import Label
+from ..marks import Label
 from ..span import NOT_MEASURED, Layout, Nanoseconds, Phase
 
 BACKWARD_NAME = "(backward)"

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
+from autoprof.marks import MEMORY
 from autoprof.memory import HostMemory, Memory
 from autoprof.probes import ModuleProbe, make_hooks
-from autoprof.recorder import MEMORY, Recorder
+from autoprof.recorder import Recorder
 from autoprof.span import STREAM_LANES, TRAINING_LANE
 from autoprof.targets import Target
 from autoprof.testing import FakeClock, FakeDevice

@@ -17,8 +17,9 @@ from small_models import MODELS, make, train
 from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
-from autoprof.probes import fast
-from autoprof.probes.fast import PURE, Fast, in_c
+from autoprof.gauges import RootProbe
+from autoprof.marks import PURE, in_c, taken
+from autoprof.probes import Fast
 from autoprof.recorder import Recorder
 from autoprof.testing import FakeClock
 
@@ -204,6 +205,40 @@ def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.Mon
 
     def enter() -> None: ...
 
-    monkeypatch.setattr(fast, "_hooks", None)
-    assert not fast.in_c()
+    monkeypatch.setattr(taken, "extension", None)
+    assert not in_c()
     assert Fast(*started()).hook("plain_enter", enter) is enter
+
+
+@needs_c
+def test_calls_of_the_model_are_told_apart_the_same_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another shape, type or mode, other tensors, an argument by name: each is another call, and comes back as one."""
+
+    class Sum(nn.Module):
+        def forward(self, *tensors: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+            return sum((tensor.sum() for tensor in tensors), torch.zeros(())) * scale
+
+    def numbers() -> list[int]:
+        model, found = Sum(), []
+        with Watched(model, config={"targets": [{"type": "Sum"}], "sinks": {}, "step": "manual"}) as watched:
+            probe = next(one for hook in model._forward_pre_hooks.values() if type(one := hook.__self__) is RootProbe)
+            tensor = torch.ones(2, 3)
+            for _ in range(3):
+                for given in ((tensor,), (tensor,), (torch.ones(3, 2),), (tensor.double(),), (tensor, tensor), ()):
+                    model(*given)
+                model(tensor, scale=2.0)
+                with torch.no_grad():
+                    model(tensor)
+                with torch.autocast("cpu"):
+                    model(tensor)
+                model(tensor)
+                found += probe._met
+                assert probe.spent_ns > 0
+                watched.step()
+        return found
+
+    in_python(monkeypatch, False)
+    fast = numbers()
+    in_python(monkeypatch, True)
+    assert numbers() == fast
+    assert fast == 3 * [0, 0, 1, 2, 3, 4, 5, 6, 7, 0]

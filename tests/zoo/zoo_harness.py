@@ -29,7 +29,7 @@ from zoo_witness import Witness
 
 from autoprof import Phase, StepFrame, Summary
 from autoprof.clocks import HostClock
-from autoprof.recorder import UNTIMED_LEAF
+from autoprof.marks import UNTIMED_LEAF
 
 ROOT: Final = "(root)"
 EVERYTHING: Final = everything(targets=[{"match": "", "name": ROOT}, {"match": ".*"}])
