@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 help:
 	@sed -n '1,8s/^# \{0,1\}//p' Makefile
 
-$(READY): pyproject.toml constraints.txt $(wildcard autoprof/marks/*.[ch])
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard autoprof/marks/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "autoprof needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11 or such."; exit 2; }
 	$(PYTHON) -m venv $(VENV)

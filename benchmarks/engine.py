@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, START
+from autoprof.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, PURE, START, in_c
 from autoprof.testing import ListSink
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
 _PHASES = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
 
 
+def marks_are_in() -> str:
+    """Say in which language marks are made."""
+    return "C" if in_c() else "Python"
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Have the sessions opened meanwhile make their marks in Python throughout."""
+    before = os.environ.get(PURE)
+    os.environ[PURE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(PURE)
+        if before is not None:
+            os.environ[PURE] = before
+
+
 def throw_marks_away(session: Any) -> None:
-    """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording."""
+    """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording.
+
+    The model's calls are taken as well: until then it has a second hook, which learns what the first of them is.
+    """
     taken = session._recorder.take()
+    session._delivery.gauges._root.take(taken)
     if session._steps._clock.device_type is not None:
         session._steps._clock.release(taken.readings)
 

@@ -16,6 +16,8 @@ import torch
 
 import autoprof
 
+from .engine import marks_are_in
+
 
 def clock_cost_ns(repetitions: int = 9, count: int = 20_000) -> float:
     """Return what one call of ``perf_counter_ns`` costs, the loop around it taken off."""
@@ -47,6 +49,7 @@ def describe() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "autoprof": autoprof.__version__,
+        "marks": marks_are_in(),
         "threads": torch.get_num_threads(),
         "clock_ns": round(clock_cost_ns(), 1),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

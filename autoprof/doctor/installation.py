@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from ..config import Config
+from ..marks import in_c
 from ..render.fonts import script_for
 from ..render.text import UNICODE, glyphs_for
 from ..sinks import writes_files
@@ -60,6 +61,7 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
     if missing or outside:
         return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
     shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
+    shown += ", marks in C" if in_c() else ", marks in Python: built without a compiler, or AUTOPROF_PURE is set"
     if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
         return warning(
             "versions",

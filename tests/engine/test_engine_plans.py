@@ -10,8 +10,7 @@ from engine_laws import Watched, check_laws, everything, tree
 from torch import nn
 
 import autoprof
-from autoprof import Phase, delivery
-from autoprof import recorder as marks
+from autoprof import Phase, delivery, marks
 from autoprof.price import Price
 from autoprof.recorder import Recorder
 from autoprof.resolve import resolver as resolving

@@ -18,7 +18,8 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof import recorder as recording
-from autoprof.probes import hooks
+from autoprof.marks import MARKS
+from autoprof.probes import fast, hooks
 from autoprof.testing import FakeClock, ListSink
 
 
@@ -33,9 +34,9 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set how many marks of a step are kept."""
 
     def keep(marks: int) -> None:
-        for module in (recording, hooks):
-            monkeypatch.setattr(module, "MARKS", marks)
-            monkeypatch.setattr(module, "FULL", 2 * marks)
+        for module in (recording, hooks, fast):
+            monkeypatch.setattr(module, "MARKS", marks, raising=False)
+            monkeypatch.setattr(module, "FULL", 2 * marks, raising=False)
 
     return keep
 
@@ -104,8 +105,8 @@ def test_ten_million_spans_in_a_step_are_bounded_counted_and_said() -> None:
         model(torch.ones(1, 2)).sum().backward()
         watched.step()
     first, second = watched.sink.frames
-    assert len(first.layout.names) == recording.MARKS // 2 + 1
-    assert first.dropped == 20_000_002 - recording.MARKS
+    assert len(first.layout.names) == MARKS // 2 + 1
+    assert first.dropped == 20_000_002 - MARKS
     assert count(second, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
 
 

@@ -1,0 +1,14 @@
+"""The extension in C. All else is in pyproject.toml, whose own way to declare one setuptools calls experimental."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "autoprof.marks._c",
+            sources=[f"autoprof/marks/{name}.c" for name in ("tape", "paths", "look", "module")],
+            depends=["autoprof/marks/marks.h"],
+            optional=True,  # without a compiler or the headers of Python, marks are made in Python
+        )
+    ]
+)
