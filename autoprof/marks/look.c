@@ -49,15 +49,17 @@ PyObject *look(State *self, PyObject *const *args, Py_ssize_t count, int *mine) 
     if (PyTuple_GET_ITEM(modes, 1) != Py_False)
         return NULL;
     long long began = now_ns();
-    if (began < 0 || !is(PyObject_CallNoArgs(self->task), NULL, outside_backward) ||
-        !is(PyObject_GetAttr(tensor, str_shape), PyTuple_GET_ITEM(usual, 1), equal) ||
-        !is(PyObject_GetAttr(tensor, str_dtype), PyTuple_GET_ITEM(usual, 2), identical) ||
-        !is(PyObject_GetAttr(args[1], str_training), PyTuple_GET_ITEM(usual, 3), identical) ||
-        !is(PyObject_CallNoArgs(self->graded), PyTuple_GET_ITEM(modes, 0), identical) ||
-        !is(PyObject_CallNoArgs(self->autocast), Py_False, identical))
-        return NULL;
-    *mine = 1;
-    if (PyList_Append(slot(args[0], self->met), PyTuple_GET_ITEM(usual, 0)) < 0)
+    Py_INCREF(usual); /* a tensor's or a module's attributes may be computed, by whatever code */
+    int found = began >= 0 && is(PyObject_CallNoArgs(self->task), NULL, outside_backward) &&
+                is(PyObject_GetAttr(tensor, str_shape), PyTuple_GET_ITEM(usual, 1), equal) &&
+                is(PyObject_GetAttr(tensor, str_dtype), PyTuple_GET_ITEM(usual, 2), identical) &&
+                is(PyObject_GetAttr(args[1], str_training), PyTuple_GET_ITEM(usual, 3), identical) &&
+                is(PyObject_CallNoArgs(self->graded), PyTuple_GET_ITEM(modes, 0), identical) &&
+                is(PyObject_CallNoArgs(self->autocast), Py_False, identical);
+    *mine = found;
+    int failed = found && PyList_Append(slot(args[0], self->met), PyTuple_GET_ITEM(usual, 0)) < 0;
+    Py_DECREF(usual);
+    if (!found || failed)
         return NULL;
     PyObject **spent = (PyObject **)((char *)args[0] + self->spent);
     PyObject *sum = PyLong_FromLongLong(PyLong_AsLongLong(*spent) + now_ns() - began);

@@ -5,20 +5,12 @@
 static PyObject *str_grad_fn, *str_requires_grad, *str_sequence_nr, *str_register_prehook, *str_running;
 
 int intern_names(void) {
-    const struct {
-        PyObject **kept;
-        const char *name;
-    } names[] = {
-        {&str_grad_fn, "grad_fn"},
-        {&str_requires_grad, "requires_grad"},
-        {&str_sequence_nr, "_sequence_nr"},
-        {&str_register_prehook, "register_prehook"},
-        {&str_running, "running"},
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if ((*names[i].kept = PyUnicode_InternFromString(names[i].name)) == NULL)
-            return -1;
-    return 0;
+    str_grad_fn = PyUnicode_InternFromString("grad_fn");
+    str_requires_grad = PyUnicode_InternFromString("requires_grad");
+    str_sequence_nr = PyUnicode_InternFromString("_sequence_nr");
+    str_register_prehook = PyUnicode_InternFromString("register_prehook");
+    str_running = PyUnicode_InternFromString("running");
+    return str_grad_fn && str_requires_grad && str_sequence_nr && str_register_prehook && str_running ? 0 : -1;
 }
 
 /* One mark: a reading and an append. */
@@ -26,7 +18,10 @@ static int append(State *self, long long code) {
     long long now = self->host ? now_ns() : -1;
     if (now >= 0)
         return append_ns(self->tape, code, now);
-    PyObject *reading = PyObject_CallNoArgs(self->read);
+    PyObject *read = self->read, *reading;
+    Py_INCREF(read); /* what it calls may have the state renewed */
+    reading = PyObject_CallNoArgs(read);
+    Py_DECREF(read);
     if (reading == NULL)
         return -1;
     int failed = append_reading(self->tape, code, reading);
@@ -229,19 +224,25 @@ static PyObject *made_by(State *self, PyObject *output, int *mine) {
     return NULL;
 }
 
+/* Whether a call inside this one has a gap before it. */
+static int gap_after(State *self, long long ordinal) {
+    Py_ssize_t count = PyList_GET_SIZE(self->gaps);
+    return count && PyLong_AsLongLong(PyTuple_GET_ITEM(PyList_GET_ITEM(self->gaps, count - 1), 0)) > ordinal;
+}
+
 static PyObject *following_leave(State *self, PyObject *const *args, Py_ssize_t count, int *mine) {
     if (count != 4 || self->home != self->training || !usual(self) || !is_marked(self, args[0]))
-        return NULL;
-    PyObject *open = slot(args[0], self->open);
-    Py_ssize_t last = PyList_GET_SIZE(open) - 1, gaps = PyList_GET_SIZE(self->gaps);
-    if (last < 0) /* hooked in the middle of this call */
-        return NULL;
-    long long ordinal = PyLong_AsLongLong(PyList_GET_ITEM(open, last));
-    if (gaps && PyLong_AsLongLong(PyTuple_GET_ITEM(PyList_GET_ITEM(self->gaps, gaps - 1), 0)) > ordinal)
         return NULL;
     PyObject *node = made_by(self, args[3], mine);
     if (node == NULL)
         return NULL;
+    PyObject *open = slot(args[0], self->open);
+    Py_ssize_t last = PyList_GET_SIZE(open) - 1;
+    long long ordinal = last < 0 ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(open, last));
+    if (last < 0 || gap_after(self, ordinal)) { /* hooked in the middle of this call, or there is more to be watched */
+        Py_DECREF(node);
+        return NULL;
+    }
     *mine = 1;
     int failed = PyList_SetSlice(open, last, last + 1, NULL) < 0 ||
                  append(self, ordinal | code_at(args[0], self->leaving)) < 0 ||
@@ -258,7 +259,8 @@ static PyObject *node_mark(State *self, PyObject *const *args, Py_ssize_t count,
     if (count != 2 || !usual(self) || !has_room(self) || !PyList_CheckExact(codes) || PyList_GET_SIZE(codes) != 2 ||
         PyList_GET_ITEM(codes, 0) != self->tape->serial)
         return NULL;
-    if ((task = PyObject_CallNoArgs(self->task)) == NULL || (running = PyObject_GetAttr(self->passes, str_running)) == NULL) {
+    if ((task = PyObject_CallNoArgs(self->task)) == NULL ||
+        (running = PyObject_GetAttr(self->passes, str_running)) == NULL) {
         Py_XDECREF(task);
         *mine = 1;
         return NULL;

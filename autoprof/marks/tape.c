@@ -9,16 +9,16 @@ static void tape_forget(Tape *self) {
     Py_ssize_t count = self->count;
     self->objects = NULL;
     self->count = 0;
-    if (objects != NULL) {
-        while (count--)
-            Py_XDECREF(objects[count]);
-        PyMem_Free(objects);
-    }
     if (self->room > KEPT_ROOM) { /* one long step is no reason to hold its memory for the rest of the run */
         PyMem_Free(self->codes);
         PyMem_Free(self->values);
         self->codes = self->values = NULL;
         self->room = 0;
+    }
+    if (objects != NULL) { /* last: what dies here may make marks */
+        while (count--)
+            Py_XDECREF(objects[count]);
+        PyMem_Free(objects);
     }
 }
 
