@@ -56,8 +56,10 @@ laws: $(READY)
 bench: $(READY)
 	$(RUN) -m benchmarks
 
-# On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours.
+# On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours. What is in C is built
+# where that can be done.
 gpu:
+	-$(PYTHON) setup.py --quiet build_ext --inplace
 	$(PYTHON) -m pytest -m gpu tests/gpu
 	$(PYTHON) -m benchmarks.gpu
 
