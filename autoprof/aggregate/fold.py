@@ -89,7 +89,9 @@ class Aggregate:
             self._fold(block)
 
     def left_alone(self, steps: int, elapsed_ns: int) -> None:
-        """Take account of steps that were not recorded."""
+        """Take account of steps that were not recorded; of none, where the run ends as they begin."""
+        if not steps:
+            return
         self.unsampled_steps += steps
         self._unsampled_ns += elapsed_ns
         self._observed_ns += elapsed_ns

@@ -1,6 +1,8 @@
 from collections.abc import Callable, MutableSequence
 from typing import Any
 
+EDITION: int
+
 class Tape(MutableSequence[Any]):
     def __init__(self, apart: int, serial: int) -> None: ...
     def __len__(self) -> int: ...

@@ -235,10 +235,12 @@ PyMODINIT_FUNC PyInit__c(void) {
     if (time == NULL || (perf_counter_ns = PyObject_GetAttrString(time, "perf_counter_ns")) == NULL)
         return NULL;
     Py_DECREF(time);
-    if (PyType_Ready(&TapeType) < 0 || PyType_Ready(&StateType) < 0 || PyType_Ready(&HookType) < 0 || (module = PyModule_Create(&definition)) == NULL)
+    if (PyType_Ready(&TapeType) < 0 || PyType_Ready(&StateType) < 0 || PyType_Ready(&HookType) < 0 ||
+        (module = PyModule_Create(&definition)) == NULL)
         return NULL;
     if (PyModule_AddObjectRef(module, "Tape", (PyObject *)&TapeType) < 0 ||
-        PyModule_AddObjectRef(module, "State", (PyObject *)&StateType) < 0) {
+        PyModule_AddObjectRef(module, "State", (PyObject *)&StateType) < 0 ||
+        PyModule_AddIntConstant(module, "EDITION", 1) < 0) { /* see taken.py */
         Py_DECREF(module);
         return NULL;
     }

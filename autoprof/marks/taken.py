@@ -15,7 +15,9 @@ try:
 except ImportError:  # no compiler where autoprof was installed, or an interpreter without a lock
     _c = None  # type: ignore[assignment]
 
-extension: Any = _c
+EDITION: Final = 1
+"""Of what C and Python have in common; a build that is left over from another one is not used."""
+extension: Any = _c if getattr(_c, "EDITION", None) == EDITION else None
 """The extension in C, or None."""
 PURE: Final = "AUTOPROF_PURE"
 """The variable of the environment that has marks made in Python throughout."""
@@ -61,11 +63,11 @@ class Taken(NamedTuple):
     @staticmethod
     def matrix(steps: Sequence[Taken]) -> Nanoseconds:
         """Return the readings of steps with as many marks each, a row a step, where they are integers."""
-        count = steps[0].marks
-        kept = [step.values for step in steps]
-        if isinstance(kept[0], bytes):
-            return np.frombuffer(b"".join(kept), np.int64).reshape(len(steps), count)  # type: ignore[arg-type]
-        return np.array(kept, dtype=np.int64).reshape(len(steps), count)
+        shape = len(steps), steps[0].marks
+        kept = [step.values for step in steps if isinstance(step.values, bytes)]
+        if len(kept) == len(steps):
+            return np.frombuffer(b"".join(kept), np.int64).reshape(shape)
+        return np.array([step.readings for step in steps], dtype=np.int64).reshape(shape)
 
 
 def _listed(kept: bytes | list[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The usual path of hooks in C (``_marks.c``), where that was built; without it, those in Python do it all.
+"""The usual path of hooks in C (``autoprof/marks``), where that was built; without it, those in Python do it all.
 
 A hook in C does what the one in Python would for the usual call, and hands every other one to it, untouched.
 """

@@ -148,11 +148,13 @@ def _drive(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
     """Run a generator or a coroutine slice by slice, passing values, exceptions and closing through."""
     resume: Callable[..., Any] = inner.send
     value: Any = None
+    over = False
     try:
         while True:
             try:
                 item = slices.run(resume, value)
             except StopIteration as stop:
+                over = True
                 return stop.value
             try:
                 value = yield item
@@ -162,7 +164,8 @@ def _drive(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
             except BaseException as error:
                 resume, value = inner.throw, error
     finally:
-        inner.close()
+        if not over:  # Python 3.13 has an ``athrow`` that is over refuse to be closed
+            inner.close()
 
 
 def _call_generator(

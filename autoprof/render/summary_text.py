@@ -75,7 +75,7 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
     yield "step       " + ", ".join(phrased[:3])
     yield "           " + ", ".join(phrased[3:])
-    if summary.unsampled_ns:
+    if summary.unsampled_ns and summary.unsampled_steps:  # a run that an older version saved may have the first alone
         yield from wrap("", _left_alone(summary), width, room=11)
     yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -12,7 +14,7 @@ from torch import nn
 from autoprof import Phase, log_timing, span
 from autoprof import recorder as recording
 from autoprof.clocks import HostClock, choose_clock
-from autoprof.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, THREAD, Taken
+from autoprof.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, Taken
 from autoprof.recorder import Recorder
 from autoprof.testing import FakeClock
 
@@ -258,3 +260,32 @@ def test_nothing_of_a_step_is_kept_by_the_recorder() -> None:
             watched.step()
         assert list(recorder.buffer) == []
         assert len(recorder.labels) == labels
+
+
+def test_readings_of_steps_make_one_matrix_however_they_were_kept() -> None:
+    """Bytes of a tape, or lists; a step with a value that no 64 bits hold says so."""
+    recorder = Recorder(FakeClock(tick_ns=1))
+
+    def step(*values: int) -> Taken:
+        for value in values:
+            recorder.value(LOGGED, value)
+        return recorder.take()
+
+    first, second = step(1, 2), step(3, 4)
+    assert Taken.matrix([first, second]).tolist() == [[1, 2], [3, 4]]
+    listed = second._replace(values=[5, 6])
+    assert Taken.matrix([first, listed]).tolist() == [[1, 2], [5, 6]]
+    large = step(1, 1 << 70)
+    assert large.readings == [1, 1 << 70]
+    with pytest.raises(OverflowError):
+        Taken.matrix([first, large])
+
+
+def test_a_build_of_another_edition_is_not_used() -> None:
+    """One that is left over where the code has gone on: marks are made in Python until it is built again."""
+    code = (
+        "import sys, types; old = types.ModuleType('autoprof.marks._c'); old.EDITION = 0; "
+        "sys.modules['autoprof.marks._c'] = old; from autoprof.marks import extension, in_c; print(extension, in_c())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["None", "False"]

@@ -17,6 +17,7 @@ import autoprof
 from autoprof import Phase, sampling, span
 from autoprof import recorder as recording
 from autoprof.render.jsonl import FrameDecoder, FrameEncoder
+from autoprof.render.summary_text import render_summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -392,6 +393,18 @@ def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
     assert sink.summary is not None
     assert sink.summary.unsampled_steps == 2
     assert not sink.summary.skipped
+
+
+def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> None:
+    """The time from there to the end is no step's, and the report has no mean of none."""
+    govern(5)
+    model = nn.Linear(2, 2)
+    with autoprof.instrument(model, MANUAL) as session:
+        model(torch.ones(1, 2))
+        session.step()
+    summary = session.summary()
+    assert (summary.steps, summary.unsampled_steps, summary.unsampled_ns) == (1, 0, 0)
+    assert "those not sampled" not in render_summary(summary)
 
 
 def test_steps_before_a_gap_are_handed_on_during_it(govern: Any) -> None:
