@@ -88,7 +88,8 @@ class InPython(Variant):
     family: ClassVar[Family] = "autoprof"
 
     def __init__(self, inner: Sessions) -> None:
-        self.name, self.label = f"{inner.name}_python", f"{inner.label}, without its C"
+        self.name = f"{inner.name}_python"
+        self.label = inner.label.replace("autoprof:", "in Python:")
         self.end_step, self.flush, self.close = inner.end_step, inner.flush, inner.close  # type: ignore[method-assign]
         self._inner = inner
 
