@@ -114,7 +114,7 @@ class RootProbe(ModuleProbe):
         self.spent_ns += perf_counter_ns() - began
 
     def _as_usual(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
-        """Note a call with one tensor that is like the last such call: with cold caches the whole look costs 14 us."""
+        """Note a call with one tensor that is like the last such call, which is told without a description of it."""
         usual = self._usual
         if usual is None or kwargs or len(args) != 1 or self._after is not None:
             return False

@@ -22,7 +22,8 @@ Gap = tuple[int, int]
 
 
 class NodeWatch(NamedTuple):
-    """What has one autograd node mark what it means to a call; ``known`` is what those of this step mean."""
+    """What has one autograd node mark what it means to a call; ``known`` is what those of this step mean, ``mark`` the
+    hook that they are given."""
 
     input: Callable[[Any, int, int], int]
     output: Callable[[Any, int, int], None]

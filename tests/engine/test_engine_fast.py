@@ -17,6 +17,7 @@ from small_models import MODELS, make, train
 from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
+from autoprof import Phase
 from autoprof.gauges import RootProbe
 from autoprof.marks import PURE, in_c, taken
 from autoprof.probes import Fast
@@ -242,3 +243,21 @@ def test_calls_of_the_model_are_told_apart_the_same_in_both_ways(monkeypatch: py
     in_python(monkeypatch, True)
     assert numbers() == fast
     assert fast == 3 * [0, 0, 1, 2, 3, 4, 5, 6, 7, 0]
+
+
+@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
+def test_a_graph_of_thousands_of_steps_ago_is_harmless(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So far back a code says only that it is: it fits 64 bits, and no mark is lost for it."""
+    in_python(monkeypatch, pure)
+    model = nn.Linear(2, 2)
+    config = everything(step="manual", flops="off")
+    with Watched(model, config=config) as watched:
+        old = model(torch.ones(1, 2)).sum()
+        for _ in range(3000):
+            watched.session._recorder.take()
+        old.backward()
+        model(torch.ones(1, 2)).sum().backward()
+        watched.step()
+        assert not watched.session._recorder.failures
+    (frame,) = watched.frames
+    assert [span.name for span in frame.spans if span.phase is Phase.BACKWARD].count("Linear") == 1
