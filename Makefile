@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 help:
 	@sed -n '1,8s/^# \{0,1\}//p' Makefile
 
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard autoprof/marks/*.[ch])
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "autoprof needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11 or such."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -64,4 +64,4 @@ gpu:
 	$(PYTHON) -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) build *.egg-info autoprof/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._capture.probes import log_timing, span, timed
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
-from .probes import log_timing, span, timed
-from .span import Phase, Span, StepFrame
+from .frame import Phase, Span, StepFrame
 
 if TYPE_CHECKING:
+    from ._session.builder import instrument
+    from ._session.session import Session
+    from ._storage.runs import Run, read_run
     from .config import Config
     from .deep import deep_capture
-    from .runs import Run, read_run
-    from .session import Session
     from .sinks import Sink
     from .summary import Finding, Row, Summary
-    from .wiring import instrument
 
 __version__ = "0.1.0"
 __all__ = [
@@ -54,13 +54,13 @@ _LAZY = {
     "Config": "config",
     "Finding": "summary",
     "Row": "summary",
-    "Run": "runs",
-    "Session": "session",
+    "Run": "_storage.runs",
+    "Session": "_session.session",
     "Sink": "sinks",
     "Summary": "summary",
     "deep_capture": "deep",
-    "instrument": "wiring",
-    "read_run": "runs",
+    "instrument": "_session.builder",
+    "read_run": "_storage.runs",
 }
 
 

@@ -18,17 +18,17 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from .clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
-from .memory import FakeAllocator
-from .probes.syncs import METHODS
-from .session import Session
-from .span import NOT_MEASURED, Layout, Span, StepFrame
+from ._capture.clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
+from ._capture.memory import FakeAllocator
+from ._capture.probes.syncs import METHODS
+from ._session.builder import open_session as _open_session
+from ._session.session import Session
+from .frame import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
-from .wiring import open_session as _open_session
 
 if TYPE_CHECKING:
+    from ._capture.memory import Memory
     from .config import Config
-    from .memory import Memory
     from .sinks import Sink
 
 __all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame", "open_session"]

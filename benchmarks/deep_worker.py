@@ -16,10 +16,10 @@ import torch
 from torch.profiler import profile
 
 import autoprof
+from autoprof._targets import select_targets
 from autoprof.config import load_config
 from autoprof.deep import DeepOptions
 from autoprof.deep.capture import Capture
-from autoprof.targets import select_targets
 
 from .interleave import time_steps
 from .workloads import BUILDERS, CLOCKS, Workload

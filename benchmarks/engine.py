@@ -12,7 +12,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, PURE, START, in_c
+from autoprof._capture.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, PURE, START, in_c
 from autoprof.testing import ListSink
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}

@@ -12,8 +12,8 @@ from time import perf_counter_ns
 from typing import Any, Final
 
 from autoprof import StepFrame, Summary
-from autoprof.aggregate import Aggregate
-from autoprof.runs import RunFolder
+from autoprof._stats import Aggregate
+from autoprof._storage.runs import RunFolder
 
 from .engine import Synthetic, frames_of
 from .micro import Case, turns

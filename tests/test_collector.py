@@ -11,8 +11,8 @@ import pytest
 from torch import nn
 
 from autoprof import StepFrame
-from autoprof.clocks import HostClock
-from autoprof.collector import Uncollected
+from autoprof._capture.clocks import HostClock
+from autoprof._process.gc_paused import Uncollected
 from autoprof.testing import ListSink, open_session
 
 QUIET = {"sinks": {}}
@@ -86,7 +86,7 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
     before = signal.signal(signal.SIGALRM, strike)
     try:
         with open_session(nn.Identity(), QUIET, clock=HostClock()) as session:
-            monkeypatch.setattr("autoprof.collector.gc.enable", late)
+            monkeypatch.setattr("autoprof._process.gc_paused.gc.enable", late)
             with pytest.raises(TimeoutError):
                 session.step()
             assert gc.isenabled()

@@ -20,7 +20,10 @@ import pytest
 import torch
 from torch import nn
 
-from autoprof import lifecycle
+from autoprof._capture.mark_cost import Price
+from autoprof._capture.probes import ModuleProbe
+from autoprof._session import lifecycle
+from autoprof._targets import Reason, Visibility
 from autoprof.cli import main
 from autoprof.config import Config, Sample, parse_config
 from autoprof.doctor import Report, Result, Subject, Verdict, examine, hazards, installation, load_subject, measures
@@ -31,12 +34,9 @@ from autoprof.doctor.outcome import Outcome, Profiled, Watched
 from autoprof.doctor.table import render_report
 from autoprof.doctor.trial import Trials
 from autoprof.errors import AutoprofError, TargetError
-from autoprof.price import Price
-from autoprof.probes import ModuleProbe
+from autoprof.frame import Phase, Span
 from autoprof.sinks.terminal import PinnedLines
-from autoprof.span import Phase, Span
 from autoprof.summary import Summary
-from autoprof.targets import Reason, Visibility
 from autoprof.testing import FakeClock, FakeDevice, make_frame
 
 OK, WARNING, PROBLEM, UNKNOWN = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.UNKNOWN

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoprof.governor import BURST, CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
+from autoprof._session.governor import BURST, CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
 
 MS = 1_000_000
 BUDGETS = (0.005, 0.01, 0.05)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from autoprof._targets import levels_of_detail, select_targets
 from autoprof.config import load_config
-from autoprof.targets import levels_of_detail, select_targets
 
 
 def nested() -> nn.Module:

@@ -10,10 +10,10 @@ import pytest
 from torch import nn
 
 import autoprof
+from autoprof._reports.jsonl import FrameEncoder
+from autoprof._storage.runs import RunFolder, read_run, write_atomic
 from autoprof.errors import OutputError
-from autoprof.render.jsonl import FrameEncoder
-from autoprof.runs import RunFolder, read_run, write_atomic
-from autoprof.span import Layout, Phase, StepFrame
+from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.summary import Summary
 
 

@@ -8,10 +8,10 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn.utils import parametrize
 
+from autoprof._targets import Selection, Target, select_targets
 from autoprof.config import Config, load_config, parse_config
 from autoprof.errors import TargetError
-from autoprof.span import Phase
-from autoprof.targets import Selection, Target, select_targets
+from autoprof.frame import Phase
 
 
 class Stage(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof.units import (
+from autoprof._units import (
     format_bytes,
     format_count,
     format_ms,

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof.targets import CallWatch, Reason, Visibility, foresee, judge
+from autoprof._targets import CallWatch, Reason, Visibility, foresee, judge
 from autoprof.testing import ListSink
 
 EVERY = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}

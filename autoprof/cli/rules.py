@@ -49,8 +49,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def render_rules(results: list[tuple[Program, Summary, Summary]]) -> list[str]:
     """Return the tables: program by program, then every rule on every program."""
+    from .._units import format_ms
     from ..diagnose import RULES
-    from ..units import format_ms
 
     lines = [f"{'':>3} {'defect':<33}{'verdict':<18}{'to be won':>12}  healthy twin"]
     for number, (program, broken, healthy) in enumerate(results, 1):

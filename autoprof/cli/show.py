@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import OutputError
 
 if TYPE_CHECKING:
-    from ..runs import Run
-    from ..sinks.again import Chosen
+    from .._storage.runs import Run
+    from ..sinks.export import Chosen
     from ..summary import Summary
 
 
@@ -40,8 +40,8 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..render.summary_text import render_summary
-    from ..runs import read_run
+    from .._reports.summary_text import render_summary
+    from .._storage.runs import read_run
 
     run = read_run(arguments.run_folder)
     if arguments.rank is not None and arguments.rank not in run.ranks:
@@ -55,9 +55,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _summary(run: Run, rank: int | None) -> Summary:
     """Return what the run says of this rank; of a run that was killed, what its records say."""
-    from ..aggregate import Aggregate
+    from .._capture.memory import tabulate
+    from .._stats import Aggregate
     from ..diagnose import Observer, diagnose, evidence_of_run, facts_of_run
-    from ..memory import tabulate
 
     summary = run.summary if rank is None else run.rank_summary(rank)
     if summary is not None:
@@ -75,7 +75,7 @@ def _summary(run: Run, rank: int | None) -> Summary:
 
 def _write_files(run: Run, arguments: argparse.Namespace) -> list[Path]:
     """Write the files that are asked for and say so; return them."""
-    from ..sinks import again
+    from ..sinks import export as again
 
     chosen = _chosen(run, arguments)
     one = chosen.ranks[0] if chosen.ranks else 0
@@ -97,7 +97,7 @@ def _write_files(run: Run, arguments: argparse.Namespace) -> list[Path]:
 
 
 def _chosen(run: Run, arguments: argparse.Namespace) -> Chosen:
-    from ..sinks.again import Chosen
+    from ..sinks.export import Chosen
 
     ranks = run.ranks if arguments.rank is None else (arguments.rank,)
     text = arguments.steps or ":"

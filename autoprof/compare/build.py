@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from .._units import format_percent as _percent
 from ..errors import ConfigError, OutputError, nearest
-from ..span import Nanoseconds, Phase
+from ..frame import Nanoseconds, Phase
 from ..summary import Clock
-from ..units import format_percent as _percent
 from .data import Change, Comparison, Lone
 from .differences import differences
 from .intervals import Mean

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ..span import Phase
+from ..frame import Phase
 from ..summary import Clock
 
 Verdict = Literal["faster", "slower", "less", "more", "same", "inconclusive"]

@@ -8,12 +8,12 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .._reports.figures import FAINT, INK, bare, blank_figure, styled
+from .._reports.fonts import Script, script_for
+from .._reports.text import elide
 from ..errors import OutputError, nearest
-from ..render.figures import FAINT, INK, bare, blank_figure, styled
-from ..render.fonts import Script, script_for
-from ..render.text import elide
 from .data import Change, Comparison
-from .words import by_phase, interval, percent, value
+from .phrases import by_phase, interval, percent, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

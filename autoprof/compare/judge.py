@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ..units import format_ns
+from .._units import format_ns
 from .data import Change, Over, Verdict
 from .intervals import FEWEST, LEVEL, Contrast, Mean, RunSteps, Steps, contrast, holm
 from .series import RankSeries, RunSeries

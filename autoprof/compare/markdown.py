@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..names import shorten, visible
-from ..units import format_ms
+from .._names import shorten, visible
+from .._units import format_ms
 from .data import Change, Comparison
-from .words import PLAIN, headline, interval, label, outcome, percent, value
+from .phrases import PLAIN, headline, interval, label, outcome, percent, value
 
 _MARKS = {"slower": "**slower**", "faster": "**faster**", "more": "**more**", "less": "**less**"}
 

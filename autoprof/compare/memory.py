@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from ..span import Nanoseconds
+from ..frame import Nanoseconds
 from .data import Change, Verdict
 from .intervals import FEWEST, RunSteps, Steps, contrast
 from .judge import Candidate, Scale, candidate, judge

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from .._units import format_count, format_percent
 from ..summary import Clock
-from ..units import format_count, format_percent
 from .data import RunNote
 from .series import RunSeries
 

@@ -12,10 +12,10 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..aggregate import step_rows
+from .._stats import step_rows
+from .._storage.runs import read_records
 from ..errors import OutputError
-from ..runs import read_records
-from ..span import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock
 from .data import RunNote
 

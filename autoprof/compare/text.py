@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..names import shorten, visible
-from ..render.text import cells, crop, fit, glyphs_for, safe, wrap
-from ..units import format_ms, format_percent
+from .._names import shorten, visible
+from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
+from .._units import format_ms, format_percent
 from .data import Change, Comparison, Difference, Lone, RunNote
-from .words import PLAIN, by_phase, headline, interval, label, outcome, percent, tally, value
+from .phrases import PLAIN, by_phase, headline, interval, label, outcome, percent, tally, value
 
 NARROWEST: Final = 80
 ROWS: Final = 40

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TextIO
 
-from ..render.panel import render_panel
-from ..render.plain import render_plain
-from ..render.text import safe
+from .._reports.panel import render_panel
+from .._reports.plain import render_plain
+from .._reports.text import safe
 from ..sinks.terminal import SPARE_ROWS, PinnedLines
 from ..summary import Summary
 from .durations import outer_name

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..aggregate.fold import ROWS
-from ..span import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
+from .._stats.aggregate import ROWS
+from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
 from ..summary import Row, Summary
 
 COMPARED: Final = 32

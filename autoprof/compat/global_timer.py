@@ -22,13 +22,13 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ..clocks import Clock, HostClock, choose_clock
+from .._capture.clocks import Clock, HostClock, choose_clock
+from .._capture.probes import span
+from .._names import clean_name
+from .._process.signals import raised_by_handler
+from .._session.outputs import rank as rank_here
+from .._units import NS_PER_MS, NS_PER_S
 from ..errors import OutputError
-from ..names import clean_name
-from ..outputs import rank as rank_here
-from ..probes import span
-from ..signals import raised_by_handler
-from ..units import NS_PER_MS, NS_PER_S
 
 FOLDER: Final = "time_log"
 BANNER: Final = f"\n{'=' * 32} DUMP START  {'=' * 32}\n"

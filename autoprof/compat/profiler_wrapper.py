@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from .. import lifecycle
+from .._reports.text import safe
+from .._session import lifecycle
+from .._session.outputs import rank
 from ..deep import SEED_PATTERNS, DeepCapture, DeepProfile, FileNames, make_options, make_patterns, render_profile
 from ..deep.options import choose_stem
 from ..errors import SessionError
-from ..outputs import rank
-from ..render.text import safe
 
 Result = TypeVar("Result")
 NAMES: Final = FileNames(

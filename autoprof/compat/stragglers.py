@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
 
-from ..render.text import fit, safe
-from ..units import format_ms
+from .._reports.text import fit, safe
+from .._units import format_ms
 
 STRAGGLES: Final = 1.1
 """A rank whose mean is so many times the median of the others' means is slow: ranks doing equal work differ by less."""

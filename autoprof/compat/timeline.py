@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.fonts import Script, script_for
+from .._reports.text import cells, elide
 from ..errors import OutputError
-from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
-from ..render.fonts import Script, script_for
-from ..render.text import cells, elide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

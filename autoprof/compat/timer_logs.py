@@ -12,10 +12,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from .._names import shorten, visible
+from .._storage.runs import write_atomic
+from .._units import NS_PER_MS
 from ..errors import MissingExtra, OutputError
-from ..names import shorten, visible
-from ..runs import write_atomic
-from ..units import NS_PER_MS
 from .decode import read_lines
 from .stragglers import NameByRank, by_rank
 

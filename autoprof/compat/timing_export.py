@@ -11,10 +11,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from .._storage.runs import write_atomic
+from .._units import NS_PER_MS
 from ..errors import MissingExtra, OutputError
-from ..runs import write_atomic
 from ..summary import Summary
-from ..units import NS_PER_MS
 from .stragglers import NameByRank, by_rank
 from .timing_records import TimingRecords, newest_by_rank
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
-from ..render.fonts import Script, script_for
-from ..render.text import elide
+from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.fonts import Script, script_for
+from .._reports.text import elide
 from .timing_records import Timing
 
 if TYPE_CHECKING:

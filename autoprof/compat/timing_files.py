@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from .._reports.jsonl import FrameEncoder
+from .._reports.log import Averages
 from ..errors import OutputError
-from ..render.jsonl import FrameEncoder
-from ..render.log import Averages
+from ..frame import StepFrame
 from ..sinks.files import LineFile
-from ..span import StepFrame
 from .timing_text import render_timing_step
 
 NEVER: Final = float("inf")

@@ -23,18 +23,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from ..aggregate import Aggregate
-from ..clocks import HostClock
+from .._capture.clocks import HostClock
+from .._capture.marks import MARKS
+from .._capture.probes import log_timing as record_in_session
+from .._capture.probes.function import LONGEST_NS
+from .._names import clean_name
+from .._process.signals import raised_by_handler
+from .._reports.card import HEALTHY, render_card
+from .._session.outputs import rank as rank_here
+from .._stats import Aggregate
 from ..diagnose import Evidence, Observer, diagnose
 from ..diagnose.thresholds import MIN_STEPS
 from ..errors import OutputError
-from ..marks import MARKS
-from ..names import clean_name
-from ..outputs import rank as rank_here
-from ..probes import log_timing as record_in_session
-from ..probes.function import LONGEST_NS
-from ..render.card import HEALTHY, render_card
-from ..signals import raised_by_handler
 from ..summary import Finding, Summary
 from .display import Display
 from .durations import Duration, Steps, account, on_training_lane

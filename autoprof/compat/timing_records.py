@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from .._reports.log import RULE
+from .._storage.runs import Frames
+from .._units import NS_PER_MS
 from ..errors import OutputError
-from ..render.log import RULE
-from ..runs import Frames
-from ..units import NS_PER_MS
 from .decode import read_lines
 
 logger = logging.getLogger("autoprof")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..render.lines import name_lines, walk
-from ..render.log import LABEL, LABEL_MAX, RULE, Averages
-from ..render.text import elide, fit, pad, safe
-from ..render.tree import Tree, name_tree
-from ..span import Phase, StepFrame
+from .._reports.lines import name_lines, walk
+from .._reports.log import LABEL, LABEL_MAX, RULE, Averages
+from .._reports.text import elide, fit, pad, safe
+from .._reports.tree import Tree, name_tree
+from .._units import NS_PER_MS, format_percent
+from ..frame import Phase, StepFrame
 from ..summary import Summary
-from ..units import NS_PER_MS, format_percent
 
 NUMBERS: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
 NARROWEST: Final = 16

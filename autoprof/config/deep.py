@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from annotated_types import Ge
 from pydantic import ConfigDict, Field, Strict, field_validator, model_validator
 
-from ..names import clean_name
+from .._names import clean_name
 from .part import Part
 from .patterns import compile_pattern
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from .._names import visible
 from ..errors import ConfigError, nearest
-from ..names import visible
 from .legacy import foreign_keys, translate
-from .plain import read_mapping
+from .mappings import read_mapping
 from .problems import explain, shown
 from .schema import Config
 from .source import IN_PYTHON, Problem, Source, refusal

@@ -6,7 +6,7 @@ import re
 import warnings
 from typing import Final
 
-from ..names import quoted
+from .._names import quoted
 
 ANY_FQN: Final = "(?s:.*)"
 """Stands for a ``match`` that is not given, so that ``\\g<0>`` is the fqn there too."""

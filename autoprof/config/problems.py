@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 
+from .._names import quoted, visible
 from ..errors import nearest
-from ..names import quoted, visible
+from .describe import allowed, choices, keys_named, locate, strip_none
 from .source import Key, Problem
-from .words import allowed, choices, keys_named, locate, strip_none
 
 _LONG_BITS: Final = 128  # Python refuses to write out numbers of thousands of digits
 _OUT_OF_RANGE: Final = frozenset(

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from .describe import allowed, parts
 from .legacy import BLOCK, FOLDER, LegacyFile, LegacyLog
 from .schema import Config
-from .words import allowed, parts
 
 BEGIN: Final = "<!-- begin: written by python -m autoprof.config --refresh -->"
 END: Final = "<!-- end -->"

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from ..names import clean_name, quoted
-from ..span import Phase
+from .._names import clean_name, quoted
+from ..frame import Phase
 from .part import Part
 from .patterns import ANY_FQN, check_template, compile_pattern
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
+from .._names import shorten, visible
 from ..errors import ConfigError
-from ..names import shorten, visible
 
 IN_PYTHON: Final = "config"
 """Stands for the file in messages about a configuration that has none."""

@@ -9,8 +9,8 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
+from .._names import quoted, visible
 from ..errors import ConfigError
-from ..names import quoted, visible
 from .source import Key, Problem, Source
 
 VALUES_LIMIT: Final = 100_000

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
-from .. import lifecycle
+from .._capture.probes import BoundaryProbe, OptimizerHooks
+from .._process.signals import OwnWork, raised_by_handler
+from .._session import lifecycle
+from .._session.outputs import rank
 from ..errors import SessionError
-from ..outputs import rank
-from ..probes import BoundaryProbe, OptimizerHooks
-from ..signals import OwnWork, raised_by_handler
 from .capture import Capture
 from .named import open_range
 from .options import DeepOptions, clean_stem, make_options
@@ -25,8 +25,8 @@ from .report import write_report
 from .text import render_profile
 
 if TYPE_CHECKING:
+    from .._targets import Target
     from ..config import Config
-    from ..targets import Target
 
 Result = TypeVar("Result")
 logger = logging.getLogger("autoprof")
@@ -252,8 +252,8 @@ def _session(model: nn.Module | None, config: Any) -> Any:
 def _targets(model: nn.Module | None, config: Any) -> tuple[Target, ...]:
     if model is None:
         return ()
+    from .._targets import select_targets
     from ..config import load_config
-    from ..targets import select_targets
 
     return select_targets(model, load_config(config)).targets
 

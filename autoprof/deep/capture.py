@@ -10,10 +10,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
+from .._capture.memory.snapshot import History, TorchHistory, bounded
+from .._process.signals import raised_by_handler
+from .._units import format_bytes, format_ns
 from ..errors import SessionError
-from ..memory.snapshot import History, TorchHistory, bounded
-from ..signals import raised_by_handler
-from ..units import format_bytes, format_ns
 from .analyse import analyse
 from .named import NamedRanges
 from .options import MIB, DeepOptions, choose_stem
@@ -23,7 +23,7 @@ from .reading import Reading, scan
 from .trace import rewrite
 
 if TYPE_CHECKING:
-    from ..targets import Target
+    from .._targets import Target
 
 ENTRIES: Final = 100_000
 """Allocations and frees that a snapshot remembers, the last ones."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..render.figures import COLORS, FAINT, INK, bare, blank_figure, styled
-from ..render.fonts import Script, script_for
-from ..render.text import elide
-from ..units import NS_PER_MS
+from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.fonts import Script, script_for
+from .._reports.text import elide
+from .._units import NS_PER_MS
 from .profile import Call, DeepProfile
 from .text import describe_steps
 

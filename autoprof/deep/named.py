@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from ..probes import RangeProbe, Ranges
-from ..signals import raised_by_handler
+from .._capture.probes import RangeProbe, Ranges
+from .._process.signals import raised_by_handler
 from .profile import STEP_PREFIX
 from .trace import spell
 
 if TYPE_CHECKING:
-    from ..targets import Target
+    from .._targets import Target
 
 MOST: Final = 500_000
 """Ranges opened in one capture; beyond them there are none, and a note says so."""

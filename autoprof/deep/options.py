@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from .._names import file_name
 from ..errors import SessionError
-from ..names import file_name
 from .profile import DEFAULT_PATTERNS, Pattern
 
 ACTIVITIES: Final = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")

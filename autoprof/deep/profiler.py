@@ -18,8 +18,8 @@ from typing import Any, Final
 import torch
 from torch import profiler as torch_profiler
 
+from .._units import format_bytes
 from ..errors import SessionError
-from ..units import format_bytes
 
 EVENT_BYTES: Final = 200
 """The least that an event takes in a trace."""

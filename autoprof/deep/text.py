@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ..render.text import cells, crop, fit, safe
-from ..units import NS_PER_MS, format_bytes, format_percent
+from .._reports.text import cells, crop, fit, safe
+from .._units import NS_PER_MS, format_bytes, format_percent
 from .profile import DeepProfile, Operator
 
 ROWS: Final = 40

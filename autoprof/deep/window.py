@@ -8,20 +8,20 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..render.card import verdict, verdict_line
-from ..signals import raised_by_handler
+from .._process.signals import raised_by_handler
+from .._reports.card import verdict, verdict_line
 from ..summary import Summary
 from .capture import Capture
 from .options import clean_stem, make_options
 from .report import write_report
 
 if TYPE_CHECKING:
+    from .._capture.probes import Handle
+    from .._session.pipeline import Delivery
+    from .._session.step_tracker import Steps
+    from .._storage.runs import RunFolder
+    from .._targets import Target
     from ..config import Deep
-    from ..delivery import Delivery
-    from ..probes import Handle
-    from ..runs import RunFolder
-    from ..stepping import Steps
-    from ..targets import Target
 
 FIRST_LOOK: Final = 16
 """Recorded steps after which the verdict is looked at first; then after twice as many, and so on."""

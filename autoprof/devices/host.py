@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..memory import HostMemory
+from .._capture.memory import HostMemory
 
 _STAT: Final = Path("/proc/stat")
 _IDLE: Final = (3, 4)

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from .._names import quoted
 from ..errors import MissingExtra
-from ..names import quoted
 
 T = TypeVar("T")
 

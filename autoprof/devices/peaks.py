@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from ..names import quoted
+from .._names import quoted
 
 Arithmetic = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..flops.work import MODEL_PHASES, Kind, WorkCount
-from ..span import Phase
-from ..units import NS_PER_S
+from .._metrics.flops.work import MODEL_PHASES, Kind, WorkCount
+from .._units import NS_PER_S
+from ..frame import Phase
 from .peaks import Arithmetic, Peak
 
 _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .diagnosis import Diagnosis
+from .environment import Surroundings
 from .evidence import Evidence, Facts, LongStep, OptimizerFact
 from .observer import Observer, evidence_of_run, facts_of, facts_of_run
 from .optimizers import describe_optimizers
 from .ranks import Watch
 from .rules import RULES, diagnose, judge
 from .signals import Signals
-from .surroundings import Surroundings
 
 __all__ = [
     "RULES",

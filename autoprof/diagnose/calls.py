@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..probes.calls import Call, CallTable, Site
-from ..resolve.lead import DRY_NS
-from ..span import NOT_MEASURED, TRAINING_LANE, StepFrame
+from .._capture.probes.calls import Call, CallTable, Site
+from .._resolve.launch_lag import DRY_NS
+from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from .interval import Interval
 
 SITES: Final = 8

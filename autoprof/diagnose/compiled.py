@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..probes.compilations import Compilations
+from .._capture.probes.compilations import Compilations
 from .calls import shorten_path
 
 FUNCTIONS: Final = 8

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from .._units import format_ms, format_percent
 from ..summary import Finding, Work, WrittenOut
-from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval
+from .thresholding import Weighed, abstain, stand, weigh
 from .thresholds import ATTENTION_SHARE, CONVOLUTION_SHARE, PRECISION_SHARE
-from .weigh import Weighed, abstain, stand, weigh
 
 _FLOAT32 = "float32"
 

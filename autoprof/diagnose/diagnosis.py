@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..resolve import RawStep
-from ..span import StepFrame
+from .._resolve import RawStep
+from ..frame import StepFrame
 from ..summary import Summary
 from .evidence import Facts, OptimizerFact
 from .garbage import Collections

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from ..span import TRAINING_LANE, Layout, Nanoseconds, Phase
+from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase
 from ..summary import Row, Summary
 from .calls import CallFacts
 from .compiled import CompileFacts
+from .environment import Surroundings
 from .interval import Interval as Interval
 from .ranks import RankFacts
-from .surroundings import Surroundings
 
 
 class LongStep(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..span import Nanoseconds
+from ..frame import Nanoseconds
 
 SPREAD: Final = 2 * 1.2533 / 1.6449
 """Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),

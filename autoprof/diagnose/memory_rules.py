@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .._units import format_bytes, format_percent
 from ..summary import Finding, Severity
-from ..units import format_bytes, format_percent
 from .evidence import Evidence, Interval
 from .interval import slope
 from .optimizers import smaller
+from .thresholding import abstain, stand
 from .thresholds import (
     FRAGMENTED_BYTES,
     FRAGMENTED_SHARE,
@@ -20,7 +21,6 @@ from .thresholds import (
     PRESSURE_SHARE,
     RETRIES,
 )
-from .weigh import abstain, stand
 
 
 def memory_growth(seen: Evidence) -> Finding | None:

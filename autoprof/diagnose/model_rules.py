@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..render.lines import Line, name_lines
-from ..span import TRAINING_LANE, Phase
+from .._reports.lines import Line, name_lines
+from .._units import format_ms, format_percent
+from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Row
-from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval
-from .thresholds import (
-    BACKWARD_HIGH,
-    BACKWARD_RATIO,
-    BACKWARD_SHARE,
-    BUSY,
-    HOT_SHARE,
-    HOT_TIMES,
-    LAUNCH_SHARE,
-)
-from .weigh import Weighed, abstain, near, stand, weigh
+from .thresholding import Weighed, abstain, near, stand, weigh
+from .thresholds import BACKWARD_HIGH, BACKWARD_RATIO, BACKWARD_SHARE, BUSY, HOT_SHARE, HOT_TIMES, LAUNCH_SHARE
 
 
 def backward_ratio(seen: Evidence) -> Finding | None:

@@ -9,14 +9,14 @@ from heapq import heappush, heappushpop
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from ..aggregate import Aggregate
-from ..span import StepFrame
+from .._stats import Aggregate
+from ..frame import StepFrame
 from ..summary import Summary
 from .evidence import Evidence, Facts, LongStep
 from .ranks import read_ranks
 
 if TYPE_CHECKING:
-    from ..runs import Run
+    from .._storage.runs import Run
 
 LONGEST: Final = 8
 """Longest steps kept: enough to tell a habit and its cause."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from ..memory import bytes_of, extents
-from ..units import format_bytes
+from .._capture.memory import bytes_of, extents
+from .._units import format_bytes
 from .evidence import OptimizerFact
 
 EIGHT_BIT: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")

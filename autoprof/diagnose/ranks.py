@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..render.jsonl import FrameDecoder
-from ..span import TRAINING_LANE, Nanoseconds, Phase, StepFrame
+from .._reports.jsonl import FrameDecoder
+from ..frame import TRAINING_LANE, Nanoseconds, Phase, StepFrame
 from .interval import Interval
 
 STEPS: Final = 256

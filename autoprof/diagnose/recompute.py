@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..span import Phase
+from .._units import format_bytes, format_ms
+from ..frame import Phase
 from ..summary import Finding, Row
-from ..units import format_bytes, format_ms
 from .evidence import Evidence
+from .thresholding import Weighed, abstain, most, place, spent, weigh_rows
 from .thresholds import RECOMPUTE_SHARE
-from .weigh import Weighed, abstain, most, place, spent, weigh_rows
 
 
 def recompute(seen: Evidence) -> Finding | None:

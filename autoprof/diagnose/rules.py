@@ -14,9 +14,9 @@ from .model_rules import backward_ratio, hot_module, launch_bound
 from .recompute import recompute
 from .run_rules import jitter, overhead
 from .signal_rules import logging, recompile, straggler, sync_call
+from .thresholding import abstain
 from .thresholds import MIN_STEPS
 from .time_rules import comm_exposed, data_wait, h2d_copy, optimizer
-from .weigh import abstain
 from .what_if import what_if
 
 Rule = Callable[[Evidence], Finding | None]

@@ -6,16 +6,16 @@ from collections import Counter
 from math import ceil
 from typing import Any, NamedTuple
 
-from ..aggregate.rows import step_rows
-from ..governor import COMPARED, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
-from ..span import TRAINING_LANE, Phase
+from .._session.governor import COMPARED, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
+from .._stats.rows import step_rows
+from .._units import format_ms, format_percent
+from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Summary
-from ..units import format_ms, format_percent
 from .evidence import Evidence, Interval, LongStep
 from .interval import proportion
 from .signal_rules import recompile
+from .thresholding import abstain, near, stand
 from .thresholds import CLOCK_DROP, COLLECTED, JITTER_SHARE, JITTER_STEPS, JITTER_TIMES, MARGIN, OVERHEAD_STEPS
-from .weigh import abstain, near, stand
 
 GARBAGE = "garbage collection"
 CLOCK_NAME = "device clock"

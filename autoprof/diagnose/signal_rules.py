@@ -6,21 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..span import Phase
+from .._units import format_count, format_ms, format_ns, format_percent
+from ..frame import Phase
 from ..summary import Finding, Row, Severity
-from ..units import format_count, format_ms, format_ns, format_percent
 from .calls import CallFacts, CallSite
 from .compiled import CompileFacts
 from .evidence import Evidence
 from .interval import Interval
-from .thresholds import (
-    LOGGING_SHARE,
-    RECOMPILE_SHARE,
-    RECOMPILES,
-    STRAGGLER_SHARE,
-    SYNC_SHARE,
-)
-from .weigh import Weighed, abstain, near, stand, weigh, weigh_rows
+from .thresholding import Weighed, abstain, near, stand, weigh, weigh_rows
+from .thresholds import LOGGING_SHARE, RECOMPILE_SHARE, RECOMPILES, STRAGGLER_SHARE, SYNC_SHARE
 
 NAMED: Final = 3
 """Places named in a sentence; the evidence has more."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..probes import Compilations, LogProbe, SyncProbe
-from ..probes.calls import Call
-from ..resolve import RawStep
-from ..span import StepFrame
+from .._capture.probes import Compilations, LogProbe, SyncProbe
+from .._capture.probes.calls import Call
+from .._resolve import RawStep
+from ..frame import StepFrame
 from .calls import CallFacts, dry_ns, facts_of_calls
 from .compiled import facts_of_compilations
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..span import Phase
+from .._units import NS_PER_S, format_bytes, format_percent
+from ..frame import Phase
 from ..summary import Finding, Row
-from ..units import NS_PER_S, format_bytes, format_percent
 from .evidence import Evidence, Interval
 from .optimizers import faster, offloaded, smaller
 from .signal_rules import straggler
-from .thresholds import (
-    COMM_SHARE,
-    DATA_SHARE,
-    H2D_SHARE,
-    OPTIMIZER_SHARE,
-    STATE_FILLED,
-    STATE_SHARE,
-    TINY_SAMPLE_NS,
-)
-from .weigh import Weighed, abstain, most, place, spent, stand, weigh_rows
+from .thresholding import Weighed, abstain, most, place, spent, stand, weigh_rows
+from .thresholds import COMM_SHARE, DATA_SHARE, H2D_SHARE, OPTIMIZER_SHARE, STATE_FILLED, STATE_SHARE, TINY_SAMPLE_NS
 
 
 def data_wait(seen: Evidence) -> Finding | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..span import TRAINING_LANE, Phase
+from .._units import format_ms
+from ..frame import TRAINING_LANE, Phase
 from ..summary import WhatIf
-from ..units import format_ms
 from .evidence import Evidence
 from .optimizers import has_eight_bits
 from .recompute import saved_bytes

@@ -9,21 +9,14 @@ from typing import TextIO
 
 import torch
 
-from ..clocks import Clock, choose_clock
+from .._capture.clocks import Clock, choose_clock
+from .._capture.probes import find_anchor
+from .._targets import Visibility, foresee, select_targets
 from ..config import Config, parse_config
-from ..probes import find_anchor
-from ..targets import Visibility, foresee, select_targets
 from .hazards import check_hazards
 from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
 from .measures import best_price, check_clock, check_price
-from .model_checks import (
-    check_account,
-    check_backward,
-    check_left,
-    check_overhead,
-    check_visibility,
-    compare_trials,
-)
+from .model_checks import check_account, check_backward, check_left, check_overhead, check_visibility, compare_trials
 from .result import Report, Result, unknown
 from .subject import RETURNS, Subject
 from .trial import Trials

@@ -12,14 +12,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TextIO
 
+from .._capture.marks import in_c
+from .._reports.fonts import script_for
+from .._reports.text import UNICODE, glyphs_for
+from .._session.builder import SWITCH
+from .._units import format_bytes
 from ..config import Config
-from ..marks import in_c
-from ..render.fonts import script_for
-from ..render.text import UNICODE, glyphs_for
 from ..sinks import writes_files
 from ..sinks.terminal import SPARE_ROWS, PinnedLines
-from ..units import format_bytes
-from ..wiring import SWITCH
 from .result import Result, ok, problem, unknown, warning
 
 DISTRIBUTION: Final = "torch-autoprof"

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from ..calibrate import LimitMeter, measure_price
-from ..clocks import Clock, ClockLimits
-from ..price import Price
-from ..units import format_ns
+from .._capture.calibration import LimitMeter, measure_price
+from .._capture.clocks import Clock, ClockLimits
+from .._capture.mark_cost import Price
+from .._units import format_ns
 from .result import Result, ok, problem, unknown, warning
 
 READS: Final = 20_000

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from .._names import quoted, shorten, visible
+from .._targets import Reason, Visibility
+from .._units import format_ms, format_percent
 from ..config import Sample
-from ..names import quoted, shorten, visible
-from ..span import TRAINING_LANE, Phase, StepFrame
+from ..frame import TRAINING_LANE, Phase, StepFrame
 from ..summary import counts
-from ..targets import Reason, Visibility
-from ..units import format_ms, format_percent
 from .outcome import Outcome, Profiled, Watched
 from .result import Result, ok, problem, unknown, warning
 from .trial import Trials

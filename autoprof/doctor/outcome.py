@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..span import Phase, StepFrame
+from .._targets import Selection, Visibility
+from ..frame import Phase, StepFrame
 from ..summary import Summary
-from ..targets import Selection, Visibility
 from .digest import Digests
 
 

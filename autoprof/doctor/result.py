@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from ..targets import Visibility
+from .._targets import Visibility
 
 SAFE: Final = 0
 UNSAFE: Final = 1

@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..render.text import UNICODE, glyphs_for, safe
-from ..targets import Visibility
+from .._reports.text import UNICODE, glyphs_for, safe
+from .._targets import Visibility
 from .result import SAFE, UNSAFE, Report, Verdict
 
 if TYPE_CHECKING:

@@ -12,20 +12,13 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from .._session.builder import SWITCH, open_session
+from .._targets import CallWatch, judge, select_targets
 from ..config import Config, Sample, Sinks
 from ..errors import AutoprofError
-from ..span import Phase, StepFrame
+from ..frame import Phase, StepFrame
 from ..summary import Summary
-from ..targets import CallWatch, judge, select_targets
-from ..wiring import SWITCH, open_session
-from .digest import (
-    RandomState,
-    digest,
-    digest_gradients,
-    digest_output,
-    digest_random,
-    digest_state,
-)
+from .digest import RandomState, digest, digest_gradients, digest_output, digest_random, digest_state
 from .gradients import GradedCalls
 from .outcome import Outcome, Profiled, Watched
 from .subject import Subject, users_line

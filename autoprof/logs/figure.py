@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from .._reports.fonts import Script, script_for
+from .._reports.text import elide
 from ..errors import AutoprofError, nearest
-from ..render.fonts import Script, script_for
-from ..render.text import elide
 from . import panels, panels_gpu
 from .canvas import COLORS, FAINT, INK, Runs
 

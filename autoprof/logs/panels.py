@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .canvas import (
+from .canvas import (  # fmt: skip
     COLORS,
     FAINT,
     RATES,
@@ -19,7 +19,7 @@ from .canvas import (
     scaled,
     spread,
     time_unit,
-)  # fmt: skip
+)
 from .series import series
 
 if TYPE_CHECKING:

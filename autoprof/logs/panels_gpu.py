@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .canvas import (
-    FAINT,
-    INK,
-    RATES,
-    SHADE,
-    Runs,
-    bare,
-    frame,
-    legend,
-    line_of,
-    time_unit,
-)  # fmt: skip
+from .canvas import FAINT, INK, RATES, SHADE, Runs, bare, frame, legend, line_of, time_unit  # fmt: skip
 from .series import Series, series
 
 if TYPE_CHECKING:

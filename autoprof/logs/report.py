@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..render.text import elide, safe
-from ..units import format_ns
+from .._reports.text import elide, safe
+from .._units import format_ns
 
 if TYPE_CHECKING:
     import pandas as pd

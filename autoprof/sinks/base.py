@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
+from .._storage.runs import RunFolder
 from ..errors import OutputError
-from ..runs import RunFolder
-from ..span import StepFrame
+from ..frame import StepFrame
 from ..summary import Summary
 
 

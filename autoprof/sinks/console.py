@@ -8,14 +8,14 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from ..render.card import verdict_line
-from ..render.panel import render_panel
-from ..render.plain import render_plain
-from ..render.summary_text import render_summary
-from ..render.text import safe
-from ..span import StepFrame
+from .._reports.card import verdict_line
+from .._reports.panel import render_panel
+from .._reports.plain import render_plain
+from .._reports.summary_text import render_summary
+from .._reports.text import safe
+from .._units import NS_PER_S
+from ..frame import StepFrame
 from ..summary import Summary
-from ..units import NS_PER_S
 from .base import RunInfo
 from .terminal import SPARE_ROWS, PinnedLines
 

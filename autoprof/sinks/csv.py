@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..render.csv import MORE, SpanTable, StepTable, extras, line
-from ..span import StepFrame
+from .._reports.csv import MORE, SpanTable, StepTable, extras, line
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .files import LineFile

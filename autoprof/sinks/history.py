@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from ..render.memory import MemoryHistory, NameMemory
-from ..span import NOT_MEASURED
+from .._reports.memory import MemoryHistory, NameMemory
+from ..frame import NOT_MEASURED
 
 POINTS: Final = 2048
 """Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..render.jsonl import FrameEncoder
-from ..span import StepFrame
+from .._reports.jsonl import FrameEncoder
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .files import LineFile

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..render.log import Averages, render_log_summary, render_step
-from ..span import StepFrame
+from .._reports.log import Averages, render_log_summary, render_step
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .files import LineFile

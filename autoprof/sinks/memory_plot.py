@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from ..render.memory import name_memory
-from ..span import StepFrame
+from .._reports.memory import name_memory
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .history import History

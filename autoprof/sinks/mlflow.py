@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ..render.metrics import Metrics
-from ..units import NS_PER_MS
+from .._reports.scalars import Metrics
+from .._units import NS_PER_MS
 from .base import RunInfo
 from .extras import load_extra
 from .reports import Courier, MetricsSink

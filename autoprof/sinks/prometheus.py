@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from .._reports.scalars import Metrics
+from .._units import NS_PER_S
 from ..errors import OutputError
-from ..render.metrics import Metrics
-from ..units import NS_PER_S
 from .base import RunInfo
 from .extras import load_extra
 from .reports import MetricsSink

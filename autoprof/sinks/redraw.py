@@ -20,8 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from ..render.memory import MemoryHistory, NameMemory, memory_figure
-from ..runs import write_atomic
+from .._reports.memory import MemoryHistory, NameMemory, memory_figure
+from .._storage.runs import write_atomic
 
 PARENT_CHECK_S: Final = 5.0
 """A forked loader worker may hold the pipe open after its parent died; then the changed parent tells."""

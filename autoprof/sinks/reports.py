@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from .._reports.scalars import Metrics, Stretch
 from ..errors import OutputError
-from ..render.metrics import Metrics, Stretch
-from ..span import StepFrame
+from ..frame import StepFrame
 from ..summary import Summary
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..render.speedscope import SpeedscopeEncoder, speedscope_file
-from ..runs import write_atomic
-from ..span import StepFrame
+from .._reports.speedscope import SpeedscopeEncoder, speedscope_file
+from .._storage.runs import write_atomic
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .trace import BYTES_PER_MB

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..render.metrics import Metrics
-from ..units import NS_PER_S
+from .._reports.scalars import Metrics
+from .._units import NS_PER_S
 from .base import RunInfo, folder_of
 from .extras import load_extra
 from .reports import MetricsSink

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..render.trace import CLOSE, OPEN, TraceEncoder
-from ..span import StepFrame
+from .._reports.trace import CLOSE, OPEN, TraceEncoder
+from ..frame import StepFrame
 from ..summary import Summary
 from .base import RunInfo, folder_of
 from .files import LineFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..render.metrics import Metrics
+from .._reports.scalars import Metrics
 from .base import RunInfo
 from .extras import load_extra
 from .reports import Courier, MetricsSink

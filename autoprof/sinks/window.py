@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..span import StepFrame
+from ..frame import StepFrame
 
 
 class StepWindow:

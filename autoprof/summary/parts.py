@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ..span import NamedShape, Phase
+from ..frame import NamedShape, Phase
 
 Clock = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]

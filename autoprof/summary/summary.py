@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Final
 
-from ..span import Phase
+from ..frame import Phase
 from .parts import (
     Apart,
     Clock,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from autoprof.governor import COMPARED
+from autoprof._session.governor import COMPARED
 
 from .. import stats
 from .means import Observed, Reference, Verdict, estimates, judge, observe, reference

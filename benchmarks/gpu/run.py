@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import torch
 
-from autoprof.clocks import DeviceClock
-from autoprof.clocks.cuda import CudaEvents
+from autoprof._capture.clocks import DeviceClock
+from autoprof._capture.clocks.cuda import CudaEvents
 
 from .. import floors, machine, ours
 from .. import others as instead

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autoprof import Phase, StepFrame
-from autoprof.span import TRAINING_LANE
+from autoprof.frame import TRAINING_LANE
 
 from .account import Account, Key
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from autoprof.render.jsonl import FrameEncoder
-from autoprof.runs import RunFolder
-from autoprof.span import Phase, Span, StepFrame
+from autoprof._reports.jsonl import FrameEncoder
+from autoprof._storage.runs import RunFolder
+from autoprof.frame import Phase, Span, StepFrame
 from autoprof.testing import FakeClock, make_frame, open_session
 
 MS = 1_000_000

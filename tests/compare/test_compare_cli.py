@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from compare_builders import noise, save, train
 
+from autoprof._reports.text import cells
 from autoprof.cli import main
 from autoprof.compare import compare_runs, comparison_figure, render_comparison, render_markdown
-from autoprof.render.text import cells
 
 Runs = tuple[Path, Path, Path]
 

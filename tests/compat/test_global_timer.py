@@ -20,7 +20,7 @@ import autoprof
 from autoprof.compat import global_timer
 from autoprof.compat.global_timer import MyTimer
 from autoprof.errors import OutputError
-from autoprof.span import Phase
+from autoprof.frame import Phase
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 MS = 1_000_000

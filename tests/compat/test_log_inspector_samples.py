@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from autoprof import Phase, Span
-from autoprof.aggregate import Aggregate
+from autoprof._stats import Aggregate
 from autoprof.cli import main
 from autoprof.diagnose import Facts, Observer, time_rules
 from autoprof.errors import AutoprofError

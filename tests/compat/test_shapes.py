@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
+from autoprof._capture.probes import ShapeProbe
+from autoprof._reports.shapes import phrase_shapes, render_shapes
+from autoprof._reports.text import cells
 from autoprof.errors import ConfigError
-from autoprof.probes import ShapeProbe
-from autoprof.render.shapes import phrase_shapes, render_shapes
-from autoprof.render.text import cells
-from autoprof.span import NamedShape, ShapeChange
+from autoprof.frame import NamedShape, ShapeChange
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from autoprof._reports.text import cells
 from autoprof.compat.global_timer import MyTimer
 from autoprof.compat.stragglers import by_rank, render_stragglers
 from autoprof.compat.timeline import lanes_of, timeline_figure
 from autoprof.compat.timer_logs import Interval, load_timer_logs, plot_timeline, read_timer_logs, stragglers
 from autoprof.errors import MissingExtra, OutputError
-from autoprof.render.text import cells
 from autoprof.testing import FakeClock, FakeDevice
 
 MS = 1_000_000

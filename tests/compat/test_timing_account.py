@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from autoprof.compat.durations import Duration, Nesting
 from autoprof.compat.timing_logger import TimingLogger
-from autoprof.span import Phase
+from autoprof.frame import Phase
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 

@@ -18,12 +18,7 @@ from compat_builders import MS, Program
 from torch import nn
 
 import autoprof
-from autoprof.compat.timing_logger import (
-    TimingLogger,
-    get_global_timing_logger,
-    log_timing,
-    set_global_timing_logger,
-)
+from autoprof.compat.timing_logger import TimingLogger, get_global_timing_logger, log_timing, set_global_timing_logger
 from autoprof.errors import OutputError
 from autoprof.sinks.terminal import PinnedLines
 from autoprof.testing import FakeClock, ListSink, open_session

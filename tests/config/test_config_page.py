@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from autoprof._targets import select_targets
 from autoprof.config import json_schema, parse_config
 from autoprof.config.__main__ import main
 from autoprof.config.publish import with_reference
 from autoprof.errors import AutoprofError
-from autoprof.targets import select_targets
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

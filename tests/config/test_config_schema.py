@@ -19,7 +19,7 @@ from autoprof.config import (
     parse_config,
 )
 from autoprof.errors import ConfigError
-from autoprof.span import Phase
+from autoprof.frame import Phase
 
 
 def problem(text):

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from deep_builders import device_trace, events, slice_of, write_trace
 
+from autoprof._reports.text import cells
 from autoprof.deep import joined, make_patterns, read_trace, render_memory, render_profile
 from autoprof.deep.figures import memory_figure, time_figure
 from autoprof.deep.reading import scan
 from autoprof.deep.trace import rewrite, spell
 from autoprof.errors import OutputError
-from autoprof.render.text import cells
 
 
 @pytest.fixture

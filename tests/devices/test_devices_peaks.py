@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from autoprof._metrics.flops import Kind, WorkCount, WorkKey
 from autoprof.devices import PEAKS, Flags, arithmetic, find_peak, tf32_flags, utilization
-from autoprof.flops import Kind, WorkCount, WorkKey
-from autoprof.span import Phase
+from autoprof.frame import Phase
 
 BF16, FP32, CONV = Kind("bfloat16", "matmul"), Kind("float32", "matmul"), Kind("float32", "conv")
 OFF, ON = Flags(False, False), Flags(True, True)

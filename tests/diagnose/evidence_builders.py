@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from autoprof.aggregate import Aggregate
+from autoprof._stats import Aggregate
 from autoprof.diagnose import Evidence, Facts, Observer
-from autoprof.span import Phase, Span
+from autoprof.frame import Phase, Span
 from autoprof.summary import Finding, Summary
 from autoprof.testing import make_frame
 

@@ -17,12 +17,12 @@ from rich.cells import cell_len
 from torch import Tensor
 
 import autoprof
+from autoprof._reports.card import render_card, verdict_line
+from autoprof._reports.panel import render_panel
 from autoprof.config.options import ConsoleOptions
 from autoprof.demo import train as demo_train
 from autoprof.demo.defects import Layer, four, train
 from autoprof.diagnose import RULES, Facts, OptimizerFact, diagnose, evidence_of_run, judge
-from autoprof.render.card import render_card, verdict_line
-from autoprof.render.panel import render_panel
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from autoprof.summary import Finding, Summary

@@ -7,9 +7,9 @@ import random
 import pytest
 from evidence_builders import MS, finding_of
 
-from autoprof.aggregate import Aggregate
+from autoprof._stats import Aggregate
 from autoprof.diagnose import Facts, Observer, diagnose
-from autoprof.span import Phase, Span
+from autoprof.frame import Phase, Span
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
 

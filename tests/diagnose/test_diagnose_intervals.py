@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
+from autoprof._session.governor import Governor
 from autoprof.diagnose import Facts, diagnose
 from autoprof.diagnose.run_rules import overhead
-from autoprof.governor import Governor
 from autoprof.summary import Finding, PairedCost
 
 STEP = {"forward": 50.0, "backward": 50.0}

@@ -12,13 +12,13 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
+from autoprof._reports.jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.demo.defects import ranks as program
 from autoprof.diagnose import Facts, Watch, diagnose, evidence_of_run
 from autoprof.diagnose import ranks as comparing
 from autoprof.diagnose.ranks import RankFacts, read_ranks
-from autoprof.render.jsonl import FrameEncoder
-from autoprof.span import Phase, Span
+from autoprof.frame import Phase, Span
 from autoprof.summary import Finding
 from autoprof.testing import make_frame
 

@@ -10,15 +10,15 @@ from evidence_builders import MS, evidence_of, finding_of, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autoprof.aggregate import Aggregate
+from autoprof._session.governor import Governor
+from autoprof._stats import Aggregate
 from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
 from autoprof.diagnose.evidence import Interval
 from autoprof.diagnose.run_rules import overhead
 from autoprof.diagnose.signal_rules import LOGGING
+from autoprof.diagnose.thresholding import stand
 from autoprof.diagnose.thresholds import MIN_STEPS
-from autoprof.diagnose.weigh import stand
-from autoprof.governor import Governor
-from autoprof.span import Phase, Span
+from autoprof.frame import Phase, Span
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
 

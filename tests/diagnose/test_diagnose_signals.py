@@ -12,15 +12,15 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
+from autoprof._capture.probes.calls import Site
+from autoprof._capture.probes.compilations import _read
 from autoprof.demo.defects import PROGRAMS
 from autoprof.diagnose import Facts, diagnose
 from autoprof.diagnose.calls import CallFacts, CallSite, dry_ns, shorten_path
 from autoprof.diagnose.compiled import CompileFacts, Recompiled
 from autoprof.diagnose.observer import CLOCK
 from autoprof.diagnose.ranks import RankFacts
-from autoprof.probes.calls import Site
-from autoprof.probes.compilations import _read
-from autoprof.span import Phase, Span
+from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -205,7 +205,7 @@ def test_a_rank_that_is_hardly_slower_explains_nothing() -> None:
 
 def outliers(clock: float | None = None, facts: Facts | None = None) -> Any:
     """Make a run in which each eighth step is long, in no span; ``clock`` is the device's clock then."""
-    from autoprof.aggregate import Aggregate
+    from autoprof._stats import Aggregate
     from autoprof.diagnose import Observer
 
     aggregate, observer = Aggregate(), Observer()

@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import autoprof
+from autoprof._metrics.flop_meter import cudnn_benchmark
 from autoprof.diagnose import Facts, OptimizerFact, Surroundings, describe_optimizers, diagnose, evidence_of_run
-from autoprof.gauges.work import cudnn_benchmark
 from autoprof.summary import Finding, Summary, Work, WorkKind, WrittenOut
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}

@@ -10,9 +10,9 @@ import torch
 from evidence_builders import MS, evidence_of
 from torch import nn
 
+from autoprof._capture.memory import Held, Holdings, tabulate
+from autoprof._reports.card import render_card
 from autoprof.diagnose import Evidence, Facts, OptimizerFact, describe_optimizers, diagnose
-from autoprof.memory import Held, Holdings, tabulate
-from autoprof.render.card import render_card
 from autoprof.summary import Pace, Summary, WhatIf
 
 GIB = 2**30

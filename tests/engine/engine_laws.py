@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from autoprof import Phase, StepFrame
-from autoprof.span import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
+from autoprof.frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, ListSink, open_session
 
 EVERYTHING: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoprof.marks import PURE, in_c
+from autoprof._capture.marks import PURE, in_c
 
 
 @pytest.fixture(autouse=True, params=["c", "python"] if in_c() else ["python"])

@@ -15,10 +15,10 @@ from small_models import hooks_of
 from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
-from autoprof import lifecycle
-from autoprof import recorder as recording
-from autoprof.probes import ModuleProbe, ShapeProbe
-from autoprof.probes.boundary import BoundaryProbe
+from autoprof._capture import recorder as recording
+from autoprof._capture.probes import ModuleProbe, ShapeProbe
+from autoprof._capture.probes.boundary import BoundaryProbe
+from autoprof._session import lifecycle
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
-from autoprof.aggregate import Aggregate
-from autoprof.aggregate import fold as folding
+from autoprof._stats import Aggregate
+from autoprof._stats import aggregate as folding
 from autoprof.testing import make_frame
 
 MS = 1_000_000

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from autoprof import Phase, Summary
-from autoprof.probes import backward
-from autoprof.render.summary_text import render_summary
+from autoprof._capture.probes import backward
+from autoprof._reports.summary_text import render_summary
 from autoprof.testing import FakeClock, FakeDevice
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
-from autoprof.marks import UNTIMED_HIDDEN, UNTIMED_LEAF
+from autoprof._capture.marks import UNTIMED_HIDDEN, UNTIMED_LEAF
 from autoprof.testing import FakeClock
 
 CHILDREN = everything(targets=[{"match": ".+"}])

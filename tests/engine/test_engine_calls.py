@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof.probes import compiling, logcalls, syncs
-from autoprof.probes.calls import SITES, CallTable, Site
+from autoprof._capture.probes import compiling, logcalls, syncs
+from autoprof._capture.probes.calls import SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 MS = 1_000_000
@@ -256,7 +256,7 @@ def test_sites_are_bounded() -> None:
 
 def test_calls_of_one_step_are_bounded_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes beyond the limit is only summed up."""
-    monkeypatch.setattr("autoprof.probes.calls.CALLS", 10)
+    monkeypatch.setattr("autoprof._capture.probes.calls.CALLS", 10)
     table = CallTable(FakeClock())
     for at in range(25):
         table.add(Site("a.py", 1, "f", "item"), at, at + 2)

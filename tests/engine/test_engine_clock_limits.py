@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import read_run
-from autoprof.calibrate import COLD, NOTHINGS, LimitMeter
-from autoprof.clocks import ClockLimits, DeviceClock, HostClock
+from autoprof._capture.calibration import COLD, NOTHINGS, LimitMeter
+from autoprof._capture.clocks import ClockLimits, DeviceClock, HostClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG: dict[str, Any] = {

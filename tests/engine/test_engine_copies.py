@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from autoprof import Phase
-from autoprof.probes import copies
+from autoprof._capture.probes import copies
 from autoprof.testing import FakeClock, FakeDevice
 
 ORIGINAL = torch._C.TensorBase.to  # type: ignore[attr-defined]

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.marks import MEMORY
-from autoprof.memory import HostMemory, Memory
-from autoprof.probes import ModuleProbe, make_hooks
-from autoprof.recorder import Recorder
-from autoprof.span import STREAM_LANES, TRAINING_LANE
-from autoprof.targets import Target
+from autoprof._capture.marks import MEMORY
+from autoprof._capture.memory import HostMemory, Memory
+from autoprof._capture.probes import ModuleProbe, make_hooks
+from autoprof._capture.recorder import Recorder
+from autoprof._targets import Target
+from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import FakeClock, FakeDevice
 
 EVERY = everything(targets=[{"match": ".+"}])

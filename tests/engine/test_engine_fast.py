@@ -18,10 +18,11 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
-from autoprof.gauges import RootProbe
-from autoprof.marks import PURE, in_c, taken
-from autoprof.probes import Fast
-from autoprof.recorder import Recorder
+from autoprof._capture.marks import PURE, in_c
+from autoprof._capture.marks import mark_batch as taken
+from autoprof._capture.probes import Fast
+from autoprof._capture.recorder import Recorder
+from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
 
 needs_c = pytest.mark.skipif(not in_c(), reason="the hooks in C were not built")

@@ -23,7 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import autoprof
-from autoprof import recorder as recording
+from autoprof._capture import recorder as recording
 from autoprof.testing import FakeClock
 
 
@@ -292,7 +292,7 @@ def test_a_step_leaves_no_reference_cycle(name: str) -> None:
                 found
                 for found in gc.garbage
                 if type(found).__module__.startswith("autoprof")
-                or getattr(found, "__module__", None) == "autoprof.probes.hooks"
+                or getattr(found, "__module__", None) == "autoprof._capture.probes.hooks"
             ]
         finally:
             gc.set_debug(0)

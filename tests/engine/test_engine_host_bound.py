@@ -14,12 +14,12 @@ from torch import nn
 
 import autoprof
 from autoprof import StepFrame, read_run
-from autoprof.render.jsonl import FrameDecoder, FrameEncoder
-from autoprof.render.log import Averages, render_step
-from autoprof.render.panel import render_panel
-from autoprof.render.summary_text import render_summary
-from autoprof.resolve.lead import DRIFT_PPM, DRY_NS
-from autoprof.span import STREAM_LANES
+from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
+from autoprof._reports.log import Averages, render_step
+from autoprof._reports.panel import render_panel
+from autoprof._reports.summary_text import render_summary
+from autoprof._resolve.launch_lag import DRIFT_PPM, DRY_NS
+from autoprof.frame import STREAM_LANES
 from autoprof.testing import FakeClock, FakeDevice
 
 FORWARD = everything(targets=[{"match": ".+", "phases": ["forward"]}])

@@ -22,10 +22,10 @@ from shaken_device import shaken_clock
 from torch import nn
 
 from autoprof import Phase
-from autoprof.aggregate import UNTIMED_STEPS
-from autoprof.clocks import HostClock
-from autoprof.resolve.device import APART, CUT, UNSEEN
-from autoprof.span import UNTIMED_LANE
+from autoprof._capture.clocks import HostClock
+from autoprof._resolve.device import APART, CUT, UNSEEN
+from autoprof._stats import UNTIMED_STEPS
+from autoprof.frame import UNTIMED_LANE
 from autoprof.testing import FakeClock
 
 LONG = int(os.environ.get("AUTOPROF_LAWS", "0"))

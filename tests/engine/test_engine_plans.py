@@ -10,11 +10,13 @@ from engine_laws import Watched, check_laws, everything, tree
 from torch import nn
 
 import autoprof
-from autoprof import Phase, delivery, marks
-from autoprof.price import Price
-from autoprof.recorder import Recorder
-from autoprof.resolve import resolver as resolving
-from autoprof.resolve.plan import Planner
+from autoprof import Phase
+from autoprof._capture import marks
+from autoprof._capture.mark_cost import Price
+from autoprof._capture.recorder import Recorder
+from autoprof._resolve import resolver as resolving
+from autoprof._resolve.plan import Planner
+from autoprof._session import pipeline as delivery
 from autoprof.testing import FakeClock
 
 

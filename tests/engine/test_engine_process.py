@@ -113,9 +113,9 @@ def test_sigterm_in_the_middle_of_a_forward_ends_at_once_with_whole_files(tmp_pa
 def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path) -> None:
     """A sink is writing: the file is finished first."""
     before = """
-    import autoprof.delivery
-    autoprof.delivery.DELIVER_EVERY_NS = 0
-    from autoprof.aggregate import Aggregate
+    import autoprof._session.pipeline
+    autoprof._session.pipeline.DELIVER_EVERY_NS = 0
+    from autoprof._stats import Aggregate
     add = Aggregate.add
     def kill(self, frame):
         if frame.step == 3:

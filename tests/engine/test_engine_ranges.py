@@ -18,11 +18,11 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
+from autoprof._capture.probes import ranges as ranges_module
+from autoprof._capture.probes.ranges import NvtxRanges, Ranges
+from autoprof._names import with_phase
 from autoprof.errors import SessionError
-from autoprof.names import with_phase
-from autoprof.probes import ranges as ranges_module
-from autoprof.probes.ranges import NvtxRanges, Ranges
-from autoprof.span import Phase
+from autoprof.frame import Phase
 from autoprof.testing import ListSink
 
 CONFIG: dict[str, Any] = {"targets": [{"match": ".*|"}], "sinks": {}, "ranges": "profiler"}

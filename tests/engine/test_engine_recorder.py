@@ -12,10 +12,10 @@ from engine_laws import Watched, check_laws, count, everything
 from torch import nn
 
 from autoprof import Phase, log_timing, span
-from autoprof import recorder as recording
-from autoprof.clocks import HostClock, choose_clock
-from autoprof.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, Taken
-from autoprof.recorder import Recorder
+from autoprof._capture import recorder as recording
+from autoprof._capture.clocks import HostClock, choose_clock
+from autoprof._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, Taken
+from autoprof._capture.recorder import Recorder
 from autoprof.testing import FakeClock
 
 
@@ -87,7 +87,7 @@ def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of too many calls is cut short and says how much it lost; the account still closes."""
-    monkeypatch.setattr("autoprof.probes.hooks.FULL", 2 * 20)
+    monkeypatch.setattr("autoprof._capture.probes.hooks.FULL", 2 * 20)
     monkeypatch.setattr(recording, "FULL", 2 * 20)
     layer = nn.Linear(2, 2)
     with Watched(layer) as watched:
@@ -284,8 +284,9 @@ def test_readings_of_steps_make_one_matrix_however_they_were_kept() -> None:
 def test_a_build_of_another_edition_is_not_used() -> None:
     """One that is left over where the code has gone on: marks are made in Python until it is built again."""
     code = (
-        "import sys, types; old = types.ModuleType('autoprof.marks._c'); old.EDITION = 0; "
-        "sys.modules['autoprof.marks._c'] = old; from autoprof.marks import extension, in_c; print(extension, in_c())"
+        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.EDITION = 0; "
+        "sys.modules['autoprof._capture.marks._c'] = old; "
+        "from autoprof._capture.marks import extension, in_c; print(extension, in_c())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["None", "False"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autoprof.probes.routes import NODES, Routes
+from autoprof._capture.probes.graph_search import NODES, Routes
 
 
 def number() -> int:

@@ -14,10 +14,11 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 import autoprof
-from autoprof import Phase, sampling, span
-from autoprof import recorder as recording
-from autoprof.render.jsonl import FrameDecoder, FrameEncoder
-from autoprof.render.summary_text import render_summary
+from autoprof import Phase, span
+from autoprof._capture import recorder as recording
+from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
+from autoprof._reports.summary_text import render_summary
+from autoprof._session import sampling
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -61,7 +62,7 @@ class Scripted:
 @pytest.fixture
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what puts a scripted governor into the next session; what waits is delivered at once, however slow."""
-    monkeypatch.setattr("autoprof.delivery.SLICE_NS", 10**12)
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
 
     def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
         governor = Scripted(gaps, levels)
@@ -118,7 +119,7 @@ def test_no_step_that_is_left_alone_delivers_all_that_waits(
     govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[int]
 ) -> None:
     """A slice after each step, from the second on: the first two are compared."""
-    monkeypatch.setattr("autoprof.delivery.SLICE_NS", slice_ns)
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
     govern(0, 0, 0, 20)
     model, optimizer = model_and_optimizer()
     sink, seen = ListSink(), []
@@ -145,7 +146,7 @@ def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
             return True
 
     told: list[tuple[int, float]] = []
-    monkeypatch.setattr("autoprof.delivery.SLICE_NS", slice_ns)
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
     with autoprof.instrument(model, MANUAL, sinks=[Watched(), ListSink()]) as session:
@@ -323,7 +324,7 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
     now = [0]
     monkeypatched = pytest.MonkeyPatch()
     monkeypatched.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatched.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    monkeypatched.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
     with monkeypatched.context(), autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
         session.step()
         now[0] += 70
@@ -344,7 +345,7 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
     """The first of the gap, however long it is; with ``step: auto``, from one optimizer step on to another."""
     now = [0]
     monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
     for config in (MANUAL, EVERYTHING):
         governor = govern(6)
         model, optimizer = model_and_optimizer()
@@ -362,7 +363,7 @@ def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest
     """Resolving and writing the burst before it is work of ours like any other."""
     now = [0]
     monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof.stepping.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
     governor = govern(0, 4)
 
     class Slow(ListSink):

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import autoprof
 from autoprof import AutoprofError, ConfigError, Phase, SessionError, TargetError, span
-from autoprof import recorder as recording
+from autoprof._capture import recorder as recording
 from autoprof.testing import FakeClock, ListSink, open_session
 
 AUTO = everything(step="auto")
@@ -842,7 +842,7 @@ def test_a_failure_of_ours_in_a_step_is_said_once_and_switches_recording_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Training goes on, the model is bare, and close closes."""
-    from autoprof.resolve import Resolver
+    from autoprof._resolve import Resolver
 
     failures = []
 

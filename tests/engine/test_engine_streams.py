@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof.aggregate import UNTIMED_STEPS
-from autoprof.clocks.device import PREPARED
-from autoprof.resolve.device import APART, CUT
-from autoprof.span import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
+from autoprof._capture.clocks.device import PREPARED
+from autoprof._resolve.device import APART, CUT
+from autoprof._stats import UNTIMED_STEPS
+from autoprof.frame import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, FakeDevice
 
 EVERY = everything(targets=[{"match": ".+"}])

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 INSTRUMENTED = {instrumented}
 if INSTRUMENTED:
-    import autoprof, autoprof.delivery
-    autoprof.delivery.DELIVER_EVERY_NS = 0
+    import autoprof, autoprof._session.pipeline
+    autoprof._session.pipeline.DELIVER_EVERY_NS = 0
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
@@ -48,7 +48,7 @@ print("went on")
 
 SERVER = """
 import json, os, sys
-import torch, autoprof, autoprof.config, autoprof.runs, autoprof.sinks, autoprof.targets
+import torch, autoprof, autoprof.config, autoprof._storage.runs, autoprof.sinks, autoprof._targets
 torch.set_num_threads(1)
 for line in sys.stdin:
     request = json.loads(line)

@@ -17,9 +17,9 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase
-from autoprof import recorder as recording
-from autoprof.marks import MARKS
-from autoprof.probes import fast, hooks
+from autoprof._capture import recorder as recording
+from autoprof._capture.marks import MARKS
+from autoprof._capture.probes import fast, hooks
 from autoprof.testing import FakeClock, ListSink
 
 
@@ -143,7 +143,7 @@ def test_memory_that_runs_out_in_our_own_work_costs_the_recording_and_not_the_ru
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A ``MemoryError`` while a step is resolved: said once, training goes on."""
-    from autoprof.resolve import Resolver
+    from autoprof._resolve import Resolver
 
     def fails(*_: Any, **__: Any) -> Any:
         raise MemoryError

@@ -19,8 +19,9 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 import autoprof
-from autoprof import Phase, lifecycle
-from autoprof import recorder as recording
+from autoprof import Phase
+from autoprof._capture import recorder as recording
+from autoprof._session import lifecycle
 from autoprof.testing import FakeClock, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
@@ -68,7 +69,7 @@ def stride(request: pytest.FixtureRequest) -> int:
 @pytest.fixture(autouse=True)
 def always_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each step resolved and written at its end: more of our own work to strike at."""
-    monkeypatch.setattr("autoprof.delivery.DELIVER_EVERY_NS", 0)
+    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
 
 
 class Run:
@@ -251,7 +252,7 @@ def test_struck_at_any_moment_of_a_summary_no_step_is_lost(stride: int) -> None:
     def make() -> Run:
         run = Run()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("autoprof.delivery.DELIVER_EVERY_NS", 10**18)
+            patch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)
             for _ in range(3):
                 run.train()
         return run

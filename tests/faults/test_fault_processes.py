@@ -202,12 +202,12 @@ def test_sigterm_to_a_run_that_trains_in_another_thread_ends_it_as_it_would_have
 def test_sigterm_while_close_waits_for_a_device_that_hangs_ends_the_process(children: Children, tmp_path: Path) -> None:
     """The end on SIGTERM waits a moment for the device, not for ever."""
     before = """
-    import autoprof.delivery, autoprof.wiring
+    import autoprof._session.pipeline, autoprof._session.builder
     from autoprof.testing import FakeClock, FakeDevice
-    autoprof.delivery.PATIENCE_S = 0.2
+    autoprof._session.pipeline.PATIENCE_S = 0.2
     device = FakeDevice(FakeClock(tick_ns=1), lag_ns=10**15)
     instrument = autoprof.instrument
-    autoprof.instrument = lambda model, config: autoprof.wiring.open_session(
+    autoprof.instrument = lambda model, config: autoprof._session.builder.open_session(
         model, config, optimizer=None, sinks=(), clock=device.device_clock())
     """
     found = children.run(tmp_path / "with", "os.kill(os.getpid(), signal.SIGTERM)", instrumented=True, before=before)
@@ -226,9 +226,9 @@ sys.path[:0] = [{here!r}, {engine!r}]
 import torch
 torch.set_num_threads(1)
 from torch import nn
-import autoprof, autoprof.delivery
+import autoprof, autoprof._session.pipeline
 from moments import Strike
-autoprof.delivery.DELIVER_EVERY_NS = 0
+autoprof._session.pipeline.DELIVER_EVERY_NS = 0
 config = {{
     "targets": [{{"match": ".*"}}], "sample": {{"warmup": 0}}, "flops": "off",
     "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}}},

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from autoprof.flops import ModuleCall, WorkCount, ambient, count_call, describe
+from autoprof._metrics.flops import ModuleCall, WorkCount, ambient, count_call, describe
 
 
 def call_of(model: nn.Module, *args: Any, fqn: str = "", backward: bool = True, **kwargs: Any) -> ModuleCall:

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from autoprof.flops import Kind, WorkCount, WorkKey, add_up
-from autoprof.span import Phase
+from autoprof._metrics.flops import Kind, WorkCount, WorkKey, add_up
+from autoprof.frame import Phase
 
 F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
 

@@ -10,9 +10,9 @@ import torch
 from flops_models import call_of, counted, refused
 from torch import nn
 
-from autoprof.flops import Ambient, Counter, Opaque, TensorSpec, ambient, describe
-from autoprof.flops import counter as counter_module
-from autoprof.flops.specs import ITEMS
+from autoprof._metrics.flops import Ambient, Counter, Opaque, TensorSpec, ambient, describe
+from autoprof._metrics.flops import counter as counter_module
+from autoprof._metrics.flops.specs import ITEMS
 
 Pair = namedtuple("Pair", "left right")
 

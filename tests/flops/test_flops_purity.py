@@ -11,7 +11,7 @@ from flops_models import call_of, counted, refused
 from torch import nn
 from torch.nn import functional
 
-from autoprof.flops import count_call
+from autoprof._metrics.flops import count_call
 
 KEPT = {}
 LOSSES = []

@@ -9,9 +9,9 @@ from flops_models import call_of, counted, refused
 from torch import nn
 from torch.utils.flop_counter import flop_registry, register_flop_formula
 
-from autoprof.flops import count_call
-from autoprof.flops.formulas import formulas, is_heavy
-from autoprof.span import Phase
+from autoprof._metrics.flops import count_call
+from autoprof._metrics.flops.formulas import formulas, is_heavy
+from autoprof.frame import Phase
 
 
 class Does(nn.Module):

@@ -13,8 +13,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 
-from autoprof.flops import count_call
-from autoprof.span import Phase
+from autoprof._metrics.flops import count_call
+from autoprof.frame import Phase
 
 
 def bits(model: nn.Module) -> list[bytes]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof.gauges.pace import LOGGED, RECOGNISED
+from autoprof._metrics.throughput import LOGGED, RECOGNISED
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 

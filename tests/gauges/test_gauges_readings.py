@@ -14,10 +14,10 @@ from fake_nvml import FakeNvml
 from torch import nn
 
 import autoprof
+from autoprof._metrics import telemetry as readings_module
+from autoprof._metrics.telemetry import DEVICE, Readings, open_readings
+from autoprof._resolve import RawStep
 from autoprof.devices import HostReader, Monitor, open_device
-from autoprof.gauges import readings as readings_module
-from autoprof.gauges.readings import DEVICE, Readings, open_readings
-from autoprof.resolve import RawStep
 from autoprof.testing import FakeClock
 
 UUID = "GPU-aaaa"

@@ -12,13 +12,13 @@ from flops_models import GPT, ResNet, tokens
 from torch import Tensor, nn
 
 import autoprof
+from autoprof._metrics.flop_meter import OUTSIDE, DevicePeak, WorkMeter
+from autoprof._metrics.flops import Kind
+from autoprof._metrics.flops import counter as counter_module
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
 from autoprof.devices import Flags, find_peak, peak_seconds
-from autoprof.flops import Kind
-from autoprof.flops import counter as counter_module
-from autoprof.gauges.work import OUTSIDE, DevicePeak, WorkMeter
-from autoprof.span import Phase
+from autoprof.frame import Phase
 from autoprof.summary import Summary, Work, WorkKind, WrittenOut
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -117,7 +117,7 @@ def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
 
 def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes are the same, the backward is not."""
-    monkeypatch.setattr("autoprof.gauges.work.LOOK_NS", 0)
+    monkeypatch.setattr("autoprof._metrics.flop_meter.LOOK_NS", 0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[0].requires_grad_(False)
 

@@ -10,7 +10,7 @@ from engine_laws import check_laws
 from torch import Tensor, nn
 
 from autoprof import Phase
-from autoprof.span import TRAINING_LANE
+from autoprof.frame import TRAINING_LANE
 from benchmarks.gpu.checks import device_ns, record
 from benchmarks.gpu.kernels import Sleeper, calibrate
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof.span import Span
+from autoprof.frame import Span
 from autoprof.testing import ListSink
 from benchmarks.gpu.checks import no_synchronisation
 

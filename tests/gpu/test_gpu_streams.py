@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame, Summary
-from autoprof.resolve.device import APART
-from autoprof.span import STREAM_LANES, TRAINING_LANE
+from autoprof._resolve.device import APART
+from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import ListSink
 
 MS = 1_000_000

@@ -15,8 +15,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Dataset
 
 import autoprof
-from autoprof import lifecycle
-from autoprof import recorder as recording
+from autoprof._capture import recorder as recording
+from autoprof._session import lifecycle
 
 EVERY_MODULE: dict[str, Any] = {
     "targets": [{"match": ".*"}],

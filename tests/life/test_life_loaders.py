@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from autoprof import Phase
+from autoprof._capture.probes.loader import Fetches
+from autoprof._capture.recorder import Recorder
 from autoprof.diagnose.observer import Observer
-from autoprof.probes.loader import Fetches
-from autoprof.recorder import Recorder
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
@@ -215,7 +215,7 @@ def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
     from dataclasses import replace
 
     from autoprof import Span
-    from autoprof.aggregate import Aggregate
+    from autoprof._stats import Aggregate
     from autoprof.diagnose import Facts
     from autoprof.diagnose.time_rules import data_wait
     from autoprof.testing import make_frame

@@ -18,7 +18,7 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase, SessionError
-from autoprof import recorder as recording
+from autoprof._capture import recorder as recording
 
 
 def mlp() -> nn.Sequential:

@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # spawned workers import the dat
 from life_workers import EVERY_MODULE, Spy, build
 
 import autoprof
-from autoprof import Phase, lifecycle
+from autoprof import Phase
+from autoprof._session import lifecycle
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof.memory import Footprint, Held, Holdings
-from autoprof.probes import OptimizerHooks
+from autoprof._capture.memory import Footprint, Held, Holdings
+from autoprof._capture.probes import OptimizerHooks
 from autoprof.summary import MemoryRow, Summary
 
 
@@ -176,7 +176,7 @@ def test_a_tensor_that_tells_no_size_ends_the_count_only(monkeypatch: pytest.Mon
     def refuse(_value: Any) -> Any:
         raise RuntimeError("no size")
 
-    monkeypatch.setattr("autoprof.memory.footprint.extents", refuse)
+    monkeypatch.setattr("autoprof._capture.memory.footprint.extents", refuse)
     model = nn.Linear(4, 4)
     summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1))
     assert summary.steps == 6

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof.memory import bytes_of, extents
+from autoprof._capture.memory import bytes_of, extents
 
 
 def held(*values: Any) -> int:

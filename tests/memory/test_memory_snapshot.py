@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 import autoprof
+from autoprof._capture.memory import SnapshotWindow
+from autoprof._capture.memory.snapshot import TorchHistory, bounded
 from autoprof.config import load_config
 from autoprof.errors import ConfigError
-from autoprof.memory import SnapshotWindow
-from autoprof.memory.snapshot import TorchHistory, bounded
 
 
 class FakeHistory:

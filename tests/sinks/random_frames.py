@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from autoprof.span import LOGGED_LANE, STREAM_LANES, UNTIMED_LANE, Layout, Phase, StepFrame
+from autoprof.frame import LOGGED_LANE, STREAM_LANES, UNTIMED_LANE, Layout, Phase, StepFrame
 
 SPAN_PHASES = [phase for phase in Phase if phase is not Phase.OTHER]
 NAMES = ["VRT", "VRT/Stage8", "Spike时间自注意力", 'a "quoted", name', "x;y\\z", "(backward)"]

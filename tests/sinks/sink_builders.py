@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from autoprof.aggregate import Aggregate
-from autoprof.span import Layout, Phase, StepFrame
+from autoprof._stats import Aggregate
+from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.summary import Summary
 
 MS = 1_000_000

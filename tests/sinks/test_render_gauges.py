@@ -8,11 +8,11 @@ import pytest
 from rich.cells import cell_len
 from sink_builders import frame_of
 
-from autoprof.render.gauges import work_table
-from autoprof.render.log import Averages, render_log_summary, render_step
-from autoprof.render.panel import render_panel
-from autoprof.render.plain import render_plain
-from autoprof.render.summary_text import render_summary
+from autoprof._reports.log import Averages, render_log_summary, render_step
+from autoprof._reports.measurements import work_table
+from autoprof._reports.panel import render_panel
+from autoprof._reports.plain import render_plain
+from autoprof._reports.summary_text import render_summary
 from autoprof.summary import Gauge, Pace, Summary, Work, WorkRow
 
 TERA = 10**12

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import VRT, frame_of, layout_of
 
-from autoprof.render.jsonl import LAYOUTS, FrameDecoder, FrameEncoder
-from autoprof.span import Layout, StepFrame
+from autoprof._reports.jsonl import LAYOUTS, FrameDecoder, FrameEncoder
+from autoprof.frame import Layout, StepFrame
 
 
 def same(a: StepFrame, b: StepFrame) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import VRT, acts, frame_of, layout_of, summary_of
 
-from autoprof.render.log import Averages, render_log_summary, render_step
+from autoprof._reports.log import Averages, render_log_summary, render_step
 from autoprof.summary import Summary
 
 _LINE = re.compile(r"^(?P<name>.+?) *: +(?P<ms>[\d.]+)ms \( *(?P<percent>[\d.]+)%\)")

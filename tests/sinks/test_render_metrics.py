@@ -8,8 +8,8 @@ from hypothesis import given
 from random_frames import runs
 from sink_builders import MS, frame_of, summary_of
 
-from autoprof.render.metrics import LAYOUTS, Stretch
-from autoprof.span import Phase, StepFrame
+from autoprof._reports.scalars import LAYOUTS, Stretch
+from autoprof.frame import Phase, StepFrame
 
 
 def taken(frames: list[StepFrame]):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
-from autoprof.render.summary_text import render_summary
-from autoprof.span import Phase
+from autoprof._reports.summary_text import render_summary
+from autoprof.frame import Phase
 from autoprof.summary import Finding, PairedCost, Summary
 
 GOLDEN = """\

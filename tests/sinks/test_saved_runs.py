@@ -14,10 +14,10 @@ from sink_builders import summary_of
 from torch import nn
 
 import autoprof
+from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
+from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
-from autoprof.render.jsonl import FrameDecoder, FrameEncoder
-from autoprof.runs import RunFolder, read_run
-from autoprof.span import StepFrame
+from autoprof.frame import StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
+from autoprof._storage.runs import RunFolder, read_run
 from autoprof.config.schema import JsonlOptions, LogOptions
 from autoprof.errors import OutputError
-from autoprof.runs import RunFolder, read_run
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.files import BUFFER_BYTES, LineFile
 from autoprof.sinks.jsonl import JsonlSink
@@ -151,7 +151,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from autoprof.config.schema import JsonlOptions
-from autoprof.runs import RunFolder
+from autoprof._storage.runs import RunFolder
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink
 from sink_builders import frame_of, summary_of

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from sink_builders import Clock, frame_of, summary_of
 
+from autoprof._reports import fonts
+from autoprof._reports.fonts import script_for
+from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
+from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import MemoryPlotOptions
-from autoprof.render import fonts
-from autoprof.render.fonts import script_for
-from autoprof.render.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
-from autoprof.runs import RunFolder
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.history import POINTS, SERIES, History
 from autoprof.sinks.memory_plot import MemoryPlotSink

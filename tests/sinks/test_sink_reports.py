@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from sink_builders import Clock, frame_of, summary_of
 
+from autoprof._reports.scalars import Metrics
+from autoprof._storage.runs import RunFolder
 from autoprof.config.options import MetricsOptions
 from autoprof.config.schema import (
     MlflowOptions,
@@ -19,8 +21,6 @@ from autoprof.config.schema import (
     WandbOptions,
 )
 from autoprof.errors import MissingExtra, OutputError
-from autoprof.render.metrics import Metrics
-from autoprof.runs import RunFolder
 from autoprof.sinks import RunInfo, make_sinks
 from autoprof.sinks.reports import WAITING, Courier, MetricsSink
 

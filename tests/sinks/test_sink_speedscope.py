@@ -15,12 +15,12 @@ from random_frames import runs
 from sink_builders import Clock, frame_of, summary_of
 from test_sink_trace import vrt_frame
 
+from autoprof._reports.speedscope import SCHEMA, SpeedscopeEncoder, speedscope_file
+from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import SpeedscopeOptions
-from autoprof.render.speedscope import SCHEMA, SpeedscopeEncoder, speedscope_file
-from autoprof.runs import RunFolder
+from autoprof.frame import StepFrame
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.speedscope import SpeedscopeSink
-from autoprof.span import StepFrame
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 FORMAT = {

@@ -17,12 +17,12 @@ from random_frames import runs
 from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check, load
 
+from autoprof._reports.trace import CLOSE, OPEN, TraceEncoder
+from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import TraceOptions
-from autoprof.render.trace import CLOSE, OPEN, TraceEncoder
-from autoprof.runs import RunFolder
+from autoprof.frame import STREAM_LANES, StepFrame
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.trace import TraceSink
-from autoprof.span import STREAM_LANES, StepFrame
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
 """Where the spans of the reference step begin."""
@@ -214,7 +214,7 @@ import io, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from autoprof.config.schema import CsvOptions, TraceOptions
-from autoprof.runs import RunFolder
+from autoprof._storage.runs import RunFolder
 from autoprof.sinks.base import RunInfo
 from autoprof.sinks.csv import CsvSink
 from autoprof.sinks.trace import TraceSink

@@ -23,6 +23,7 @@ from sink_builders import Clock, frame_of, summary_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 
+from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import (
     MlflowOptions,
     OpentelemetryOptions,
@@ -31,7 +32,6 @@ from autoprof.config.schema import (
     WandbOptions,
 )
 from autoprof.errors import OutputError
-from autoprof.runs import RunFolder
 from autoprof.sinks.base import RunInfo, Sink
 from autoprof.sinks.mlflow import MlflowSink
 from autoprof.sinks.opentelemetry import OpentelemetrySink

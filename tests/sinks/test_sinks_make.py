@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sink_builders import Clock, frame_of, summary_of
 
+from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import (
     ConsoleOptions,
     JsonlOptions,
@@ -19,7 +20,6 @@ from autoprof.config.schema import (
     TraceOptions,
 )
 from autoprof.errors import OutputError
-from autoprof.runs import RunFolder
 from autoprof.sinks import RunInfo, Sink, make_sinks, writes_files
 from autoprof.sinks.make import KINDS
 

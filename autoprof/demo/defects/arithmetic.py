@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..._metrics.flops import Kind
 from ...devices import Flags, find_peak, peak_seconds
 from ...diagnose import Evidence, Facts, diagnose
-from ...flops import Kind
 from ...summary import Summary, Work
 from ...testing import FakeClock, FakeDevice
 from .models import CONFIG, train

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 import autoprof
 
+from ..._storage.runs import read_run
 from ...diagnose import diagnose, evidence_of_run
-from ...runs import read_run
 from ...summary import Summary
 
 RANKS: Final = 2

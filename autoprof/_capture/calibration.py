@@ -1,0 +1,119 @@
+"""What a mark costs here, and what the clock cannot tell: found on modules that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from time import perf_counter_ns
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..frame import Phase
+from .clocks import Clock, ClockLimits, Reading
+from .mark_cost import Price
+from .probes import ModuleProbe, make_hooks
+from .recorder import Recorder
+
+CALLS: Final = 40
+ROUNDS: Final = 5
+NOTHINGS: Final = 100
+"""Calls of nothing that a clock's limits are taken from, after ``COLD`` ones that fill the caches."""
+COLD: Final = 10
+SCATTER: Final = 0.95
+"""The part of the calls of nothing that read less than the limit; in the rest something else interrupted."""
+
+
+class _Scratch(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value * 1.0
+
+
+def measure_price(clock: Clock) -> Price:
+    """Measure both prices in about 5 ms. Touches no random state, no device memory and no module of the user's."""
+    forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
+    with torch.enable_grad():
+        plain = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
+        followed = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
+    return Price(plain, followed)
+
+
+def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
+    """Return what the hooks add to ``CALLS`` calls in a chain: the difference of medians over interleaved rounds."""
+    from .._targets import Target  # it brings the configuration's packages, which import slowly
+
+    recorder = Recorder(clock)
+    module = _Scratch()
+    probe = ModuleProbe(recorder, make_hooks(recorder), Target(module, "", "calibration", phases, False, 0))
+    bare, hooked = [], []
+    for _ in range(ROUNDS):
+        bare.append(_run(module, backward=backward))
+        probe.attach()
+        hooked.append(_run(module, backward=backward))
+        probe.detach()
+        clock.release(list(recorder.take().readings))
+    return max(median(hooked) - median(bare), 0.0)
+
+
+def _run(module: nn.Module, *, backward: bool) -> int:
+    value = torch.zeros(1, requires_grad=backward)
+    start = perf_counter_ns()
+    for _ in range(CALLS):
+        value = module(value)
+    if backward:
+        torch.autograd.backward(value)
+    return perf_counter_ns() - start
+
+
+class _Nothing(nn.Module):
+    def forward(self, value: Any) -> Any:
+        return value
+
+
+class LimitMeter:
+    """Find out what a clock cannot tell: the readings are taken at once, their meaning when the device has passed them.
+
+    It takes about a millisecond of the host and never waits for a device.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._limits = clock.limits
+        self._readings: list[Reading] = [] if self._limits is not None else _readings_of_nothing(clock)
+
+    @property
+    def limits(self) -> ClockLimits | None:
+        """The clock's limits, None as long as the device has not come that far."""
+        if self._limits is None and self._clock.passed(self._readings):
+            self._limits = _limits(self._clock, self._readings)
+            self._clock.release(self._readings)
+            self._readings = []
+        return self._limits
+
+
+def _readings_of_nothing(clock: Clock) -> list[Reading]:
+    """Return two readings a call, taken by the same hooks that take them in a step."""
+    from .._targets import Target
+
+    recorder = Recorder(clock)
+    module = _Nothing()
+    target = Target(module, "", "calibration", frozenset((Phase.FORWARD,)), False, 0)
+    probe = ModuleProbe(recorder, make_hooks(recorder), target)
+    probe.attach()
+    for _ in range(COLD + NOTHINGS):
+        module(None)
+    probe.detach()
+    return list(recorder.take().readings)
+
+
+def _limits(clock: Clock, readings: Sequence[Reading]) -> ClockLimits:
+    times = clock.times(readings)
+    ns = times.host_ns if times.device is None else times.device.ns
+    steps = np.diff(ns)
+    if times.device is None:  # a host clock can be read without a mark around it
+        steps = np.diff(np.array([clock.read() for _ in range(2 * NOTHINGS)], dtype=np.int64))
+    spans = (ns[1::2] - ns[0::2])[COLD:]
+    middle, most = (int(np.quantile(spans, q)) for q in (0.5, SCATTER))
+    return ClockLimits(resolution_ns=int(min(steps[steps > 0], default=0)), mark_ns=middle, scatter_ns=most - middle)

@@ -1,0 +1,160 @@
+"""What the model and its optimizers hold: bytes of parameters, buffers, gradients and optimizer state, by name."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any, Final
+
+from torch import nn
+
+from ..._process.signals import raised_by_handler
+from .held import Extent, bytes_of, extents
+
+MOMENTS: Final = 16
+"""Optimizer steps at which bytes are counted, at most: each goes through all parameters."""
+FIRST: Final = 2
+"""Steps of each optimizer at which they are: after the first one its state is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of one name, or of all; None was not measured."""
+
+    parameter_bytes: int
+    buffer_bytes: int
+    gradient_bytes: int | None = None
+    state_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the whole model and its optimizers hold, and each name's part; a name includes the modules in it."""
+
+    whole: Held
+    names: Mapping[str, Held] = field(default_factory=dict)
+
+
+class Footprint:
+    """Count what a model holds, once its optimizer has stepped: then gradients and state are there at the same time.
+
+    Reads sizes and nothing else: no value, no gradient kept alive, no wait for a device.
+    """
+
+    def __init__(
+        self, model: nn.Module, named: Iterable[tuple[str, nn.Module]], optimizers: Iterable[Any] = ()
+    ) -> None:
+        self._model = weakref.ref(model)
+        self._modules: dict[str, list[weakref.ref[nn.Module]]] = {}
+        for name, module in named:
+            self._modules.setdefault(name, []).append(weakref.ref(module))
+        self._optimizers: dict[int, weakref.ref[Any]] = {id(one): weakref.ref(one) for one in optimizers}
+        self._seen: dict[int, tuple[int, int, int]] = {}
+        self._moments = 0
+        self._found: Holdings | None = None
+        self._gradients: tuple[int, dict[str, int]] | None = None
+        self.failure: str | None = None
+        """Why nothing is counted any more; None while all is well."""
+        self.spent_ns = 0
+        """What counting in the user's steps took since somebody last asked."""
+
+    def optimizers(self) -> list[Any]:
+        """Return the optimizers known so far that are alive."""
+        return [one for one in (known() for known in self._optimizers.values()) if one is not None]
+
+    def stepped(self, optimizer: Any, *_args: Any) -> None:
+        """Take word of an optimizer's step, and count where it is one of the first that train the model."""
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known() is not optimizer:
+            if self._moments >= MOMENTS or self.failure is not None or not self._trains(optimizer):
+                return
+            self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+            self._seen.pop(id(optimizer), None)
+        self._count_at(optimizer)
+
+    def _trains(self, optimizer: Any) -> bool:
+        model = self._model()
+        if model is None:
+            return False
+        own = {id(parameter) for parameter in model.parameters()}
+        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+
+    def _count_at(self, optimizer: Any) -> None:
+        times, groups, state = self._seen.get(id(optimizer), (0, 0, 0))
+        if times >= FIRST and groups == len(optimizer.param_groups) and state == len(optimizer.state):
+            return
+        if self._moments >= MOMENTS or self.failure is not None:
+            return
+        self._moments += 1
+        self._seen[id(optimizer)] = times + 1, len(optimizer.param_groups), len(optimizer.state)
+        began = perf_counter_ns()
+        self._attempt(gradients=True)
+        self.spent_ns += perf_counter_ns() - began
+
+    def holdings(self, *, again: bool = False) -> Holdings | None:
+        """Return what was counted, of parameters at least; ``again`` counts all but the gradients anew."""
+        if self.failure is None and (again or self._found is None):
+            self._attempt(gradients=False)
+        return self._found
+
+    def _attempt(self, *, gradients: bool) -> None:
+        try:
+            self._count(gradients=gradients)
+        except Exception as error:  # a tensor that tells no size ends this count, not the training
+            if raised_by_handler(error):
+                raise
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _count(self, *, gradients: bool) -> None:
+        model = self._model()
+        if model is None:
+            return
+        optimizers = self.optimizers()
+        parameters: dict[int, list[Extent]] = {}
+        slopes: dict[int, list[Extent]] = {}
+        for parameter in model.parameters():
+            parameters[id(parameter)] = list(extents(parameter))
+            if gradients and parameter.grad is not None:
+                slopes[id(parameter)] = list(extents(parameter.grad))
+        buffers = {id(buffer): list(extents(buffer)) for buffer in model.buffers()}
+        states: dict[int, list[Extent]] = {}
+        beside: list[Extent] = []
+        for optimizer in optimizers:
+            for key, held in list(optimizer.state.items()):
+                found = extents(held)
+                (states.setdefault(id(key), []) if id(key) in parameters else beside).extend(found)
+        known = bool(self._seen) or any(optimizer.state for optimizer in optimizers)  # else nothing has stepped yet
+        named = {name: _members(modules) for name, modules in self._modules.items()}
+        if gradients:
+            self._keep_gradients(slopes, {name: members for name, (members, _) in named.items()})
+        most = self._gradients
+        names = {
+            name: Held(
+                _sum(parameters, own),
+                _sum(buffers, own_buffers),
+                None if most is None else most[1].get(name, 0),
+                _sum(states, own) if known else None,
+            )
+            for name, (own, own_buffers) in named.items()
+        }
+        state = bytes_of([*beside, *(extent for found in states.values() for extent in found)]) if known else None
+        whole = Held(_sum(parameters), _sum(buffers), None if most is None else most[0], state)
+        self._found = Holdings(whole, names)
+
+    def _keep_gradients(self, slopes: dict[int, list[Extent]], members: Mapping[str, set[int]]) -> None:
+        """Keep the moment with the most gradients: of models that train in turn they are not all there at once."""
+        total = _sum(slopes)
+        if self._gradients is None or total >= self._gradients[0]:
+            self._gradients = total, {name: _sum(slopes, own) for name, own in members.items()}
+
+
+def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[int]]:
+    alive = [module for module in (known() for known in modules) if module is not None]
+    parameters = {id(parameter) for module in alive for parameter in module.parameters()}
+    return parameters, {id(buffer) for module in alive for buffer in module.buffers()}
+
+
+def _sum(found: Mapping[int, list[Extent]], among: set[int] | None = None) -> int:
+    return bytes_of(extent for key in (found if among is None else among) for extent in found.get(key, ()))

@@ -1,0 +1,99 @@
+"""What was counted and what was read → the summary's memory table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from ...frame import TRAINING_LANE, Phase
+from ...summary import MemoryRow, Row, Summary
+from .footprint import Held, Holdings
+
+NO_ALLOCATOR: Final = "on the CPU torch keeps no statistics of its allocator"
+NOT_SAVED: Final = (
+    f"{NO_ALLOCATOR}; hooks on saved tensors would tell, but with them autograd no longer notices that a saved tensor "
+    "was changed in place"
+)
+NO_TARGET: Final = "no target has memory: true"
+NO_STEP: Final = "no optimizer step was seen"
+NO_COUNT: Final = "the model was not at hand"
+
+
+def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = None) -> Summary:
+    """Return the summary with its memory table: the whole run, then each name, the one that holds most first."""
+    device = "allocated_bytes" in summary.memory
+    names = _names(summary, holdings, device)
+    if not names and holdings is None and failure is None:
+        return summary
+    most = summary.memory.get("peak_bytes")  # which no name can have exceeded
+    names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]
+    whole = replace(
+        _row(None, holdings.whole if holdings is not None else None),
+        activation_bytes=_most_grown(summary) if device else None,
+        peak_bytes=summary.memory.get("peak_bytes"),
+        bound_bytes=summary.memory.get("peak_bytes"),
+        reserved_bytes=summary.memory.get("reserved_bytes"),
+    )
+    return replace(summary, memory_table=(whole, *names), unmeasured=_reasons(whole, device, holdings, failure))
+
+
+def _names(summary: Summary, holdings: Holdings | None, device: bool) -> list[MemoryRow]:
+    held: Mapping[str, Held] = {} if holdings is None else holdings.names
+    found = {name: _row(name, held[name]) for name in held}
+    asked = {row.name for row in summary.rows if row.memory_growth_bytes is not None}
+    for row in summary.rows if device else ():
+        if row.lane != TRAINING_LANE or row.memory_peak_bytes is None:
+            continue
+        if row.memory_growth_bytes is None and row.name not in asked:
+            continue  # nobody asked for it: it only lies around one that was
+        one = found.get(row.name) or MemoryRow(row.name)
+        found[row.name] = replace(
+            one,
+            activation_bytes=row.memory_growth_bytes if row.phase is Phase.FORWARD else one.activation_bytes,
+            peak_bytes=max(row.memory_peak_bytes, one.peak_bytes or 0),
+            bound_bytes=_higher(row, one),
+            reserved_bytes=max(row.memory_reserved_bytes or 0, one.reserved_bytes or 0) or None,
+        )
+    return sorted(found.values(), key=lambda row: (-row.held_bytes - max(row.activation_bytes or 0, 0), row.name or ""))
+
+
+def _row(name: str | None, held: Held | None) -> MemoryRow:
+    if held is None:
+        return MemoryRow(name)
+    return MemoryRow(name, held.parameter_bytes, held.buffer_bytes, held.gradient_bytes, held.state_bytes)
+
+
+def _higher(row: Row, one: MemoryRow) -> int | None:
+    """Return the higher bound of two phases of one name; none where one has none."""
+    if row.memory_bound_bytes is None or (one.peak_bytes is not None and one.bound_bytes is None):
+        return None
+    return max(row.memory_bound_bytes, one.bound_bytes or 0)
+
+
+def _most_grown(summary: Summary) -> int | None:
+    """Add up what the outermost measured forwards grew by; those inside them are in it."""
+    rows = [
+        row
+        for row in summary.rows
+        if row.phase is Phase.FORWARD and row.lane == TRAINING_LANE and row.memory_growth_bytes is not None
+    ]
+    names = {row.name for row in rows}
+    outer = [row.memory_growth_bytes or 0 for row in rows if row.parent not in names or row.parent == row.name]
+    return sum(outer) if outer else None
+
+
+def _reasons(whole: MemoryRow, device: bool, holdings: Holdings | None, failure: str | None) -> dict[str, str]:
+    reasons = {}
+    if whole.parameter_bytes is None:
+        reasons["parameters"] = NO_COUNT if failure is None else failure
+    if whole.gradient_bytes is None:
+        reasons["gradients"] = NO_STEP if failure is None else failure
+    if whole.state_bytes is None:
+        reasons["optimizer state"] = NO_STEP if failure is None else failure
+    if not device:
+        reasons["activations"] = NOT_SAVED
+        reasons["allocated, reserved and their peaks"] = NO_ALLOCATOR
+    elif whole.activation_bytes is None:
+        reasons["activations"] = NO_TARGET
+    return reasons

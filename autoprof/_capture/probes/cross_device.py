@@ -1,0 +1,96 @@
+"""Models on several devices: calls whose input comes from another device, and modules that have no device of their own.
+
+In a backward pass each device has a thread of its own, and the marks of one thread say nothing of the others' work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from ..marks import END, FAR, FULL, STEP
+from ..recorder import Recorder
+from .autograd_hooks import Pair
+from .backward import BackwardPasses
+from .tensors import tensors_of
+
+_compiling = torch.compiler.is_dynamo_compiling
+_task = torch._C._current_graph_task_id
+
+NO_GAP: Final = 1 << 62
+"""A number above every node's. A node of another thread that was made between says nothing of when a call is over."""
+
+
+def watch_far_inputs(
+    recorder: Recorder, passes: BackwardPasses, device: int | None, watch_inputs: Callable[..., int]
+) -> Callable[..., int]:
+    """Return what also has the nodes behind inputs from other devices mark the call's end, on the call's own stream.
+
+    Autograd runs a call's nodes on the stream of the forward, which is the one that is current when it is called.
+    """
+
+    def mark(serial: int, ordinal: int, place: Any, _grads: Any) -> None:
+        try:
+            if _task() != passes.running:
+                passes.begin(_task())
+            code = (ordinal | END) + max(serial - recorder.serial, -FAR) * STEP
+            recorder.append(code, recorder.clock.read_at(place), get_ident())
+        except Exception:
+            recorder.fail("backward hooks")
+
+    def watch(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
+        watch_inputs(args, kwargs, ordinal, thread)
+        clock = recorder.clock
+        own = clock.home if device is None else device
+        for tensor in tensors_of((args, kwargs)):
+            node = tensor.grad_fn
+            if node is not None and clock.index_of(tensor) not in (None, own) and len(recorder.buffer) < FULL:
+                node.register_prehook(partial(mark, recorder.serial, ordinal, clock.place(own)))
+        return NO_GAP
+
+    return watch
+
+
+def hooks_by_input(
+    recorder: Recorder, make: Callable[[int | None], Pair], device: int | None, calls: dict[int, list[Any]], probe: Any
+) -> Pair:
+    """Return hooks that read the device of a call's first tensor on one; of a call without any, ``device``.
+
+    ``make`` makes the hooks of a device; ``calls`` keeps what is to end the open calls, by thread.
+    """
+    pairs: dict[int | None, Pair] = {}
+
+    def on(args: Any) -> Pair:
+        index_of = recorder.clock.index_of
+        found = (index for index in map(index_of, tensors_of(args)) if index is not None)
+        index = next(found, device)
+        if index not in pairs:
+            pairs[index] = make(index)
+        return pairs[index]
+
+    def enter(self: Any, module: nn.Module, *args: Any) -> None:
+        if _compiling():
+            return
+        try:
+            if self is not probe:
+                self.fail(module)
+                return
+            begin, end = on(args)
+            calls.setdefault(get_ident(), []).append(end)
+            begin(self, module, *args)
+        except Exception:
+            probe.fail(module)
+
+    def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
+        if _compiling():
+            return
+        ends = calls.get(get_ident())
+        if self is probe and ends:
+            ends.pop()(self, module, args, output)
+
+    return enter, leave

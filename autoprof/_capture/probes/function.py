@@ -1,0 +1,271 @@
+"""Spans in the user's own code: ``span``, ``timed``, ``log_timing``, and functions named in the configuration."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import torch
+import wrapt
+
+from ...errors import TargetError, nearest
+from .. import recorder as recording
+from ..marks import ENTER, LEAVE, LOGGED, RESUME
+from ..recorder import Recorder
+from .handle import Handle
+
+_compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+LONGEST_NS: Final = 10**17
+"""Three years: what claims to have taken longer is no duration, and would not fit the columns for long."""
+
+
+class span:
+    """Time the body of a ``with`` as a span: ``with autoprof.span("Loss/VGG"): …``; free when no session records."""
+
+    __slots__ = ("_code", "_name", "_recorder")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._recorder: Recorder | None = None
+
+    def __enter__(self) -> None:
+        recorder = self._recorder = None if _compiling() else recording.active
+        if recorder is not None:
+            self._code = recorder.user_code(self._name)
+            recorder.mark(self._code | ENTER)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.mark(self._code | LEAVE)
+
+
+def _recording() -> bool:
+    return recording.active is not None and not _compiling()
+
+
+if TYPE_CHECKING:
+    _Bound = wrapt.BoundFunctionWrapper[Any, Any]
+    _Wrapper = wrapt.FunctionWrapper[Any, Any]
+else:
+    _Bound, _Wrapper = wrapt.BoundFunctionWrapper, wrapt.FunctionWrapper
+
+
+class _TimedBound(_Bound):
+    """A timed method, bound: copied and pickled as a bound method is, through the object that it is bound to."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return getattr(copy.deepcopy(self.__self__, memo), self.__name__)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return getattr, (self.__self__, self.__name__)
+
+
+class _Timed(_Wrapper):
+    """A timed function: copied and pickled as functions are, by reference. A proxy alone refuses both."""
+
+    __bound_function_wrapper__ = _TimedBound
+
+    def __copy__(self) -> _Timed:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Timed:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> str:
+        return str(self.__wrapped__.__qualname__)
+
+
+def timed(name: str) -> Callable[[Function], Function]:
+    """Time every call of a function, method, coroutine or generator as a span of this name.
+
+    A generator's or coroutine's span is only the time it runs, not the time it is suspended; it is one call however
+    often it is resumed. Signature, binding and introspection stay the function's own (wrapt).
+    """
+
+    def decorate(function: Function) -> Function:
+        wrapped: Any = _Timed(function, partial(_choose(function), name), enabled=_recording)
+        return wrapped  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _choose(function: Callable[..., Any]) -> Callable[..., Any]:
+    inner = inspect.unwrap(getattr(function, "__func__", function))
+    if inspect.iscoroutinefunction(inner):
+        return _call_coroutine
+    if inspect.isasyncgenfunction(inner):
+        return _call_async_generator
+    if inspect.isgeneratorfunction(inner):
+        return _call_generator
+    return _call
+
+
+def _call(name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    recorder = recording.active
+    if recorder is None:
+        return wrapped(*args, **kwargs)
+    code = recorder.user_code(name)
+    recorder.mark(code | ENTER)
+    try:
+        return wrapped(*args, **kwargs)
+    finally:
+        recorder.mark(code | LEAVE)
+
+
+class _Slices:
+    """The slices of one suspended call: each resumption is a span, the first one is the call."""
+
+    __slots__ = ("_kind", "_name")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kind = ENTER
+
+    def run(self, resume: Callable[..., Any], *args: Any) -> Any:
+        recorder = recording.active
+        if recorder is None:
+            return resume(*args)
+        code = recorder.user_code(self._name)
+        recorder.mark(code | self._kind)
+        self._kind = RESUME
+        try:
+            return resume(*args)
+        finally:
+            recorder.mark(code | LEAVE)
+
+
+def _drive(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
+    """Run a generator or a coroutine slice by slice, passing values, exceptions and closing through."""
+    resume: Callable[..., Any] = inner.send
+    value: Any = None
+    over = False
+    try:
+        while True:
+            try:
+                item = slices.run(resume, value)
+            except StopIteration as stop:
+                over = True
+                return stop.value
+            try:
+                value = yield item
+                resume = inner.send
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume, value = inner.throw, error
+    finally:
+        if not over:  # Python 3.13 has an ``athrow`` that is over refuse to be closed
+            inner.close()
+
+
+def _call_generator(
+    name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Generator[Any, Any, Any]:
+    return _drive(_Slices(name), wrapped(*args, **kwargs))
+
+
+class _Awaitable:
+    """One await of a coroutine, run slice by slice."""
+
+    __slots__ = ("_inner", "_slices")
+
+    def __init__(self, slices: _Slices, inner: Any) -> None:
+        self._slices = slices
+        self._inner = inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _drive(self._slices, self._inner)
+
+
+async def _await(slices: _Slices, inner: Any) -> Any:
+    return await _Awaitable(slices, inner)
+
+
+def _call_coroutine(
+    name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    return _await(_Slices(name), wrapped(*args, **kwargs))
+
+
+async def _call_async_generator(
+    name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> AsyncGenerator[Any, Any]:
+    slices, inner = _Slices(name), wrapped(*args, **kwargs)
+    resume, value = inner.asend, None
+    try:
+        while True:
+            try:
+                item = await _Awaitable(slices, resume(value).__await__())
+            except StopAsyncIteration:
+                return
+            try:
+                value = yield item
+                resume = inner.asend
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                resume, value = inner.athrow, error
+    finally:
+        await inner.aclose()
+
+
+def log_timing(name: str, ms: float) -> None:
+    """Record a duration in milliseconds that was measured elsewhere.
+
+    It becomes a row of its own beside the step's account, for it may overlap what autoprof measured itself. Does
+    nothing when no session records.
+    """
+    recorder = recording.active
+    if recorder is not None:
+        try:
+            ns = round(float(ms) * 1e6)
+        except (TypeError, ValueError, OverflowError):
+            ns = -1
+        if 0 <= ns < LONGEST_NS:
+            recorder.value(recorder.user_code(name) | LOGGED, ns)
+        else:
+            recorder.count("log_timing: not a duration")
+
+
+def probe_function(path: str, name: str, where: str) -> Handle:
+    """Wrap the function at ``package.module:qualified.name`` in place; the handle puts the original back.
+
+    A module that is reloaded meanwhile has a function of its own again, which is neither timed nor touched. Raises
+    ``TargetError`` when the module cannot be imported, or has no such callable.
+    """
+    module_name, _, qualified = path.partition(":")
+    try:
+        owner: Any = importlib.import_module(module_name)
+    except Exception as error:  # importing runs the user's code, which may raise anything
+        raise TargetError(f"{where}: cannot import {module_name!r} ({type(error).__name__}: {error})") from error
+    *outer, attribute = qualified.split(".")
+    for part in [*outer, attribute]:
+        if not hasattr(owner, part):
+            raise TargetError(f"{where}: {module_name!r} has no {qualified!r}; {nearest(part, dir(owner))}")
+        if part is not attribute:
+            owner = getattr(owner, part)
+    if not callable(getattr(owner, attribute)):
+        raise TargetError(f"{where}: {path!r} is not callable; name a function, method or class")
+    original = inspect.getattr_static(owner, attribute)
+    had = attribute in vars(owner)
+    _, _, current = wrapt.resolve_path(owner, attribute)
+    wrapper = timed(name)(current)
+
+    def put_back() -> None:
+        if inspect.getattr_static(owner, attribute, None) is wrapper:
+            setattr(owner, attribute, original) if had else delattr(owner, attribute)
+
+    handle = Handle()
+    handle.add(put_back)
+    wrapt.apply_patch(owner, attribute, wrapper)
+    return handle

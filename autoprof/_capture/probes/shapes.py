@@ -1,0 +1,105 @@
+"""The shapes that a module takes and returns, noted once for each different set of them: ``detail: shapes``."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+
+from ...frame import ShapeChange
+from ..recorder import Recorder
+from .module import ModuleProbe, Orphan, hook_after, take_off
+from .tensors import named_shapes, shapes_in
+
+if TYPE_CHECKING:
+    from ..._targets import Target
+
+_compiling = torch.compiler.is_dynamo_compiling
+_task = torch._C._current_graph_task_id
+
+KEPT: Final = 16
+"""Different sets of shapes noted of one module; a module of ever new lengths would else fill the summary."""
+
+
+class ShapeProbe:
+    """A forward hook of its own, on the targets that ask for it: the hooks of the others have nothing to do with it.
+
+    A call costs a look at the shapes of its tensors; what they are called is found out when they have changed. A
+    recomputed forward has the shapes of the first one and is passed over. What it costs is part of the overhead that
+    reports show.
+    """
+
+    __slots__ = ("_attached", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
+    where = "shape hooks"
+
+    def __init__(self, recorder: Recorder, target: Target) -> None:
+        self.module = target.module
+        self._recorder = recorder
+        self._name, self._fqn = target.name, target.fqn
+        self._attached = False
+        self._last: tuple[Any, ...] | None = None
+        self._seen: set[tuple[Any, ...]] = set()
+
+    def attach(self) -> None:
+        """Hook the module, unless torch has compiled it in place: then no hook would fire."""
+        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
+            return
+        self._attached = True
+        hook_after(self.module, self.note, with_kwargs=True)
+
+    def detach(self) -> None:
+        """Take the hook off."""
+        if self._attached:
+            take_off(self.module, lambda owner: owner is self)
+            self._attached = False
+
+    def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Note the shapes of a call, if they are not those of the call before."""
+        if _compiling():
+            return
+        if not isinstance(self, ShapeProbe):  # bound to the orphan of a copied module
+            self.fail(module)
+            return
+        began_ns = perf_counter_ns()
+        try:
+            shapes = (shapes_in(args), shapes_in(kwargs) if kwargs else (), shapes_in(output))
+            if shapes != self._last and _task() == -1:
+                self._last = shapes
+                if shapes not in self._seen:
+                    self._change(module, args, kwargs, output, shapes)
+            self._recorder.detail_ns += perf_counter_ns() - began_ns
+        except Exception:
+            self.fail(module)
+
+    def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
+        if len(self._seen) >= KEPT:
+            self._recorder.leave_untimed(f"sets of shapes beyond {KEPT} of a module")
+            return
+        self._seen.add(shapes)
+        inputs = named_shapes(_called(module, args, kwargs))
+        returned = named_shapes({"": output})
+        self._recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
+
+    def fail(self, module: nn.Module) -> None:
+        """Take the hook off after a failure of ours and count it; the user's call goes on."""
+        self._recorder.fail(self.where)
+        with contextlib.suppress(Exception):
+            self.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
+        return Orphan()
+
+    __reduce__ = ModuleProbe.__reduce__
+
+
+def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by the names that ``forward`` has for them; by their numbers where it tells none."""
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {**{str(at): value for at, value in enumerate(args)}, **kwargs}
+    return dict(bound.arguments)

@@ -1,0 +1,286 @@
+"""Which work the steps did: the shapes that the model was called with, counted once each, over the time they took."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import nn
+
+from .._capture import recorder
+from .._reports.lines import Line, name_lines, walk
+from .._resolve import RawStep
+from .._units import NS_PER_S
+from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
+from ..frame import Phase
+from ..summary import Summary, Work, WorkKind, WorkRow, WrittenOut
+from .calls import Shape, StepCalls
+from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
+
+FIRST_NS: Final = 1_500_000_000
+"""What the first count of a process may take by itself: torch loads what its fake tensors need."""
+MODULE_NS: Final = 5_000_000
+"""What a count may take for each module of the model: some 30 operators, forward and backward, at 0.15 ms."""
+SEQUENCES: Final = 64
+"""Sequences of shapes in a step that are told apart."""
+PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
+
+OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
+NEVER: Final = "no recorded step called the model as a whole"
+CHANGED: Final = "parameters were frozen or thawed before the steps until then were counted"
+LOOK_NS: Final = 1_000_000_000
+"""The time between two looks at which parameters train."""
+TOO_MANY: Final = f"the shapes of the inputs differ in more than {SEQUENCES} ways"
+
+
+class DevicePeak(NamedTuple):
+    """What the model's device can do: no ``peak`` has a reason."""
+
+    name: str | None = None
+    peak: Peak | None = None
+    reason: str | None = None
+    flags: Flags = Flags(matmul=False, conv=False)
+    benchmark: bool | None = None
+
+
+Parts = Mapping[str, tuple[WorkCount, Mapping[str, int]]]
+"""The work of the modules of each name, and the same by phase."""
+
+
+class _MeanStep(NamedTuple):
+    """What a mean step does; ``steps`` tells of which steps it is the mean."""
+
+    steps: Hashable
+    total: WorkCount
+    parts: Parts
+
+
+class WorkMeter:
+    """Count the work of each sequence of calls that steps are made of, and hold it against their time.
+
+    A count takes the training thread a second or so. It waits until the run has lasted so long that this is less than
+    ``budget`` of it; a run that ends before is counted when it is closed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        targets: Iterable[tuple[str, str]],
+        budget: float | None,
+        peak: Callable[[], DevicePeak],
+        now_ns: Callable[[], int] = perf_counter_ns,
+        *,
+        trust: bool = False,
+    ) -> None:
+        self.counter = Counter(model, trust=trust)
+        self._fqns: dict[str, list[str]] = {}
+        for name, fqn in targets:
+            self._fqns.setdefault(name, []).append(fqn)
+        self._budget = budget
+        self._find_peak = peak
+        self._peak: DevicePeak | None = None
+        self._now_ns = now_ns
+        self._began_ns = now_ns()
+        self._estimate_ns = FIRST_NS + MODULE_NS * sum(1 for _ in model.modules())
+        self._steps: Tally[tuple[int, ...]] = Tally()
+        self._calls: dict[tuple[int, ...], list[tuple[ModuleCall, int]] | str] = {}
+        self._counts: dict[tuple[int, ...], WorkCount] = {}
+        self._parameters = list(model.parameters())
+        self._training: list[tuple[bool, ...]] = []
+        self._look_ns = 0
+        self._known: _MeanStep | None = None
+
+    def closed(self, raw: RawStep, calls: StepCalls, shapes: list[Shape]) -> bool:
+        """Take a step's calls; count them if it is time to, and say whether that was done."""
+        key = (self._era(), *calls.shapes)
+        known = self._calls.get(key)
+        if known is None:
+            if len(self._calls) >= SEQUENCES:
+                key, known = (), TOO_MANY
+            else:
+                known = _described(calls, shapes)
+            self._calls[key] = known
+        if not raw.warmup:
+            self._steps[key] += 1
+        if key in self._counts or isinstance(known, str) or not self._due():
+            return False
+        self._count(key)
+        return True
+
+    def _era(self) -> int:
+        """Return a number that is another one after parameters were frozen or thawed; looked at once a second."""
+        now = self._now_ns()
+        if now >= self._look_ns:
+            self._look_ns = now + LOOK_NS
+            training = tuple([parameter.requires_grad for parameter in self._parameters])
+            if not self._training or training != self._training[-1]:
+                self._training.append(training)
+        return len(self._training)
+
+    def _due(self) -> bool:
+        if self._budget is None:
+            return True
+        cost_ns = self._estimate_ns + self.counter.spent_ns
+        return cost_ns <= self._budget * (self._now_ns() - self._began_ns)
+
+    def _count(self, key: tuple[int, ...]) -> None:
+        calls = self._calls[key]
+        if isinstance(calls, str):
+            return
+        if key[0] != self._era():
+            self._calls[key] = CHANGED
+            return
+        before = self.counter.spent_ns
+        active, recorder.active = recorder.active, None  # spans in the forward are none of a step's
+        try:
+            self._counts[key] = self.counter.count(calls)
+        finally:
+            recorder.active = active
+        self._estimate_ns = max(self.counter.spent_ns - before, 1)  # what the next one may take
+        if self._peak is None:
+            self._peak = self._find_peak()
+
+    def finish(self) -> None:
+        """Count what has not been counted, the sequences of most steps first."""
+        for key, _ in self._steps.most_common():
+            if key not in self._counts:
+                self._count(key)
+
+    def of(self, summary: Summary) -> Work | None:
+        """Return the work of a mean step and what it comes to; None as long as there is no recorded step."""
+        if not summary.steps or not self._steps:
+            return None
+        reasons = {calls for key in self._steps if isinstance(calls := self._calls[key], str)}
+        if reasons:
+            return Work(reason="; ".join(sorted(reasons)))
+        waiting = [key for key in self._steps if key not in self._counts]
+        if waiting:
+            return Work(reason="it is counted when the run has lasted long enough for that, or at its end")
+        return self._work(summary)
+
+    def _work(self, summary: Summary) -> Work:
+        mean, parts = self._mean_step()
+        if mean.reason is not None:
+            return Work(reason=mean.reason, count_ns=self.counter.spent_ns, notes=mean.notes)
+        # All steps alike, the median is what a step takes; else only the mean belongs to the mean work.
+        step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
+        device = self._peak or DevicePeak(reason="nobody asked for the device")
+        found = utilization(mean, step_ns, device.peak, device.flags, why_no_peak=device.reason)
+        form = "" if device.peak is None else f" ({device.peak.form_factor})"
+        return Work(
+            flops=_by_phase(mean),
+            flops_per_s=found.model_flops_per_s,
+            mfu=found.mfu,
+            hfu=found.hfu,
+            no_peak=found.reason,
+            peak=None if device.peak is None else f"{device.name}{form}",
+            count_ns=self.counter.spent_ns,
+            notes=mean.notes,
+            rows=tuple(_rows(summary, parts, device)),
+            kinds=tuple(_kinds(mean, device)),
+            attention=tuple(_attention(mean)),
+            sequences=len(self._steps),
+            benchmark=device.benchmark,
+        )
+
+    def _mean_step(self) -> tuple[WorkCount, Parts]:
+        """Return the work of a mean step, and of each name. Where all steps are alike it is found out once."""
+        tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
+        steps = tuple(tally.items())
+        if self._known is None or self._known.steps != steps:
+            total = add_up((self._counts[key], times) for key, times in tally.items())
+            mean = total if total.reason is not None else _scaled(total, 1 / sum(tally.values()))
+            works = {name: _part(mean, fqns) for name, fqns in self._fqns.items()}
+            self._known = _MeanStep(steps, mean, {name: (work, _by_phase(work)) for name, work in works.items()})
+        return self._known.total, self._known.parts
+
+
+def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
+    grouped = name_lines(summary)
+    lines = {line.name: line for line, _, _ in walk(grouped.roots)}
+    for name, (work, flops) in parts.items():
+        line = lines.get(name)
+        if line is None or not any(flops.values()):
+            continue
+        found = _rates(work, line, summary.steps, device)
+        yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
+
+
+def _kinds(work: WorkCount, device: DevicePeak) -> Iterable[WorkKind]:
+    for kind, flops in sorted(work.kinds().items()):
+        seconds = peak_seconds(kind, flops, device.peak, device.flags)
+        now, half = (None if one is None else one * NS_PER_S for one in seconds)
+        yield WorkKind(kind.dtype, kind.family, flops, now, half)
+
+
+def _attention(work: WorkCount) -> Iterable[WrittenOut]:
+    for by_sdpa in (False, True):
+        found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
+        if found:
+            yield WrittenOut(sum(found.values()), len(found), next(iter(found)), by_sdpa)
+
+
+def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, int]] | str:
+    if not calls.shapes:
+        return NEVER
+    if calls.outside:
+        return OUTSIDE
+    if any(number < 0 for number in calls.shapes):
+        return TOO_MANY
+    found = []
+    for number, times in Tally(calls.shapes).items():
+        call = shapes[number].call
+        if call.backward and calls.passes == 0:
+            call = ModuleCall(call.fqn, call.inputs, call.ambient, False)
+        found.append((call, times))
+    return found
+
+
+def _by_phase(work: WorkCount) -> dict[str, int]:
+    return {str(phase): work.flops(phases=phase) or 0 for phase in PHASES}
+
+
+def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:
+    """Return the work of these modules and all inside them, each counted once."""
+    tops = tuple(fqns)
+
+    def inside(key: WorkKey) -> bool:
+        return any(not top or key.fqn == top or key.fqn.startswith(f"{top}.") for top in tops)
+
+    return WorkCount({key: flops for key, flops in work.rows.items() if inside(key)})
+
+
+def _scaled(work: WorkCount, factor: float) -> WorkCount:
+    rows: Mapping[WorkKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
+    attention = {place: round(flops * factor) for place, flops in work.attention.items()}
+    return WorkCount(rows, attention, work.uncounted, work.reason, work.notes, work.count_ns)
+
+
+def _rates(work: WorkCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
+    """Return what the line's work comes to over the time of its phases; nothing where one of them was not timed."""
+    timed = {Phase.FORWARD: line.forward_ns, Phase.RECOMPUTE: line.recompute_ns, Phase.BACKWARD: line.backward_ns}
+    if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):
+        return Utilization()
+    return utilization(work, sum(timed.values()) / steps, device.peak, device.flags, why_no_peak=device.reason)
+
+
+def peak_of(model: nn.Module, device: torch.device) -> DevicePeak:
+    """Return the peak of the device that the model lies on."""
+    places: set[Any] = {parameter.device for parameter in model.parameters()} or {device}
+    flags = tf32_flags(torch.backends, torch.version.hip is not None)
+    if len(places) > 1:
+        return DevicePeak(reason="the model lies on several devices", flags=flags)
+    place = places.pop()
+    name = torch.cuda.get_device_name(place) if place.type == "cuda" else str(place)
+    peak, reason = find_peak(name, place.type)
+    return DevicePeak(
+        name, peak, reason, flags, cudnn_benchmark(torch.backends.cudnn) if place.type == "cuda" else None
+    )
+
+
+def cudnn_benchmark(settings: Any) -> bool | None:
+    """Read ``torch.backends.cudnn``; None where cuDNN is off or has to be deterministic, which benchmarking is not."""
+    return bool(settings.benchmark) if settings.enabled and not settings.deterministic else None

@@ -1,0 +1,159 @@
+"""A copy of the model whose tensors are fake: the same modules and shapes, no values, no memory, nothing shared.
+
+The user's model is only read. Everything that a forward may write to (buffers, cached masks, counters) belongs to the
+copy. Hooks are not copied: a user's would store fake tensors where the user looks for real ones.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.modules import module as module_globals
+from torch.overrides import TorchFunctionMode
+
+from ..._names import quoted
+from .errors import Uncountable
+
+if TYPE_CHECKING:
+    from ..._targets.tree import Node
+
+_FORWARD_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_ALL_HOOKS: Final = (
+    *_FORWARD_HOOKS, "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
+_GLOBAL_HOOKS: Final = (
+    "_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks",
+)  # fmt: skip
+_SHARDED: Final = ("FSDP", "FullyShardedDataParallel")
+
+
+@dataclass(frozen=True, slots=True)
+class FakeModel:
+    """The copies of the model's modules by fqn, and what they leave out."""
+
+    modules: Mapping[str, nn.Module]
+    notes: tuple[str, ...]
+
+
+class _LocalBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Stands for ``SyncBatchNorm``, which would wait for other ranks; neither does work that counts."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass
+
+
+class _FakeTheRest(TorchFunctionMode):
+    """Make a tensor fake wherever a deep copy meets one that is no parameter, buffer or attribute of a module."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__deepcopy__:
+            tensor, memo = args
+            if id(tensor) not in memo:
+                memo[id(tensor)] = fake_tensor(tensor, self._mode, "a tensor")
+            return memo[id(tensor)]
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
+    """Return a fake tensor of the same shape, strides, type and device, a leaf; ``Uncountable`` names ``where``."""
+    if type(tensor) not in (Tensor, nn.Parameter):
+        raise Uncountable(f"{where} is a {type(tensor).__qualname__}: it is sharded, quantized or not yet there")
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        raise Uncountable(f"{where} is sparse, nested or quantized")
+    with mode, torch.no_grad():
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    needs_grad = tensor.requires_grad and tensor.is_leaf
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(made, requires_grad=needs_grad)
+    return made.requires_grad_(needs_grad)
+
+
+def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
+    """Copy the model, wrappers that compile or distribute left out; ``Uncountable`` where that cannot be done."""
+    from ..._targets.tree import walk  # targets bring the configuration's packages, which import slowly
+
+    nodes = walk(model)
+    _refuse(nodes)
+    memo: dict[int, Any] = {}
+    noted = [fqn for node in nodes for fqn in _prepare(node.inner, node.fqn, mode, memo)]
+    for module in model.modules():  # wrappers too, and what they alone hold
+        _prepare(module, "", mode, memo)
+    try:
+        with mode, _FakeTheRest(mode):
+            for node in reversed(nodes):  # what is inside a compiled module first
+                if node.module is not node.inner:
+                    memo[id(node.module)] = copy.deepcopy(node.inner, memo)
+            copy.deepcopy(nodes[0].inner, memo)
+    except Uncountable:
+        raise
+    except Exception as error:
+        raise Uncountable(f"the model cannot be copied: {type(error).__name__}: {error}") from error
+    copies: dict[str, nn.Module] = {}
+    for node in nodes:
+        copied = memo.get(id(node.inner))
+        if copied is None or copied is node.inner:
+            raise Uncountable(f"{_place(node.fqn)} is not copied with the model")
+        if isinstance(copied, nn.SyncBatchNorm):
+            copied.__class__ = _LocalBatchNorm  # type: ignore[assignment]
+        copies[node.fqn] = copied
+    notes = (f"without the work of hooks on {', '.join(noted)}",) if noted else ()
+    return FakeModel(copies, notes)
+
+
+def _refuse(nodes: Sequence[Node]) -> None:
+    if any(getattr(module_globals, name, None) for name in _GLOBAL_HOOKS):
+        raise Uncountable("hooks are registered for all modules of the process: they would see fake tensors")
+    for node in nodes:
+        if any(name.startswith(_SHARDED) for name in node.class_names):
+            raise Uncountable(f"{_place(node.fqn)} is sharded: no rank holds its parameters whole")
+        if isinstance(node.inner, torch.jit.ScriptModule):
+            raise Uncountable(f"{_place(node.fqn)} is scripted or traced")
+        forward = vars(node.inner).get("forward")
+        if isinstance(forward, FunctionType) and forward.__closure__:
+            raise Uncountable(f"the forward of {_place(node.fqn)} was replaced by a function that holds other objects")
+
+
+def _prepare(module: nn.Module, fqn: str, mode: FakeTensorMode, memo: dict[int, Any]) -> list[str]:
+    """Enter into the deep copy's memo what must not be copied as it is; name the module if it has foreign hooks."""
+    for name, tensor in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
+        if isinstance(tensor, Tensor) and id(tensor) not in memo:
+            memo[id(tensor)] = fake_tensor(tensor, mode, quoted(f"{fqn}.{name}" if fqn else name))
+    foreign = False
+    for name in _ALL_HOOKS:
+        hooks = vars(module).get(name)
+        if not isinstance(hooks, dict) or id(hooks) in memo:
+            continue
+        kept: OrderedDict[int, Any] = OrderedDict()
+        memo[id(hooks)] = kept
+        if name not in _FORWARD_HOOKS:
+            continue
+        for key, hook in hooks.items():
+            if _belongs_to(hook, "torch.nn.utils"):  # weight_norm and its like make the weight in a hook
+                kept[key] = copy.deepcopy(hook)
+            elif not _belongs_to(hook, "autoprof"):
+                foreign = True
+    return [_place(fqn)] if foreign else []
+
+
+def _belongs_to(hook: Any, package: str) -> bool:
+    function = hook.__func__ if isinstance(hook, MethodType) else hook
+    owner = getattr(function, "__module__", None) or type(hook).__module__
+    return str(owner).split(".")[: package.count(".") + 1] == package.split(".")
+
+
+def _place(fqn: str) -> str:
+    return quoted(fqn) if fqn else "the model"

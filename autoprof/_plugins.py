@@ -1,0 +1,66 @@
+"""Parts that are added by adding one file: sinks, rules, log formats, devices, probes.
+
+A built-in part is a module of its kind's package; its name has no leading underscore, and it holds the part under the
+kind's attribute (``autoprof.sinks.jsonl.SINK``). Another package adds a part through an entry point of the kind's group
+(``autoprof.sinks``) that names such an object. Neither is listed anywhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cached_property
+from importlib import import_module, metadata
+from pkgutil import iter_modules
+from typing import Generic, TypeVar
+
+logger = logging.getLogger("autoprof")
+
+Part = TypeVar("Part")
+
+
+class PartKind(Generic[Part]):
+    """One kind of part: the package of the built-in ones, the attribute that holds each, the type it must have.
+
+    The group of entry points has the package's name.
+    """
+
+    def __init__(self, word: str, package: str, attribute: str, type_: type[Part]) -> None:
+        self.word = word
+        self.package = package
+        self._attribute = attribute
+        self._type = type_
+
+    @cached_property
+    def modules(self) -> tuple[str, ...]:
+        """The names of the built-in modules, in alphabetical order. None of them is imported."""
+        found = iter_modules(import_module(self.package).__path__)
+        return tuple(sorted(one.name for one in found if not one.name.startswith("_")))
+
+    @cached_property
+    def entry_points(self) -> dict[str, metadata.EntryPoint]:
+        """The entry points of installed packages by name; a built-in part keeps its name."""
+        found = metadata.entry_points(group=self.package)
+        return {one.name: one for one in found if one.name not in self.modules}
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """All parts by name: the built-in ones, then those of other packages.
+
+        A package whose part cannot be loaded is left out with one warning: it must not stop a training.
+        """
+        found = {name: self._built_in(name) for name in self.modules}
+        for name, entry_point in self.entry_points.items():
+            try:
+                found[name] = self._checked(entry_point.load(), entry_point.value)
+            except Exception as error:  # the other package's code may raise anything
+                logger.warning("%s %r of another package: %s: %s", self.word, name, type(error).__name__, error)
+        return found
+
+    def _built_in(self, name: str) -> Part:
+        module = f"{self.package}.{name}"
+        return self._checked(getattr(import_module(module), self._attribute), f"{module}.{self._attribute}")
+
+    def _checked(self, part: object, where: str) -> Part:
+        if not isinstance(part, self._type):
+            raise TypeError(f"{where}: of type {type(part).__name__}; it must be a {self._type.__name__}")
+        return part

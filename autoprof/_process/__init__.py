@@ -1,0 +1,1 @@
+"""The process around a session: signals and Python's garbage collector."""

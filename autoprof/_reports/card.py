@@ -1,0 +1,151 @@
+"""The card: Verdict, Why, Next; then the other findings, the what-if table, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from .._units import format_bytes, format_ms, format_rate, format_span
+from ..summary import Finding, Summary, WhatIf
+from .text import crop, fit, safe, wrap
+
+CHANGE: Final = 17
+RULE: Final = 18
+BOTH_ENDS: Final = 90
+"""Cells from which on the what-if table has an epoch and the time to the end; with fewer, only the latter."""
+HEALTHY: Final = "nothing stands out"
+
+
+def verdict(summary: Summary) -> Finding | None:
+    """Return the finding that stands first; None where nothing stands out or nothing was judged."""
+    first = summary.findings[0] if summary.findings else None
+    return None if first is None or first.severity == "info" else first
+
+
+def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
+    """Phrase the verdict in one line, with what it would win if ``gain``; None while it is too early to say."""
+    if not summary.findings:
+        return None
+    found = verdict(summary)
+    if found is None:
+        said = _quiet(summary)
+        return said if said == HEALTHY else None
+    return _title(found) if gain else _where(found)
+
+
+def render_card(summary: Summary, *, width: int = 80) -> list[str]:
+    """Return the card in plain text, no line wider than ``width`` cells; no line where no rule has spoken."""
+    if not summary.findings:
+        return []
+    found = [finding for finding in summary.findings if finding.severity != "info"]
+    lines = list(_head(found[0], width) if found else _healthy(summary, width))
+    for finding in found[1:]:
+        lines += ["", *wrap("also", f"[{finding.severity}] {_title(finding)}", width)]
+        lines += [*wrap("  why", finding.why, width), *wrap("  next", finding.next, width)]
+    if summary.what_if:
+        lines += ["", *_table(summary, width)]
+    if any(not _waits(finding) for finding in summary.findings if finding.severity == "info"):
+        lines += ["", *_unjudged(summary, width)]
+    return [crop(safe(line), width).rstrip() for line in lines]
+
+
+def _head(finding: Finding, width: int) -> Iterator[str]:
+    yield from wrap("Verdict", f"[{finding.severity}] {_title(finding)}", width)
+    yield from wrap("Why", finding.why, width)
+    yield from wrap("Next", finding.next, width)
+
+
+def _title(finding: Finding) -> str:
+    gain = f" (up to {format_ms(finding.gain_ns)} a step to be won)" if finding.gain_ns else ""
+    return _where(finding) + gain
+
+
+def _where(finding: Finding) -> str:
+    where = "" if finding.name is None else " ".join(str(part) for part in (finding.name, finding.phase) if part)
+    rank = "" if finding.rank is None else f" on rank {finding.rank}"
+    return f"{finding.rule}{': ' + where if where else ''}{rank}"
+
+
+def _waits(finding: Finding) -> bool:
+    return str(finding.evidence.get("missing", "")).startswith("recorded steps")
+
+
+def _quiet(summary: Summary) -> str:
+    waiting = [finding for finding in summary.findings if _waits(finding)]
+    if len(waiting) == len(summary.findings) and waiting:
+        return f"too early to say ({waiting[0].evidence['missing']})"
+    return HEALTHY
+
+
+def _healthy(summary: Summary, width: int) -> Iterator[str]:
+    said = _quiet(summary)
+    yield from wrap("Verdict", said, width)
+    if said == HEALTHY:
+        yield from wrap("Why", f"no rule found anything in {summary.steps} steps", width)
+        yield from wrap("Next", "nothing to do; what was not judged stands below, with what it would take", width)
+
+
+def _unjudged(summary: Summary, width: int) -> Iterator[str]:
+    yield "not judged"
+    for finding in summary.findings:
+        if finding.severity == "info":
+            missing = str(finding.evidence.get("missing", finding.why))
+            word = missing if missing.startswith("inconclusive") else f"missing {missing}"
+            yield from wrap(f"  {finding.rule}", word, width, room=RULE)
+
+
+def _table(summary: Summary, width: int) -> Iterator[str]:
+    # What the second seed's table has: memory, step, throughput, an epoch, and the time to the end.
+    now = _as_it_is(summary)
+    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to the end", now.left_ns)) if ns is not None]
+    if width < BOTH_ENDS:
+        ends = ends[-1:]
+    last = "".join(f"{word:>13}" for word in ends or ["time"])
+    yield fit("what if", CHANGE) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
+    for one in (now, *summary.what_if):
+        rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
+        memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
+        share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
+        times = {"epoch": one.epoch_ns, "to the end": one.left_ns}
+        last = (
+            "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
+        )
+        yield fit(one.change, CHANGE) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
+    yield from wrap("", _legend(bool(ends), summary), width, room=2)
+    for one in summary.what_if:
+        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=CHANGE + 2)
+
+
+def _as_it_is(summary: Summary) -> WhatIf:
+    peak, pace = _peak(summary), summary.pace
+    known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
+    capacity = next(known, None)
+    return WhatIf(
+        change="as it is",
+        step_ns=summary.step_mean_ns,
+        throughput=summary.throughput,
+        memory_bytes=peak,
+        memory_change_bytes=None,
+        assumed="",
+        memory_share=None if peak is None or capacity is None else peak / capacity,
+        epoch_ns=None if pace is None else pace.epoch_ns,
+        left_ns=None if pace is None else pace.left_ns,
+    )
+
+
+def _legend(timed: bool, summary: Summary) -> str:
+    counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
+    memory = f"memory: the {counted}" + (", and its part of all there is" if summary.memory else "")
+    time = "" if timed else "; time: for the same samples; to the end: unknown, for nobody said how long the run is"
+    return f"{memory}{time}"
+
+
+def _saves(one: WhatIf) -> str:
+    change = one.memory_change_bytes
+    if not change:
+        return ""
+    return f"; {format_bytes(abs(change))} {'more' if change > 0 else 'less'}"
+
+
+def _peak(summary: Summary) -> int | None:
+    return summary.memory.get("peak_bytes", summary.memory.get("rss_peak_bytes"))

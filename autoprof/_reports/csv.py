@@ -1,0 +1,139 @@
+"""Steps as CSV (RFC 4180, but lines end with a newline alone): a row a step, or a row a span. Empty is not measured.
+
+``STEP_COLUMNS`` and ``SPAN_COLUMNS`` are documented in docs/sinks.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from .._units import NS_PER_S
+from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
+
+STEP_COLUMNS: Final = (
+    "rank", "step", "warmup", "start_unix_ns", "step_ns", "duration_ns", "device_duration_ns", "throughput",
+    *(f"{phase}_ns" for phase in Phase), "overhead_ns", "dropped",
+)  # fmt: skip
+SPAN_COLUMNS: Final = (
+    "rank", "step", "warmup", "span", "parent", "name", "fqn", "phase", "lane", "calls", "total_ns", "self_ns",
+    "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
+)  # fmt: skip
+MORE: Final = "more"
+"""The last column of steps: a JSON object of what was logged, but not in the first row that was written."""
+
+_MEASURED: Final = SPAN_COLUMNS[12:]
+"""The columns that are a frame's own."""
+_LAYOUTS: Final = 128
+
+
+def line(values: Iterable[object]) -> str:
+    """Return one line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(list(values))
+    return text.getvalue()
+
+
+class StepTable:
+    """Rows of steps: fixed columns, then what is known of memory readings and scalars when the header is written."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self.rank = rank
+        self.extra: tuple[str, ...] = ()
+        """The columns behind the fixed ones: ``memory/…`` and ``scalar/…``."""
+        self.late: dict[str, None] = {}
+        """The columns that came too late for the header."""
+
+    def header(self, first: Mapping[str, object]) -> str:
+        """Return the header for rows that have these extra values."""
+        self.extra = tuple(first)
+        return line((*STEP_COLUMNS, *self.extra, MORE))
+
+    def row(self, frame: StepFrame) -> str:
+        """Return the frame's row."""
+        extra = extras(frame)
+        late = {name: value for name, value in extra.items() if name not in self.extra}
+        self.late.update(dict.fromkeys(late))
+        known = (_number(extra.get(name)) for name in self.extra)
+        more = json.dumps({name: _number(value) for name, value in late.items()}, ensure_ascii=False) if late else ""
+        return line((*_step_values(frame, self.rank), *known, more))
+
+
+def extras(frame: StepFrame) -> dict[str, float]:
+    """Return a step's readings of memory and its scalars, by the names of their columns."""
+    return {
+        **{f"memory/{name}": value for name, value in frame.memory.items()},
+        **{f"scalar/{name}": value for name, value in frame.scalars.items()},
+    }
+
+
+def _step_values(frame: StepFrame, rank: int) -> tuple[object, ...]:
+    phases = frame.phase_ns()
+    samples = frame.scalars.get("samples")
+    throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else ""
+    device = "" if frame.device_duration_ns is None else frame.device_duration_ns
+    return (
+        rank, frame.step, int(frame.warmup), frame.start_unix_ns, frame.step_ns, frame.duration_ns, device, throughput,
+        *(phases.get(phase, 0) for phase in Phase), frame.overhead_ns, frame.dropped,
+    )  # fmt: skip
+
+
+def _number(value: float | None) -> object:
+    return "" if value is None else value if isinstance(value, int) else repr(float(value))
+
+
+class SpanTable:
+    """Rows of spans; what a layout decides of them is phrased once."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self.rank = rank
+        self._static: dict[Layout, list[str]] = {}
+
+    def header(self) -> str:
+        """Return the first line."""
+        return line(SPAN_COLUMNS)
+
+    def rows(self, frame: StepFrame) -> str:
+        """Return a row for each of the frame's spans."""
+        static = self._of(frame.layout)
+        total = frame.total_ns
+        columns = [total.tolist(), frame.layout.self_ns(total).tolist(), *(_cells(frame, name) for name in _MEASURED)]
+        if frame.device_duration_ns is not None and frame.device_ns is not None:  # no device time, so no total
+            unseen = frame.device_ns == NOT_MEASURED
+            columns[:2] = (
+                [("" if out else ns) for ns, out in zip(column, unseen, strict=True)] for column in columns[:2]
+            )
+        head = f"{self.rank},{frame.step},{int(frame.warmup)},"
+        return "".join(
+            f"{head}{fixed},{','.join(map(str, values))}\n"
+            for fixed, *values in zip(static, *columns, strict=True)
+        )  # fmt: skip
+
+    def _of(self, layout: Layout) -> list[str]:
+        static = self._static.get(layout)
+        if static is None:
+            if len(self._static) >= _LAYOUTS:
+                self._static.clear()
+            columns = zip(
+                layout.parents, layout.names, layout.fqns, layout.phases, layout.lanes, layout.calls, strict=True
+            )
+            static = self._static[layout] = [
+                line((span, "" if parent < 0 else parent, name, fqn or "", phase, lane, calls))[:-1]
+                for span, (parent, name, fqn, phase, lane, calls) in enumerate(columns)
+            ]
+        return static
+
+
+def _cells(frame: StepFrame, name: str) -> list[object]:
+    column: Nanoseconds | None = getattr(frame, name)
+    if column is None:
+        return [""] * len(frame.layout)
+    if name in ("start_ns", "host_ns"):
+        return list(column.tolist())
+    seen = frame.device_ns if name == "device_start_ns" and frame.device_ns is not None else column
+    return list(np.where(seen == NOT_MEASURED, "", column.astype(object)).tolist())

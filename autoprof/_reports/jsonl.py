@@ -1,0 +1,196 @@
+"""One step as one line of JSON, and back, exactly.
+
+What people and tools read stands at the top level: ``step``, ``step_time_s``, ``throughput``, ``phases_ms``,
+``memory``, and every logged scalar (``loss``, ``lr``, …). The spans are columns of integers; which spans they are is
+written with the first step that has them (``layout``) and named by ``layout_id`` from then on. JSON knows neither NaN
+nor infinity: such a scalar is null, and ``not_finite`` says what it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final
+
+import numpy as np
+
+from .._units import NS_PER_MS, NS_PER_S, UNITS
+from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
+from ..summary import named
+from .self_times import SignedSums, own_terms
+
+LAYOUTS: Final = 128
+"""Layouts remembered; a run whose steps all differ writes them again instead of growing."""
+
+COLUMNS: Final = (
+    "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
+    "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
+)  # fmt: skip
+RESERVED: Final = frozenset(
+    {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
+    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "micro_steps"}
+    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
+)
+
+_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class _Form:
+    """What the lines of one layout share: its id, its phases and the format of its columns."""
+
+    __slots__ = ("_phase_sums", "columns", "id", "phases", "spans")
+
+    def __init__(self, frame: StepFrame, number: int) -> None:
+        self.id = number
+        self.columns = tuple(name for name in COLUMNS if getattr(frame, name) is not None)
+        numbers = ",".join(["%s"] * len(frame.layout))  # of ints: %d takes twice as long
+        self.spans = ",".join(f'"{name}":[{numbers}]' for name in self.columns)
+        groups = frame.layout.phase_groups
+        self.phases = ",".join(f'"{phase}":%.6f' for phase in (*(phase for phase, _ in groups), Phase.OTHER))
+        training = [span for span, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE]
+        self._phase_sums = SignedSums([own_terms(frame.layout, training, phase) for phase, _ in groups])
+
+    def phases_ms(self, frame: StepFrame) -> list[float]:
+        """Return what ``frame.phase_ns`` says, in milliseconds, in a third of its time."""
+        own_ns = self._phase_sums.of(frame.total_ns).tolist()
+        return [ns / NS_PER_MS for ns in (*own_ns, frame.step_ns - sum(own_ns))]
+
+
+class FrameEncoder:
+    """Turn frames into lines of JSON, the layouts of one file remembered."""
+
+    def __init__(self) -> None:
+        self._forms: dict[tuple[Layout, bool, bool, bool, bool], _Form] = {}
+        self._count = 0
+
+    def encode(self, frame: StepFrame) -> str:
+        """Return the frame's line, with its newline."""
+        memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
+        key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory)
+        form = self._forms.get(key)
+        layout = ""
+        if form is None:
+            form = self._remember(key, frame)
+            layout = f',"layout":{_dumps(_layout_to_dict(frame.layout))}'
+        values: list[int] = []
+        for name in form.columns:
+            values += getattr(frame, name).tolist()
+        phases = form.phases % tuple(form.phases_ms(frame))
+        gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
+        device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
+        micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
+        return (
+            f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
+            f"{_scalars(frame)}{micro}"
+            f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
+            f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
+            f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
+            f'{gap}{_shapes(frame)}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
+        )
+
+    def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _Form:
+        if len(self._forms) >= LAYOUTS:
+            self._forms.clear()
+        form = self._forms[key] = _Form(frame, self._count)
+        self._count += 1
+        return form
+
+
+def _scalars(frame: StepFrame) -> str:
+    scalars = frame.scalars
+    if not scalars:
+        return ""
+    top = {name: value if isfinite(value) else None for name, value in scalars.items() if name not in RESERVED}
+    odd = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
+    aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
+    text = _dumps(top)[1:-1] + "," if top else ""
+    unit, held = next(((unit, held) for unit in UNITS if (held := top.get(unit)) is not None), ("", None))
+    throughput = held * NS_PER_S / frame.step_ns if held is not None and frame.step_ns > 0 else None
+    if throughput is not None and isfinite(throughput):
+        text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
+    if aside:
+        text += f'"scalars":{_dumps(aside)},'
+    if odd:
+        text += f'"not_finite":{_dumps(odd)},'
+    return text
+
+
+def _shapes(frame: StepFrame) -> str:
+    return f',"shapes":{_dumps(frame.shapes)}' if frame.shapes else ""
+
+
+def _layout_to_dict(layout: Layout) -> dict[str, Any]:
+    return {
+        "names": layout.names,
+        "fqns": layout.fqns,
+        "phases": [str(phase) for phase in layout.phases],
+        "parents": layout.parents,
+        "calls": layout.calls,
+        "lanes": layout.lanes,
+    }
+
+
+class FrameDecoder:
+    """Turn the lines of one file back into frames, in order; frames that shared a layout share it again."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[int, Layout] = {}
+
+    def decode(self, line: str | bytes) -> StepFrame:
+        """Return the line's frame. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what is none."""
+        data = json.loads(line)
+        layout = self._layout(data)
+        columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
+        return StepFrame(
+            step=data["step"],
+            start_unix_ns=data["start_unix_ns"],
+            duration_ns=data["duration_ns"],
+            device_duration_ns=data.get("device_duration_ns"),
+            layout=layout,
+            scalars=_read_scalars(data),
+            memory=data["memory"],
+            overhead_ns=data["overhead_ns"],
+            dropped=data["dropped"],
+            warmup=data["warmup"],
+            gap_steps=data.get("gap_steps", 0),
+            gap_ns=data.get("gap_ns", 0),
+            shapes=tuple(
+                ShapeChange(name, fqn, named(inputs), named(outputs))
+                for name, fqn, inputs, outputs in data.get("shapes", ())
+            ),
+            micro_steps=data.get("micro_steps"),
+            **columns,
+        )
+
+    def _layout(self, data: Mapping[str, Any]) -> Layout:
+        number: int = data["layout_id"]
+        columns = data.get("layout")
+        if columns is None:
+            return self._layouts[number]
+        layout = Layout(
+            names=tuple(columns["names"]),
+            fqns=tuple(columns["fqns"]),
+            phases=tuple(map(Phase, columns["phases"])),
+            parents=tuple(columns["parents"]),
+            calls=tuple(columns["calls"]),
+            lanes=tuple(columns["lanes"]),
+        )
+        if len(self._layouts) >= LAYOUTS:  # the encoder has forgotten these too
+            self._layouts.clear()
+        self._layouts[number] = layout
+        return layout
+
+
+def _column(values: list[int], count: int) -> Nanoseconds:
+    column = np.asarray(values, dtype=np.int64)
+    if column.shape != (count,):
+        raise ValueError(f"{column.shape} values for {count} spans")
+    return column
+
+
+def _read_scalars(data: Mapping[str, Any]) -> dict[str, float]:
+    scalars: dict[str, float] = {name: value for name, value in data.items() if name not in RESERVED}
+    scalars.update(data.get("scalars", {}))
+    scalars.update((name, float(text)) for name, text in data.get("not_finite", {}).items())
+    return scalars

@@ -1,0 +1,93 @@
+"""The memory table of a summary as text: what the whole run holds, then the names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from .._units import format_bytes, format_percent
+from ..summary import MemoryRow, Summary
+from .text import fit, safe, wrap
+
+NAMES: Final = 12
+"""Names shown; the rest is counted in one line."""
+CELL: Final = 12
+REST: Final = "activations and the rest of the peak"
+
+_Column = tuple[str, Callable[[MemoryRow], "int | None"]]
+_COLUMNS: Final[tuple[_Column, ...]] = (
+    ("parameters", lambda row: row.parameter_bytes),
+    ("gradients", lambda row: row.gradient_bytes),
+    ("state", lambda row: row.state_bytes),
+    ("forward", lambda row: row.activation_bytes),
+    ("peak", lambda row: row.peak_bytes),
+)
+
+
+def readings(memory: Mapping[str, int]) -> Iterator[str]:
+    """Phrase each reading of a step's end: bytes as bytes, and counts as what they are."""
+    for key, value in memory.items():
+        yield f"{label(key)} {format_bytes(value) if key.endswith('_bytes') else value}"
+
+
+def label(key: str) -> str:
+    """Phrase the key of a reading: ``rss_peak_bytes`` is ``rss peak``."""
+    return key.removesuffix("_bytes").replace("_", " ")
+
+
+def render_memory(summary: Summary, *, width: int, ellipsis: str = "…") -> list[str]:
+    """Return the table, no line wider than ``width`` cells; no line where nothing was counted."""
+    if not summary.memory_table:
+        return []
+    whole, *names = summary.memory_table
+    lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else [*_whole(whole)]
+    lines += _names(names, width, ellipsis)
+    for what, reason in summary.unmeasured.items():
+        lines += wrap("not known", f"{what}: {reason}", width, room=11)
+    return lines
+
+
+def _whole(whole: MemoryRow) -> Iterator[str]:
+    peak = whole.peak_bytes
+    against = whole.held_bytes if peak is None else peak
+    parts = (
+        ("parameters", whole.parameter_bytes),
+        ("buffers", whole.buffer_bytes),
+        ("gradients", whole.gradient_bytes),
+        ("optimizer state", whole.state_bytes),
+        (REST, None if peak is None else max(peak - whole.held_bytes, 0)),
+    )
+    yield f"{'memory':<40}{'bytes':>{CELL}}{'of the peak' if peak is not None else 'share':>{CELL}}"
+    for word, count in parts:
+        if count:
+            yield f"{word:<40}{format_bytes(count):>{CELL}}{format_percent(count / max(against, 1)):>{CELL}}"
+    if peak is not None:
+        yield f"{'peak allocated':<40}{format_bytes(peak):>{CELL}}{'100.0 %':>{CELL}}"
+    else:
+        yield f"{'together':<40}{format_bytes(against):>{CELL}}{'100.0 %' if against else '-':>{CELL}}"
+
+
+def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
+    shown = [row for row in names if row.held_bytes or row.peak_bytes is not None]
+    if not shown:
+        return
+    columns = [(word, of) for word, of in _COLUMNS if any(of(row) is not None for row in shown)]
+    room = width - CELL * len(columns)
+    yield ""
+    yield fit("memory by name", room) + "".join(f"{word:>{CELL}}" for word, _ in columns)
+    for row in shown[:NAMES]:
+        text = "".join(f"{_cell(word, of(row), row):>{CELL}}" for word, of in columns)
+        yield fit(safe(row.name or ""), room, ellipsis) + text
+    if len(shown) > NAMES:
+        yield f"{ellipsis} and {len(shown) - NAMES} more names that hold less"
+    yield "A name includes the modules in it; what several share is in each of them, once."
+    if any(row.peak_bytes is not None for row in shown):
+        yield "forward: the most that a step's forward left allocated. >=: the allocator's peak"
+        yield "was reached elsewhere, so of this one only what it reached at least is known."
+
+
+def _cell(word: str, count: int | None, row: MemoryRow) -> str:
+    if count is None:
+        return "-"
+    least = word == "peak" and row.bound_bytes != row.peak_bytes
+    return f"{'>=' if least else ''}{format_bytes(count)}"

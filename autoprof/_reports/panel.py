@@ -1,0 +1,266 @@
+"""The live panel, formatted by hand: a redraw costs microseconds where a general layout engine takes milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .._units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent, format_span
+from ..frame import Phase
+from ..summary import Summary, counts
+from .card import verdict_line
+from .lines import Line, Lines, name_lines
+from .measurements import brief_gauges, brief_work
+from .memory_text import readings
+from .overhead import price_by_pairs
+from .text import (
+    BLUE,
+    BOLD,
+    CYAN,
+    DIM,
+    GREEN,
+    HOST_BOUND,
+    RESET,
+    YELLOW,
+    Glyphs,
+    cells,
+    crop,
+    fit_marked,
+    glyphs_for,
+    safe,
+)
+
+REST: Final = "everything else"
+SHORT: Final = {
+    Phase.DATA: "data", Phase.H2D: "h2d", Phase.FORWARD: "fwd", Phase.RECOMPUTE: "rec", Phase.BACKWARD: "bwd",
+    Phase.COMM: "comm", Phase.OPTIMIZER: "opt", Phase.USER: "user", Phase.VALIDATION: "val", Phase.OTHER: "other",
+}  # fmt: skip
+"""Phases where room is short."""
+
+_NUMBERS: Final = len("  12345.6 ms  100.0 %")
+_SPLIT: Final = len("  fwd 12345")
+_SPLIT_FROM: Final = 78
+_NAME_MIN: Final = 12
+_NAME_MAX: Final = 48
+_BAR_MIN: Final = 5
+_BAR_MAX: Final = 48
+
+
+class Bar(NamedTuple):
+    """One line of the panel: nanoseconds over all recorded steps, whole and by phase (zeros where it has none).
+
+    ``limit_ns`` is what the clock cannot tell of it: what is below is shown as less than that.
+    """
+
+    name: str
+    total_ns: int
+    forward_ns: int = 0
+    recompute_ns: int = 0
+    backward_ns: int = 0
+    limit_ns: int = 0
+    is_host_bound: bool = False
+
+
+def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 0) -> list[Bar]:
+    """Choose the ``top`` lines that say most about where the step goes, none of them inside another.
+
+    It starts from the names that no other contains. The longest gives way to its children when it takes more than
+    half of the step, or when there are fewer than ``top`` lines, provided that the children cover at least half of
+    it; what they do not cover stays as ``name (self)``. So lines never overlap and their percentages add up.
+    Durations measured elsewhere (``log_timing``) are shown only where nothing was measured here.
+    """
+    front: list[Line] = list(lines.roots or lines.beside)
+    chosen: list[Bar] = []
+    while front:
+        front.sort(key=_time)
+        opened = next((line for line in front if _opens(line, len(front) + len(chosen) < top, total_step_ns)), None)
+        if opened is None:
+            break
+        front.remove(opened)
+        front += opened.children
+        chosen.append(_own(opened, clock_limit_ns))
+    for line in front:
+        parts = line.forward_ns, line.recompute_ns, line.backward_ns
+        chosen.append(Bar(line.name, line.total_ns, *parts, line.limit_ns(clock_limit_ns), line.is_host_bound))
+    chosen.sort(key=lambda bar: (-bar.total_ns, bar.name))
+    return [bar for bar in chosen[:top] if bar.total_ns]
+
+
+def _time(line: Line) -> tuple[int, str]:
+    return -line.total_ns, line.name
+
+
+def _opens(line: Line, few: bool, total_step_ns: int) -> bool:
+    return bool(line.children) and (few or 2 * line.total_ns > total_step_ns) and 2 * line.own_ns <= line.total_ns
+
+
+def _own(line: Line, clock_limit_ns: int) -> Bar:
+    forward, recompute, backward = (
+        max(0, own - sum(theirs))
+        for own, theirs in (
+            (line.forward_ns, [child.forward_ns for child in line.children]),
+            (line.recompute_ns, [child.recompute_ns for child in line.children]),
+            (line.backward_ns, [child.backward_ns for child in line.children]),
+        )
+    )
+    bound = line.host_bound_ns - sum(child.host_bound_ns for child in line.children)
+    parts = forward, recompute, backward
+    return Bar(f"{line.name} (self)", line.own_ns, *parts, line.limit_ns(clock_limit_ns), 2 * bound > line.own_ns)
+
+
+def render_panel(
+    summary: Summary, *, width: int, top: int, color: bool, step: int | None = None, encoding: str = "utf-8"
+) -> list[str]:
+    """Return the live panel, no line wider than ``width`` cells.
+
+    Milliseconds are means per recorded step, percentages are of the step; the top lines (``top_lines``) and
+    ``everything else`` add up to the total, and so do the phases.
+    """
+    painter = _Painter(glyphs_for(encoding), max(width, 1), color, encoding)
+    dot = f" {painter.glyphs.dot} "
+    title = dot.join(["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)])
+    lines = [painter.edge(painter.glyphs.top, title)]
+    if not summary.steps:
+        lines.append(painter.text(f"{summary.warmup_steps} warm-up steps, kept apart; no other step is recorded yet"))
+        return [*lines, painter.edge(painter.glyphs.bottom, "")]
+    bars = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
+    rest = summary.total_step_ns - sum(bar.total_ns for bar in bars)
+    if rest > 0:
+        bars.append(Bar(REST, rest, limit_ns=summary.steps * summary.clock_limit_ns))
+    lines += painter.bars(bars, summary.steps, summary.total_step_ns)
+    lines.append(painter.text(_phases(summary, painter.width - 2)))
+    lines += [painter.text(note) for note in _notes(summary, dot)]
+    if any(bar.is_host_bound for bar in bars):
+        lines.append(painter.text(HOST_BOUND))
+    said = verdict_line(summary)
+    lines += [] if said is None else [painter.text(f"verdict: {said}")]
+    lines.append(painter.edge(painter.glyphs.bottom, dot.join(_total(summary))))
+    return lines
+
+
+def _phases(summary: Summary, width: int) -> str:
+    """Phrase the phases that took time, and ``other`` always, in words as long as the width allows."""
+    shares = [(phase, ns / summary.total_step_ns) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
+    limit = summary.clock_limit_ns * summary.steps / summary.total_step_ns
+    text = "  ".join([f"{phase.value} {format_percent(share, limit)}" for phase, share in shares])
+    if len(text) <= width:
+        return text
+    return " ".join([f"{SHORT[phase]} {format_round_percent(share, limit)}%" for phase, share in shares])
+
+
+def _speed(summary: Summary) -> list[str]:
+    if not summary.steps:
+        return ["warming up"]
+    speed = [f"{format_ms(summary.step_mean_ns)}/step"]
+    if summary.throughput is not None:
+        speed.append(format_rate(summary.throughput, summary.throughput_unit))
+    if summary.pace is not None and summary.pace.left_ns:
+        speed.append(f"{format_span(summary.pace.left_ns)} left")
+    return speed
+
+
+def _total(summary: Summary) -> list[str]:
+    return [
+        f"Total {format_ms(summary.step_mean_ns)}",
+        f"p50 {format_ms(summary.step_p50_ns)}",
+        f"p95 {format_ms(summary.step_p95_ns)}",
+        f"autoprof itself {format_percent(summary.overhead)}{price_by_pairs(summary)}",
+    ]
+
+
+def _notes(summary: Summary, dot: str) -> list[str]:
+    notes = []
+    for word, said in (("work", brief_work(summary.work)), ("use", brief_gauges(summary))):
+        if said:
+            notes.append(f"{word}: {dot.join(said)}")
+    if summary.memory:
+        notes.append("memory: " + dot.join(readings(summary.memory)))
+    both = (("dropped", summary.dropped), ("skipped", summary.skipped))
+    lost = [f"{word} {counts(reasons)}" for word, reasons in both if reasons]
+    if lost:
+        notes.append(dot.join(lost))
+    return [*notes, *summary.notes]
+
+
+class _Painter:
+    """Lay out lines of one width. Colour codes are added around pieces whose cells are already counted."""
+
+    def __init__(self, glyphs: Glyphs, width: int, color: bool, encoding: str) -> None:
+        self.glyphs = glyphs
+        self.width = width
+        self.color = color
+        self.encoding = encoding
+
+    def paint(self, text: str, style: str) -> str:
+        return f"{style}{text}{RESET}" if self.color and text else text
+
+    def edge(self, corner: str, title: str) -> str:
+        if not title:
+            return self.paint(corner + self.glyphs.rule * (self.width - 1), DIM)
+        shown = crop(safe(f" {title} ", self.encoding), self.width - 2)
+        rule = self.glyphs.rule * (self.width - 2 - cells(shown))
+        left = (corner + self.glyphs.rule)[: self.width]
+        return self.paint(left, DIM) + self.paint(shown, BOLD) + self.paint(rule, DIM)
+
+    def text(self, text: str) -> str:
+        shown = crop(safe(text, self.encoding), self.width - 2)
+        return self.paint(f"{self.glyphs.side} "[: self.width], DIM) + shown
+
+    def bars(self, bars: Sequence[Bar], steps: int, total_step_ns: int) -> list[str]:
+        split = self.width >= _SPLIT_FROM
+        recomputed = any(bar.recompute_ns for bar in bars)
+        room = self.width - 2 - _NUMBERS - (split * (2 + recomputed) * _SPLIT)
+        if room < _NAME_MIN // 2:
+            return [self.text(f"{bar.name} {_share(bar, total_step_ns)}") for bar in bars]
+        names = [safe(bar.name, self.encoding) for bar in bars]
+        longest = max(cells(shown) + 2 * bar.is_host_bound for bar, shown in zip(bars, names, strict=True))
+        name = min(longest, _NAME_MAX, max(_NAME_MIN, room - _BAR_MIN - 1), room)
+        bar_cells = min(room - name - 1, _BAR_MAX) if room - name > _BAR_MIN else 0
+        side = self.paint(self.glyphs.side, DIM)
+        lines = []
+        for bar, shown in zip(bars, names, strict=True):
+            text = f"{side} {fit_marked(shown, name, self.glyphs.ellipsis, bar.is_host_bound)}"
+            if bar_cells:
+                text += " " + self._bar(bar, bar_cells, total_step_ns)
+            text += f"{format_ms(bar.total_ns / steps, bar.limit_ns / steps):>12}{_share(bar, total_step_ns):>9}"
+            lines.append(text + self._split(bar, steps, recomputed) if split else text)
+        return lines
+
+    def _bar(self, bar: Bar, width: int, total_step_ns: int) -> str:
+        full = min(-(-width * bar.total_ns // total_step_ns), width)  # rounded up: what took time has a cell
+        rest = self.paint(self.glyphs.empty * (width - full), DIM)
+        if not self.color:
+            return self.glyphs.full * full + rest
+        pieces, done, reached = "", 0, 0
+        for ns, style in ((bar.forward_ns, GREEN), (bar.recompute_ns, YELLOW), (bar.backward_ns, BLUE)):
+            done += ns
+            end = max(min(round(full * done / bar.total_ns), full), reached)
+            pieces += self.paint(self.glyphs.full * (end - reached), style)
+            reached = end
+        return pieces + self.paint(self.glyphs.full * (full - reached), CYAN) + rest
+
+    def _split(self, bar: Bar, steps: int, recomputed: bool) -> str:
+        if not (bar.forward_ns or bar.recompute_ns or bar.backward_ns):
+            return ""
+        parts = [("fwd", bar.forward_ns, GREEN), ("bwd", bar.backward_ns, BLUE)]
+        if recomputed:
+            parts.insert(1, ("rec", bar.recompute_ns, YELLOW))
+        limit_ns = bar.limit_ns / steps
+        texts = [(f"{word} {_short_ms(ns / steps, limit_ns):>5}", style) for word, ns, style in parts]
+        return "".join("  " + self.paint(text, style) for text, style in texts)
+
+
+def _share(bar: Bar, total_step_ns: int) -> str:
+    return format_percent(bar.total_ns / total_step_ns, bar.limit_ns / total_step_ns)
+
+
+def _short_ms(ns: float, limit_ns: float = 0.0) -> str:
+    """Milliseconds in at most five characters; a phase that did not run is a dash."""
+    if not ns:
+        return "-"
+    ms = ns / NS_PER_MS
+    if ns < limit_ns:
+        return "<" + above(limit_ns / NS_PER_MS, 2 if limit_ns < 9.99 * NS_PER_MS else 0)
+    if ms < 99.95:
+        return f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}"
+    return f"{ms:.0f}" if ms < 99_999.5 else f"{ms / 1000:.0f}k"

@@ -1,0 +1,77 @@
+"""What ``detail: shapes`` tells: how many calls a name has, what one of them takes, and the shapes it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from .._units import format_count, format_ms
+from ..frame import NOT_MEASURED, NamedShape, Phase, StepFrame
+from ..summary import Row, Shapes, Summary
+from .lines import name_lines, walk
+from .text import crop, safe, wrap
+
+SETS: Final = 4
+"""Different sets of shapes shown of one name; ``summary.json`` has all."""
+TENSORS: Final = 12
+"""Tensors shown of one set."""
+
+
+def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
+    """Phrase shapes: ``rgb [1,4,3,256,256], spike [1,4,5,256,256]``."""
+    every = list(shapes)
+    told = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
+    if len(every) > TENSORS:
+        told.append(f"and {len(every) - TENSORS} more tensors")
+    return ", ".join(told) or "no tensor"
+
+
+def _sizes(one: NamedShape) -> str:
+    return f"[{','.join('?' if size == NOT_MEASURED else str(size) for size in one.shape)}]"
+
+
+def render_shape_changes(frame: StepFrame) -> list[str]:
+    """Return a line for each set of shapes that was first met in this step."""
+    fqns: dict[tuple[str, str], list[str]] = {}
+    for one in frame.shapes:
+        what = f"{phrase_shapes(one.inputs)} -> {phrase_shapes(one.outputs)}"
+        fqns.setdefault((one.name, what), []).append(one.fqn)
+    return [
+        safe(f"shapes {name} ({of[0] if len(of) == 1 else f'{len(of)} modules'}): {what}")
+        for (name, what), of in fqns.items()
+    ]
+
+
+def render_shapes(summary: Summary, width: int) -> list[str]:
+    """Return the names that asked for it: modules, calls, time of one call, shapes; in the order of the names above."""
+    names: dict[str, list[Shapes]] = {}
+    for one in summary.shapes:
+        names.setdefault(one.name, []).append(one)
+    if not names:
+        return []
+    lines = ["in detail   calls and times per recorded step; shapes as they were first met"]
+    for name in dict.fromkeys([*(line.name for line, _, _ in walk(name_lines(summary).roots)), *names]):
+        if name in names:
+            lines += _name(name, names[name], [row for row in summary.rows if row.name == name], summary, width)
+    return [crop(safe(line), width).rstrip() for line in lines]
+
+
+def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, width: int) -> Iterator[str]:
+    modules = len({fqn for one in sets for fqn in one.fqns})
+    yield f"{name}: {modules} {'module' if modules == 1 else 'modules'}"
+    for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD):
+        for row in rows:
+            if row.phase is phase and row.calls:
+                calls = format_count(row.calls / max(summary.steps, 1))
+                limit_ns = summary.clock_limit_ns
+                total = format_ms(row.total_ns / max(summary.steps, 1), row.calls / max(summary.steps, 1) * limit_ns)
+                one = format_ms(row.total_ns / row.calls, limit_ns)
+                word = "call " if calls == "1" else "calls"
+                yield f"  {phase.value:<10}{calls:>6} {word}{total:>12} in all{one:>12} a call"
+    for shapes in sets[:SETS]:
+        if len(sets) > 1:
+            yield f"  first met in step {shapes.step}"
+        yield from wrap("  in", phrase_shapes(shapes.inputs), width)
+        yield from wrap("  out", phrase_shapes(shapes.outputs), width)
+    if len(sets) > SETS:
+        yield f"  and {len(sets) - SETS} more sets of shapes"

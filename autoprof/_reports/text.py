@@ -1,0 +1,117 @@
+"""What every text renderer needs: cells instead of characters, names that fit, colours, glyphs of the encoding."""
+
+from __future__ import annotations
+
+import codecs
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from .._names import visible
+
+RESET: Final = "\x1b[0m"
+BOLD: Final = "\x1b[1m"
+DIM: Final = "\x1b[2m"
+GREEN: Final = "\x1b[32m"
+YELLOW: Final = "\x1b[33m"
+BLUE: Final = "\x1b[34m"
+CYAN: Final = "\x1b[36m"
+
+
+LABEL: Final = 10
+"""Cells of the words at the left edge of a card."""
+HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
+"""What the mark of ``fit_marked`` means."""
+
+
+class Glyphs(NamedTuple):
+    """The characters that a frame and its bars are drawn with, one cell each."""
+
+    top: str
+    side: str
+    bottom: str
+    rule: str
+    full: str
+    empty: str
+    dot: str
+    ellipsis: str
+
+
+UNICODE: Final = Glyphs("┌", "│", "└", "─", "█", "░", "·", "…")
+ASCII: Final = Glyphs("+", "|", "+", "-", "#", ".", "-", "~")
+
+
+@lru_cache(maxsize=32)
+def glyphs_for(encoding: str) -> Glyphs:
+    """Return the glyphs that the encoding can carry; an unknown encoding gets ASCII."""
+    try:
+        "".join(UNICODE).encode(encoding)
+        utf = codecs.lookup(encoding).name.startswith("utf")
+    except (LookupError, UnicodeEncodeError):
+        return ASCII
+    return UNICODE if utf else ASCII  # East Asian encodings carry the box characters, two cells wide
+
+
+@lru_cache(maxsize=4096)
+def safe(text: str, encoding: str = "utf-8") -> str:
+    """Return the text without anything that acts on a terminal or that the encoding lacks."""
+    shown = visible(text)
+    try:
+        return shown.encode(encoding, "replace").decode(encoding)
+    except LookupError:
+        return shown.encode("ascii", "replace").decode("ascii")
+
+
+def cells(text: str) -> int:
+    """Count the terminal cells of a text; CJK characters take two."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+@lru_cache(maxsize=4096)
+def fit(text: str, width: int, ellipsis: str = "…") -> str:
+    """Return the text in exactly ``width`` cells: padded, or with its middle left out."""
+    return pad(elide(text, width, ellipsis), width)
+
+
+def fit_marked(text: str, width: int, ellipsis: str, marked: bool) -> str:
+    """Return ``text`` in exactly ``width`` cells, the last of them an asterisk where it is ``marked``."""
+    return fit(text, width - 2, ellipsis) + " *" if marked and width > 2 else fit(text, width, ellipsis)
+
+
+def pad(text: str, width: int) -> str:
+    """Return the text with blanks behind it up to ``width`` cells."""
+    return text + " " * (width - cells(text))
+
+
+@lru_cache(maxsize=4096)
+def elide(text: str, width: int, ellipsis: str = "…") -> str:
+    """Return the text in at most ``width`` cells, its middle left out: a name's end tells as much as its start."""
+    if cells(text) <= width:
+        return text
+    if width <= 1:
+        return ellipsis[:width]
+    tail = (width - 1) // 2
+    end, taken = len(text), 0
+    while end and taken + cells(text[end - 1]) <= tail:
+        end -= 1
+        taken += cells(text[end])
+    head = set_cell_size(text, width - 1 - taken).rstrip()
+    return f"{head}{ellipsis}{text[end:]}"
+
+
+def crop(text: str, width: int) -> str:
+    """Return the text in at most ``width`` cells, its end left out."""
+    return text if cells(text) <= width else set_cell_size(text, max(width, 0))
+
+
+def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
+    """Return a text behind its label, broken between words; a word wider than its room is cropped by the caller."""
+    lines: list[str] = []
+    line = ""
+    for word in safe(text).split():
+        if line and cells(line) + 1 + cells(word) > width - room:
+            lines.append(line)
+            line = ""
+        line += f" {word}" if line else word
+    return [fit(label if at == 0 else "", room) + part for at, part in enumerate([*lines, line])]

@@ -1,0 +1,154 @@
+"""Steps as a Chrome / Perfetto trace: JSON in the array form of the Trace Event Format, one event a line.
+
+Every line but the first begins with a comma, and the closing bracket is optional by the format's own rule, so the file
+of a killed run is as valid as that of a finished one. Source of the format: "Trace Event Format", docs of the Catapult
+project; what Perfetto reports as errors (slices that overlap, negative times) was read from its JSON importer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final
+
+from .._names import with_phase
+from .._units import NS_PER_S
+from ..frame import NOT_MEASURED, Layout, StepFrame
+from .slices import STEP, Slicer
+from .timeline import GRID_NS, Shape, Track, track_name
+
+OPEN: Final = "[\n"
+CLOSE: Final = "]\n"
+
+PROCESS_STRIDE: Final = 100_000
+"""Ranks are processes; their numbers lie so far apart that the tracks of each have numbers of their own."""
+_GRID_PER_US: Final = 1000 // GRID_NS
+
+_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class TraceEncoder:
+    """Turn the frames of one rank into lines of trace events.
+
+    ``origin_unix_ns`` is the instant that the timeline begins with, the first step's start by default; ranks in one
+    file share it. The first encoder of a file writes its first line.
+    """
+
+    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, first: bool = True) -> None:
+        self._rank = rank
+        self._pid = (rank + 1) * PROCESS_STRIDE
+        self._slicer = Slicer(origin_unix_ns)
+        self._first = first
+        self._begun = False
+        self._tids: dict[tuple[Track, int], int] = {}
+        self._flows = rank << 40
+        self._static: dict[Layout, list[str]] = {}
+
+    def encode(self, frame: StepFrame) -> str:
+        """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
+        events: list[str] = []
+        slices = list(self._slicer.slices(frame))
+        if not self._begun:
+            self._begun = True
+            events += self._process(frame)
+        shape = self._slicer.shape(frame.layout)
+        static, arrows = self._spans(frame.layout), self._arrows(shape)
+        memory = _memory_args(frame)
+        end = 0
+        for span, track, row, start, stop in slices:
+            tid = self._tids.get((track, row)) or self._begin_track(events, track, row)
+            place = f'"pid":{self._pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(stop - start)}'
+            if span == STEP:
+                end = stop if track[0] == "host" else end
+                events.append(
+                    f'{{"ph":"X","name":"step {frame.step}","cat":"step",{place},"args":{_step_args(frame)}}}'
+                )
+            else:
+                arrow = arrows.get(span, "") if track[0] == "host" else ""
+                events.append(f"{static[span]}{memory[span] if memory else ''}}},{place}{arrow}}}")
+        events += self._counters(frame, end)
+        lines = "".join(f",{event}\n" for event in events)
+        if self._first:
+            self._first = False
+            return lines[1:]
+        return lines
+
+    def _process(self, frame: StepFrame) -> list[str]:
+        origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
+        facts = [
+            ("process_name", {"name": f"rank {self._rank}", **origin}),
+            ("process_sort_index", {"sort_index": self._rank}),
+        ]
+        return [
+            _dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts
+        ]
+
+    def _begin_track(self, events: list[str], track: Track, row: int) -> int:
+        number = self._tids[track, row] = len(self._tids) + 1
+        tid = self._tids[track, row] = self._pid + number
+        order = {"host": 0, "device": 10_000}[track[0]] + 100 * (track[1] if track[1] >= 0 else 90 - track[1]) + row
+        facts = [("thread_name", {"name": track_name(track, row)}), ("thread_sort_index", {"sort_index": order})]
+        events += [
+            _dumps({"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args}) for name, args in facts
+        ]
+        return tid
+
+    def _spans(self, layout: Layout) -> list[str]:
+        """Return the part of each span's event that its layout decides; ``args`` is left open."""
+        static = self._static.get(layout)
+        if static is None:
+            if len(self._static) >= 128:
+                self._static.clear()
+            static = self._static[layout] = []
+            for name, fqn, phase in zip(layout.names, layout.fqns, layout.phases, strict=True):
+                args = {"name": name, "phase": str(phase), **({} if fqn is None else {"fqn": fqn})}
+                head = _dumps({"ph": "X", "name": with_phase(name, str(phase)), "cat": str(phase), "args": args})
+                static.append(head[:-2])
+        return static
+
+    def _arrows(self, shape: Shape) -> dict[int, str]:
+        arrows: dict[int, str] = {}
+        for forward, backward in shape.flows:
+            self._flows += 1
+            arrows[forward] = f',"bind_id":"{self._flows:#x}","flow_out":true'
+            arrows[backward] = f',"bind_id":"{self._flows:#x}","flow_in":true'
+        return arrows
+
+    def _counters(self, frame: StepFrame, at: int) -> list[str]:
+        place = f'"pid":{self._pid},"tid":{self._pid},"ts":{_us(at)}'
+        values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []
+        scalars = {name: value for name, value in frame.scalars.items() if isfinite(value)}
+        samples = scalars.get("samples")
+        throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else None
+        if throughput is not None and isfinite(throughput):
+            values.append(("throughput", {"samples_per_s": throughput}))
+        values += [(name, {"value": value}) for name, value in scalars.items()]
+        return [f'{{"ph":"C","name":{_dumps(name)},{place},"args":{_dumps(dict(args))}}}' for name, args in values]
+
+
+def _us(points: int) -> str:
+    """Phrase points of the grid as microseconds, exactly."""
+    whole, rest = divmod(points, _GRID_PER_US)
+    return f"{whole}.{rest * GRID_NS:03d}" if rest else str(whole)
+
+
+def _step_args(frame: StepFrame) -> str:
+    args: dict[str, Any] = {"duration_ns": frame.duration_ns}
+    if frame.device_duration_ns is not None:
+        args["device_duration_ns"] = frame.device_duration_ns
+    args |= {"overhead_ns": frame.overhead_ns, "warmup": frame.warmup}
+    if frame.dropped:
+        args["dropped"] = frame.dropped
+    args["scalars"] = {name: value if isfinite(value) else repr(float(value)) for name, value in frame.scalars.items()}
+    return _dumps(args)
+
+
+def _memory_args(frame: StepFrame) -> list[str]:
+    """Return for each span its readings of memory, where it has any."""
+    if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
+        return []
+    return [
+        "" if NOT_MEASURED in (start, end) else f',"memory_start_bytes":{start},"memory_end_bytes":{end}'
+        for start, end in zip(frame.memory_start_bytes.tolist(), frame.memory_end_bytes.tolist(), strict=True)
+    ]

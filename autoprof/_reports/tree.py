@@ -1,0 +1,172 @@
+"""The spans of a step as a tree of names, found once a layout; a step then costs one sum over its columns.
+
+A node is a name at one place: below the name whose span holds it. Its phases are merged, so nothing is counted twice
+and children + self = parent holds exactly at every node. Names that were never measured (``A`` where only ``A/B``
+was) stand as headers above what they have in common; their time is the sum of their parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds, Phase
+from .self_times import SignedSums, Terms, own_terms
+
+SPLIT: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
+VALUES: Final = 1 + len(SPLIT)
+"""Numbers a node has: its total, and the part of it that each phase of ``SPLIT`` took."""
+
+
+class Node(NamedTuple):
+    """One name at one place. ``label`` is what its parent leaves to say; ``parent`` is an index, -1 for a root.
+
+    ``calls`` is the number of spans that its time is the sum of; 0 where it was measured by another clock.
+    """
+
+    path: tuple[str, ...]
+    label: str
+    parent: int
+    depth: int
+    is_header: bool
+    is_beside: bool
+    calls: int
+
+
+@dataclass(slots=True)
+class _Place:
+    """A node while the tree is built: the spans that enter it, and all spans below it."""
+
+    name: str
+    entering: list[int] = field(default_factory=list)
+    spans: list[int] = field(default_factory=list)
+    children: dict[str, _Place] = field(default_factory=dict)
+    is_header: bool = False
+
+
+class Tree:
+    """The names of one layout: ``nodes`` with parents first, ``children[i + 1]`` those of node ``i``."""
+
+    __slots__ = ("_sums", "children", "nodes")
+
+    def __init__(self, layout: Layout) -> None:
+        self.nodes: list[Node] = []
+        terms: list[Terms] = []
+        others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
+        beside_places = [*_nest(layout, others), *_logged(layout)]
+        for places, beside in ((_nest(layout, {TRAINING_LANE}), False), (beside_places, True)):
+            self._add(_with_headers(places, "", under_header=False), layout, terms, (), -1, 0, beside)
+        self.children: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
+        for index, node in enumerate(self.nodes):
+            if not node.is_beside or node.parent >= 0:
+                self.children[node.parent + 1].append(index)
+        self._sums = SignedSums(terms)
+
+    @property
+    def beside(self) -> list[int]:
+        """The roots that are no part of the step's account."""
+        return [index for index, node in enumerate(self.nodes) if node.is_beside and node.parent < 0]
+
+    def values_ns(self, total_ns: Nanoseconds) -> Nanoseconds:
+        """Return ``VALUES`` numbers for each node (nodes × ``VALUES``) from the spans' times."""
+        return self._sums.of(total_ns).reshape(-1, VALUES)
+
+    def _add(
+        self,
+        places: Iterable[_Place],
+        layout: Layout,
+        terms: list[Terms],
+        path: tuple[str, ...],
+        parent: int,
+        depth: int,
+        beside: bool,
+    ) -> None:
+        above = path[-1] + "/" if path else ""
+        for place in places:
+            own, index = (*path, place.name), len(self.nodes)
+            label = place.name.removeprefix(above)
+            calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
+            self.nodes.append(Node(own, label, parent, depth, place.is_header, beside, calls))
+            terms.append([(span, 1) for span in place.entering])
+            terms.extend(own_terms(layout, place.spans, phase) for phase in SPLIT)
+            children = _with_headers(place.children.values(), place.name, under_header=place.is_header)
+            self._add(children, layout, terms, own, index, depth + 1, beside)
+
+
+def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:
+    """Place the spans of these lanes by the names that hold them."""
+    roots: dict[str, _Place] = {}
+    chains: dict[int, tuple[_Place, ...]] = {}
+    for span, (name, parent, lane) in enumerate(zip(layout.names, layout.parents, layout.lanes, strict=True)):
+        if lane not in lanes:
+            continue
+        chain = chains.get(parent, ())
+        if all(place.name != name for place in chain):
+            among = chain[-1].children if chain else roots
+            place = among.setdefault(name, _Place(name))
+            place.entering.append(span)
+            chain = (*chain, place)
+        chains[span] = chain
+        for place in chain:
+            place.spans.append(span)
+    return list(roots.values())
+
+
+def _logged(layout: Layout) -> list[_Place]:
+    """Place durations measured elsewhere, which nest by their names alone."""
+    logged: dict[str, _Place] = {}
+    for span, (name, lane) in enumerate(zip(layout.names, layout.lanes, strict=True)):
+        if lane == LOGGED_LANE:
+            place = logged.setdefault(name, _Place(name))
+            place.entering.append(span)
+            place.spans.append(span)
+    roots = []
+    for name, place in logged.items():
+        prefix = name.rpartition("/")[0]
+        while prefix and prefix not in logged:
+            prefix = prefix.rpartition("/")[0]
+        if prefix:
+            logged[prefix].children[name] = place
+        else:
+            roots.append(place)
+    return roots
+
+
+def _with_headers(places: Iterable[_Place], above: str, *, under_header: bool) -> list[_Place]:
+    """Put siblings that share an unmeasured prefix below a header of that name."""
+    siblings = list(places)
+    measured = {place.name for place in siblings}
+    groups: dict[str, list[_Place]] = {}
+    result = []
+    for place in siblings:
+        prefix = above + "/" if above else ""
+        first, slash, _ = place.name[len(prefix) :].partition("/")
+        if slash and place.name.startswith(prefix) and prefix + first not in measured:
+            groups.setdefault(prefix + first, []).append(place)
+        else:
+            result.append(place)
+    for group in groups.values():
+        if under_header and len(group) == 1:
+            result += group  # a header below a header would say nothing more
+            continue
+        name = _common_header([place.name for place in group])
+        spans = [span for place in group for span in place.spans]
+        entering = [span for place in group for span in place.entering]
+        result.append(_Place(name, entering, spans, {place.name: place for place in group}, is_header=True))
+    return result
+
+
+def _common_header(names: Sequence[str]) -> str:
+    """Return the longest prefix of whole segments that all names continue."""
+    parts = [name.split("/")[:-1] for name in names]
+    common = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))]
+    return "/".join(common)
+
+
+@lru_cache(maxsize=128)
+def name_tree(layout: Layout) -> Tree:
+    """Return the tree of a layout, found once."""
+    return Tree(layout)

@@ -1,0 +1,71 @@
+"""``Plan`` × times → ``StepFrame``s: a few array operations for as many steps as share the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..frame import NOT_MEASURED, Nanoseconds, StepFrame
+from .device import DeviceColumns
+from .levels import NO_MEMORY, memory_columns
+from .raw import RawStep
+from .spans import Plan
+
+
+def make_frames(
+    raws: Sequence[RawStep], plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
+) -> list[StepFrame]:
+    """Measure the plan's spans in each of these steps; with ``device`` there is one.
+
+    ``times`` (steps × marks + 1; the last is the step's end) are the host's nanoseconds from the step's start and are
+    changed in place; ``values`` (steps × marks) holds what stands in place of a reading.
+    """
+    for paused, resumed in plan.pauses:
+        for step in times:
+            _take_out(step, paused, resumed)
+    start = times.take(plan.starts, axis=1)
+    host = times.take(plan.ends, axis=1) - start
+    spans = plan.logged_spans
+    if len(spans):
+        host[:, spans] = values[:, plan.logged[spans]]
+        start[:, spans] -= host[:, spans]
+        if device is not None:
+            device.ns[spans] = host[0, spans]
+            device.host_bound_ns[spans] = NOT_MEASURED
+    memory = [NO_MEMORY] * len(raws) if plan.memory is None else memory_columns(plan.memory, plan.layout, values)
+    ends = times[:, -1].tolist()
+    return [
+        StepFrame.of(
+            step=raw.step,
+            start_unix_ns=raw.start_unix_ns,
+            duration_ns=ends[i],
+            layout=plan.layout,
+            start_ns=start[i],
+            host_ns=host[i],
+            device_duration_ns=None if device is None else device.duration_ns,
+            device_start_ns=None if device is None else device.start_ns,
+            device_ns=None if device is None else device.ns,
+            host_bound_ns=None if device is None else device.host_bound_ns,
+            memory_start_bytes=level.memory_start_bytes,
+            memory_end_bytes=level.memory_end_bytes,
+            memory_peak_bytes=level.memory_peak_bytes,
+            memory_bound_bytes=level.memory_bound_bytes,
+            memory_reserved_bytes=level.memory_reserved_bytes,
+            scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
+            memory=raw.memory,
+            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.taken.detail_ns,
+            dropped=raw.taken.dropped,
+            warmup=raw.warmup or raw.settles,
+            gap_steps=raw.gap_steps,
+            gap_ns=raw.gap_ns,
+            shapes=raw.taken.shapes,
+            micro_steps=plan.micro_steps,
+        )
+        for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
+    ]
+
+
+def _take_out(times: Nanoseconds, paused: int, resumed: int) -> None:
+    """Take a pause out of the readings: marks inside fall on its start, later ones come that much earlier."""
+    start, end = 0 if paused < 0 else times[paused], times[resumed]
+    times[max(paused, 0) : resumed] = start
+    times[resumed:] -= end - start

@@ -1,0 +1,169 @@
+"""Raw steps → ``StepFrame``, in order, on the training thread, and never by waiting."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from .._capture.mark_cost import Price
+from .._capture.marks import ORDINAL_SHIFT, STEP, Label, Taken
+from ..frame import TRAINING_LANE, StepFrame
+from .device import DeviceAccount
+from .frames import make_frames
+from .plan import Planner
+from .raw import RawStep
+from .spans import Call, Plan
+
+PENDING: Final = 64
+"""Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
+PLANS: Final = 64
+"""Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
+HISTORY: Final = 16
+"""Steps whose calls a later backward may still refer to."""
+
+
+class Resolver:
+    """Hold raw steps until the device has passed them, then make their frames.
+
+    Steps of the host's clock that wait together and have the same marks are resolved together, as one matrix: most of
+    what a step of tens of modules costs is fixed cost of the array operations.
+    """
+
+    def __init__(self, labels: Sequence[Label], price: Price) -> None:
+        self.late_steps = 0
+        self.unmatched = 0
+        self._account = DeviceAccount()
+        self._labels = labels
+        self._price = price
+        self._pending: deque[RawStep] = deque()
+        self._resolved: deque[StepFrame] = deque()
+        self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
+        self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a step waits for the device."""
+        return bool(self._pending)
+
+    @property
+    def untimed(self) -> Counter[str]:
+        """Why spans have no device time, and how many."""
+        return self._account.untimed
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many steps wait that they should be looked at now."""
+        return len(self._pending) >= PENDING // 2
+
+    def give_up(self) -> None:
+        """Give up the steps that still wait for the device, and count them."""
+        self.late_steps += len(self._pending)
+        self._pending.clear()
+
+    def submit(self, raw: RawStep) -> None:
+        """Take a closed step; the oldest is given up where too many wait."""
+        self._pending.append(raw)
+        if len(self._pending) > PENDING:
+            lost = self._pending.popleft()
+            lost.release(lost.readings())
+            self.late_steps += 1
+
+    def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
+        """Yield the frames of the steps that the device has passed, in order; ``wait`` blocks for the rest."""
+        while self._resolved or self._resolve_next(wait):
+            yield self._resolved.popleft()
+
+    def _resolve_next(self, wait: bool) -> bool:
+        """Resolve the oldest step that waits, with those like it; return False when there is none or it is not over."""
+        if not self._pending:
+            return False
+        clock = self._pending[0].clock
+        if clock.device_type is None:
+            self._resolve_on_host()
+            return True
+        raw = self._pending[0]
+        readings = raw.readings()
+        if wait:
+            clock.wait(readings)
+        elif not clock.passed((raw.end,)) or not clock.passed(readings):
+            return False
+        self._pending.popleft()
+        self._resolve_on_device(raw)
+        raw.release(readings)
+        return True
+
+    def _resolve_on_host(self) -> None:
+        pending, raws = self._pending, [self._pending.popleft()]
+        first = raws[0]
+        plan = self._plan(first)
+        while pending and plan.repeatable and _alike(pending[0], first):
+            raws.append(pending.popleft())
+            self._remember(raws[-1], plan)
+        readings = np.empty((len(raws), first.taken.marks + 2), dtype=np.int64)
+        readings[:, 0] = [raw.start for raw in raws]
+        readings[:, 1:-1] = Taken.matrix([raw.taken for raw in raws])
+        readings[:, -1] = [raw.end for raw in raws]
+        times = readings[:, 1:] - readings[:, :1]
+        if len(plan.values):
+            times[:, plan.values] = 0  # no readings of the clock
+        self.unmatched += plan.unmatched * len(raws)
+        self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
+
+    def _resolve_on_device(self, raw: RawStep) -> None:
+        readings = raw.taken.readings
+        plan, count = self._plan(raw), len(readings)
+        times = raw.clock.times(raw.readings())
+        host = np.zeros((1, count + 1), dtype=np.int64)
+        is_time = np.ones(count + 1, dtype=bool)
+        is_time[plan.values] = False
+        host[0, is_time] = times.host_ns[1:] - times.host_ns[0]
+        values = np.zeros((1, count), dtype=np.int64)
+        values[0, plan.values] = [readings[at] for at in plan.values.tolist()]
+        self.unmatched += plan.unmatched
+        plan, columns = self._account.columns(plan, count, times)
+        self._resolved.extend(make_frames([raw], plan, values, host, columns))
+
+    def _plan(self, raw: RawStep) -> Plan:
+        key = raw.taken.key, raw.lanes()
+        cut = raw.taken.dropped > 0
+        plan = None if cut else self._plans.get(key)
+        if plan is None:
+            planner = Planner(self._labels, self._price, self._finder(raw.serial))
+            codes = tuple(raw.taken.codes)
+            plan = planner.plan(codes, key[1] or (TRAINING_LANE,) * len(codes), cut=cut)
+            if plan.repeatable:
+                self._plans[key] = plan
+                if len(self._plans) > PLANS:
+                    self._plans.popitem(last=False)
+        elif len(self._plans) > PLANS // 2:
+            self._plans.move_to_end(key)
+        self._remember(raw, plan)
+        return plan
+
+    def _remember(self, raw: RawStep, plan: Plan) -> None:
+        if plan.calls:
+            self._history.append((raw.serial, plan))
+
+    def _finder(self, serial: int) -> Callable[[int], Call | None]:
+        """Return the look-up of calls of earlier steps by their ordinals, as they count from the step ``serial``."""
+        steps = tuple(self._history)
+
+        def find(ordinal: int) -> Call | None:
+            for earlier, plan in steps:
+                offset = (earlier - serial) * STEP >> ORDINAL_SHIFT
+                call = plan.calls.get(ordinal - offset)
+                if call is not None:
+                    return Call(call.index, None if call.parent is None else call.parent + offset)
+            return None
+
+        return find
+
+
+def _alike(one: RawStep, other: RawStep) -> bool:
+    """Tell whether a step, of one thread and one clock, has the same marks as another."""
+    if one.clock is not other.clock or one.taken.mixed or other.taken.mixed or one.taken.dropped or other.taken.dropped:
+        return False
+    return one.taken.kept == other.taken.kept

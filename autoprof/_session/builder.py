@@ -1,0 +1,257 @@
+"""Set-up: everything that can be wrong is found here, before anything is attached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from .._capture.calibration import measure_price
+from .._capture.clocks import Clock, choose_clock
+from .._capture.mark_cost import Price
+from .._capture.memory import Footprint, Memory, choose_memory
+from .._capture.probes import (
+    Compilations,
+    Handle,
+    LogProbe,
+    SyncProbe,
+    find_anchor,
+    hide_from_script,
+    make_hooks,
+    make_recorder,
+    probe_function,
+    step_aside_for_compiler,
+)
+from .._capture.recorder import Recorder
+from .._metrics import RootProbe
+from .._process.signals import OwnWork
+from ..diagnose import Diagnosis, Facts, Signals, Surroundings, Watch
+from ..errors import SessionError
+from . import lifecycle
+from .outputs import close_sinks, make_folder, make_run_sinks, world_size
+from .pipeline import Delivery
+from .probe_setup import Setup, make_gauges, make_sampling, open_snapshots, probe_step
+from .sampling import Sampling
+from .session import Session
+from .step_tracker import Steps
+
+if TYPE_CHECKING:
+    from .._storage.runs import RunFolder
+    from ..config import Config
+    from ..sinks import Sink
+
+SWITCH = "AUTOPROF"
+"""The environment's switch: ``AUTOPROF=0`` makes every session inert, whatever the configuration says."""
+
+
+def instrument(
+    model: nn.Module,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+    *,
+    optimizer: Any = None,
+    sinks: Iterable[Sink] = (),
+) -> Session:
+    """Attach autoprof to a model and open its first step.
+
+    ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
+    ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
+    those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
+    ``MissingExtra``; then nothing is attached and nothing is left behind.
+    """
+    return open_session(model, config, optimizer=optimizer, sinks=sinks)
+
+
+def open_session(
+    model: nn.Module,
+    config: str | os.PathLike[str] | Mapping[str, Any] | Config | None,
+    *,
+    optimizer: Any,
+    sinks: Iterable[Sink],
+    clock: Clock | None = None,
+    memory: Memory | None = None,
+) -> Session:
+    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device; read the bytes of ``memory``
+    where there is one."""
+    from ..config import load_config  # pydantic is slow to import, and only needed here
+
+    if not isinstance(model, nn.Module):
+        raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
+    optimizers = _optimizers(optimizer)
+    settings = load_config(config)
+    if os.environ.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
+        settings = settings.model_copy(update={"enabled": False})
+    anchor = find_anchor(model)
+    device = anchor.device if anchor is not None else torch.device("cpu")
+    follow, notes = clock is None, []
+    if clock is None:
+        clock, note = choose_clock(device.type, device.index)
+        notes += [note] if note else []
+    recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
+    if not settings.enabled:
+        idle = Delivery(recorder, Price(), None, ())
+        memory = memory or choose_memory(device)
+        steps = Steps(model, settings, recorder, idle, clock=clock, memory=memory)
+        return Session(steps, recorder, idle, memory, enabled=False)
+    wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
+    try:
+        with OwnWork():
+            return wiring.begin(notes, optimizers, sinks)
+    except BaseException:
+        with OwnWork():
+            wiring.undo.remove()
+        raise
+
+
+class _Wiring:
+    """One set-up in the making; ``undo`` takes back all that has been done so far."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        settings: Config,
+        device: torch.device,
+        clock: Clock,
+        recorder: Recorder,
+        follow: bool,
+        memory: Memory | None,
+    ) -> None:
+        from .._targets import select_targets
+
+        self.undo = Handle()
+        self._memory = memory
+        self._model = model
+        self._settings = settings
+        self._device = device
+        self._clock = clock
+        self._recorder = recorder
+        self._follow = follow
+        self._price = measure_price(clock) if follow else Price()
+        self._selection = select_targets(model, settings)
+        self._modules = [target.module for target in self._selection.targets]
+
+    def begin(self, notes: list[str], optimizers: tuple[Any, ...], sinks: Iterable[Sink]) -> Session:
+        """Wire everything up, and attach it last."""
+        undo, settings = self.undo, self._settings
+        memory = choose_memory(self._device) if self._memory is None else self._memory
+        undo.add(memory.close)
+        functions = _probe_functions(settings, undo)
+        folder = make_folder(settings, self._device, undo)
+        footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
+        delivery = self._delivery(folder, notes)
+        hooks = make_hooks(self._recorder)
+        setup = self._setup(memory, optimizers)
+        sampling, placement = make_sampling(setup, hooks, footprint)
+        root = RootProbe(self._model, self._recorder, followed=setup.follows_backward)
+        sampling.around.append(root)
+        delivery.gauges = make_gauges(setup, root, delivery.say)
+        undo.add(delivery.gauges.close)
+        steps = Steps(
+            self._model,
+            settings,
+            self._recorder,
+            delivery,
+            clock=self._clock,
+            memory=memory,
+            sampling=sampling,
+            optimizers=optimizers,
+            placement=placement,
+        )
+        delivery.expected = sampling.expected
+        session = Session(steps, self._recorder, delivery, memory)
+        undo.add(lambda: lifecycle.release(session))
+        lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
+        apart = Handle()
+        undo.add(apart.remove)
+        apart.add(hide_from_script().remove)
+        apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
+        sampling.around += probe_step(setup, steps, hooks, apart)
+        delivery.outside = lambda: {
+            "paired": sampling.paired(),
+            "apart": steps.course.spent(),
+            "loader": steps.fetches.prefetch(),
+        }
+        delivery.footprint, delivery.memory = footprint, memory
+        delivery.diagnosis = self._diagnosis(setup, folder, footprint, sampling, apart)
+        open_snapshots(setup, folder, steps, delivery.say, apart)
+        session.targets = self._selection.targets
+        _open_captures(setup, folder, steps, delivery, apart)
+        made = make_run_sinks(settings, folder, session.summary, delivery.refined, delivery.clock_limit_ns)
+        undo.add(lambda: close_sinks(made, session.summary()))
+        undo.add(session.abandon)
+        session.start([*made, *sinks], [functions, apart])
+        return session
+
+    def _setup(self, memory: Memory, optimizers: tuple[Any, ...]) -> Setup:
+        return Setup(
+            self._model,
+            self._settings,
+            self._selection,
+            optimizers,
+            self._device,
+            self._recorder,
+            memory,
+            self._price,
+            self._follow,
+        )
+
+    def _diagnosis(
+        self, setup: Setup, folder: RunFolder | None, footprint: Footprint, sampling: Sampling, apart: Handle
+    ) -> Diagnosis:
+        """Attach what the rules need of the run beside its frames."""
+        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
+        compilations = Compilations()
+        sampling.around += [syncs, logs]
+        for one in (compilations.handle, syncs, logs):
+            apart.add(one.remove)
+        ranks = Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
+        facts = self._facts(setup.memory, folder)
+        return Diagnosis(facts, footprint.optimizers, Signals(syncs, logs, compilations), ranks)
+
+    def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
+        return Facts(
+            budget=self._settings.sample.budget,
+            memory_capacity_bytes=memory.capacity_bytes(),
+            world_size=world_size(),
+            rank=0 if folder is None else folder.rank,
+            surroundings=Surroundings.read(self._device.type, os.environ),
+        )
+
+    def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
+        from .._targets import foresee
+
+        delivery = Delivery(self._recorder, self._price, folder, [*self._selection.notes, *notes])
+        delivery.calibrate(self._clock)
+        unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
+        delivery.hidden.update(unseen)
+        return delivery
+
+
+def _open_captures(setup: Setup, folder: RunFolder | None, steps: Steps, delivery: Delivery, undo: Handle) -> None:
+    wanted = setup.settings.deep
+    if wanted is not None and folder is not None:
+        from ..deep import capture_steps  # slow to import, and seldom asked for
+
+        capture_steps(wanted, folder, setup.selection.targets, steps, delivery, undo)
+
+
+def _optimizers(given: Any) -> tuple[Any, ...]:
+    optimizers = () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for one in optimizers:
+        if not hasattr(one, "register_step_post_hook"):
+            raise SessionError(
+                f"autoprof.instrument: optimizer is a {type(one).__name__}; "
+                "it must be a torch.optim.Optimizer, or a list of them"
+            )
+    return optimizers
+
+
+def _probe_functions(settings: Config, undo: Handle) -> Handle:
+    handle = Handle()
+    undo.add(handle.remove)
+    for i, rule in enumerate(settings.functions):
+        where = settings.source.place(f"functions[{i}].path")
+        handle.add(probe_function(rule.path, rule.label, where).remove)
+    return handle

@@ -1,0 +1,129 @@
+"""Sessions and the life of the process: its exit, SIGTERM, forks, and which model belongs to which session."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from torch import nn
+
+from ..errors import SessionError
+
+
+class Closable(Protocol):
+    """What the process's end needs of a session."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether the session is in the middle of its own work, where closing it would find it half changed."""
+
+    def end(self, how: str) -> None:
+        """Close the session and note how it ended."""
+
+    def abandon(self) -> None:
+        """Record nothing more and touch no file: this process is a fork of the session's own."""
+
+
+TERMINATED: Final = "SIGTERM"
+"""How a session ends that this signal closes."""
+
+_open: list[Closable] = []
+_owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
+_terminated = False
+_started = False
+
+
+def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
+    """Note that the session is open and owns these modules. Raises ``SessionError`` when another owns one of them."""
+    wanted = list(modules)
+    for module in wanted:
+        if module in _owners:
+            raise SessionError(
+                f"autoprof.instrument: this model ({type(module).__name__}) is instrumented by a session that is "
+                "still open; close() that one first (it is the attribute session of this error), or write "
+                "'with autoprof.instrument(…) as session:', which closes it when the block is left",
+                _owners[module],
+            )
+    _start()
+    _open.append(session)
+    for module in wanted:
+        _owners[module] = session
+
+
+def session_of(model: nn.Module | None) -> Closable | None:
+    """Return the open session that owns this module; without a module, the open one if there is only one."""
+    if model is not None:
+        return _owners.get(model)
+    return _open[0] if len(_open) == 1 else None
+
+
+def release(session: Closable) -> None:
+    """Forget a session that is closed."""
+    if session in _open:
+        _open.remove(session)
+    for module in [module for module, owner in _owners.items() if owner is session]:
+        del _owners[module]
+    if not _open:
+        _give_back_sigterm()
+
+
+def _give_back_sigterm() -> None:
+    # A handler that the user's code installed meanwhile stays.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _on_sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _start() -> None:
+    global _started
+    if not _started:
+        _started = True
+        atexit.register(_end_all, "exit")
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_abandon_all)
+    main = threading.current_thread() is threading.main_thread()
+    # A handler of the user's is theirs; without one, SIGTERM would end the process before atexit could close.
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _end_all(how: str) -> None:
+    for session in reversed(_open[:]):
+        with contextlib.suppress(Exception):
+            session.end(how)
+
+
+def _abandon_all() -> None:
+    for session in _open:
+        with contextlib.suppress(Exception):
+            session.abandon()
+    _open.clear()
+    _owners.clear()
+    _give_back_sigterm()  # or the child, in a long call, would not die of it at once
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> Any:
+    global _terminated
+    _terminated = True
+    if not any(session.busy for session in _open):
+        finish_termination()
+
+
+def finish_termination() -> None:
+    """End the process as SIGTERM would have, after closing every session; does nothing when none was received."""
+    if not _terminated:
+        return
+    try:
+        _end_all(TERMINATED)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        else:  # only the main thread may set handlers: it finds nothing left to close
+            _open.clear()
+        os.kill(os.getpid(), signal.SIGTERM)

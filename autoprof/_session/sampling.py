@@ -1,0 +1,245 @@
+"""Which steps are recorded, and what is on the model meanwhile: all of it in these steps, nothing in the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter_ns
+from typing import NamedTuple, Protocol
+
+from .._capture.mark_cost import Price
+from .._capture.recorder import Recorder, activate
+from .._units import NS_PER_S
+from ..summary import PairedCost
+from .governor import MOST_SETTLING, SETTLING, SETTLING_NS, Governor
+
+
+class Probe(Protocol):
+    """What is put on for a recorded step and taken off after it."""
+
+    def attach(self) -> None:
+        """Put it on; nothing happens where it is on."""
+
+    def detach(self) -> None:
+        """Take it off; nothing happens where it is off."""
+
+
+class Level(NamedTuple):
+    """A level of detail: its probes, in words what they record, and the modules that are."""
+
+    probes: Sequence[Probe] = ()
+    words: str = "nothing is"
+    fqns: frozenset[str] = frozenset()
+
+
+class Sampling:
+    """Count the steps that are left alone, and switch the probes on for the others.
+
+    ``levels`` start with the finest. ``every`` asks for each Nth step, of which
+    the governor leaves out as many as ``budget`` asks for (None: it leaves out none).
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        levels: Sequence[Level] = (),
+        *,
+        every: int = 1,
+        budget: float | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.left = 0
+        """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
+        self.around: list[Probe] = []
+        """Probes of every level."""
+        self.settling = False
+        """Whether the open step is kept apart, because what records it is in no cache yet."""
+        self._governor = Governor(budget, len(levels))
+        self._always = not self._governor.active and every == 1
+        self._settles = budget is not None and every == 1  # what is alone is all there is
+        self._settled = self._settled_ns = 0
+        self._recorder = recorder
+        self._levels = levels or [Level()]
+        self._every = every
+        self._price = price or Price()
+        self._on: Sequence[Probe] | None = None
+        self._toggle_ns = 0
+        self._began_ns = 0
+        self._paid_ns = 0
+        self._steps = 0
+        self._rest = 0
+        self._per_step = 1
+        self._reserved: list[tuple[int, int]] = []
+        self._first = 0
+        self._lead = False
+        self._compared_ns = 0
+        self._switching = False
+        self._said = 0
+
+    def switch(self, on: bool) -> None:
+        """Put everything of the level on, or take off what is on."""
+        if on == (self._on is not None):
+            return
+        began = perf_counter_ns()
+        activate(self._recorder, on)
+        if on:
+            self._on = [*self._levels[self._governor.level].probes, *self.around]
+            for probe in self._on:
+                probe.attach()
+            now_ns = perf_counter_ns()
+            self._toggle_ns = now_ns - began
+            if self._switching:  # what it takes is charged by the burst, not with its first step
+                self._switching = False
+                self._paid_ns += self._toggle_ns
+                self._began_ns = now_ns
+            elif not self._began_ns:
+                self._began_ns = now_ns
+        else:
+            probes, self._on = self._on or (), None
+            for probe in probes:
+                probe.detach()
+            self._toggle_ns += perf_counter_ns() - began
+
+    def take_off(self) -> None:
+        """Take everything off, also where switching was cut short; go on after a failure and raise the first."""
+        self._on = None
+        activate(self._recorder, False)
+        failed: list[Exception] = []
+        every = (*(probe for level in self._levels for probe in level.probes), *self.around)
+        for probe in {id(probe): probe for probe in every}.values():
+            try:
+                probe.detach()
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def reserve(self, first: int, count: int) -> None:
+        """Have these steps recorded, whatever it costs."""
+        self._reserved.append((first, first + count))
+
+    def asked(self, ns: int) -> None:
+        """Leave out of every account what the user has asked for: it is no price of recording."""
+        self._paid_ns += ns
+        self._began_ns += ns
+
+    def hurry(self) -> int:
+        """Have an open gap end with the step that is open; return its steps."""
+        if not self.left:
+            return 0
+        left = self.left + self._rest
+        self.left = left % self._per_step or self._per_step
+        self._steps -= (left - self.left) // self._per_step
+        self._rest = self._first = 0
+        self._lead = False
+        return self._steps
+
+    def release(self, first: int, count: int) -> None:
+        """Take a reservation back."""
+        if (first, first + count) in self._reserved:
+            self._reserved.remove((first, first + count))
+
+    def close(self, step: int, marks: int, paid_ns: int) -> int:
+        """Return how many steps to leave alone after this one, which ends now.
+
+        ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
+        """
+        if self._always:
+            return 0
+        now_ns = perf_counter_ns()
+        length_ns, self._began_ns = now_ns - self._began_ns, now_ns
+        cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
+        self._paid_ns = paid_ns
+        gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
+        if self.settling:
+            self._settle(length_ns)
+        gap = -(-(gap + 1) // self._every) * self._every - 1
+        for first, end in self._reserved:
+            if step < end - 1:
+                gap = min(gap, max(first - step - 1, 0))
+        return gap
+
+    def _settle(self, length_ns: int) -> None:
+        self._settled += 1
+        self._settled_ns += length_ns
+        enough = self._settled_ns >= SETTLING_NS or self._settled >= MOST_SETTLING
+        self.settling = self._settled < SETTLING or not enough
+
+    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
+        """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.
+
+        ``inside`` says that it is told in the middle of a step: steps are then compared from the first one's middle on.
+        """
+        toggle_ns = self._toggle_ns
+        self.switch(False)
+        self._paid_ns += self._toggle_ns - toggle_ns
+        self._recorder.rest(True)
+        self._steps, self._per_step = steps, per_step
+        first = max(self._governor.comparable, 1)
+        self._first = min(first, steps - inside)
+        self._lead = inside and steps > 1
+        self.left = (1 if self._lead else self._first or 1) * per_step
+        self._rest = steps * per_step - self.left
+        self._began_ns = self._compared_ns = perf_counter_ns()
+
+    def look_up(self, now_ns: int) -> bool:
+        """Tell whether the gap goes on when ``left`` is at its end; compare the steps so far with the recorded ones."""
+        if self._lead:
+            self._lead, self._compared_ns = False, now_ns
+            self.left = self._first * self._per_step
+            self._rest -= self.left
+            return True
+        if self._first:
+            self._governor.compare(self._first, now_ns - self._compared_ns)
+            self._first = 0
+        self.left, self._rest = self._rest, 0
+        return self.left > 0
+
+    def come_back(self) -> None:
+        """Have somebody look up again after the next step: what there was to do was too much for one."""
+        if self.left > self._per_step:
+            self._rest += self.left - self._per_step
+            self.left = self._per_step
+
+    def quiet_s(self) -> float:
+        """Return about how many seconds of the gap are left."""
+        return (self.left + self._rest) / self._per_step * self._governor.bare_ns / NS_PER_S
+
+    def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
+        """Record again; return the steps left alone and their nanoseconds."""
+        steps, elapsed_ns = self._steps, now_ns - self._began_ns
+        self.left = self._steps = 0
+        spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
+        self._switching = True
+        self.settling = self._settles
+        self._settled = self._settled_ns = 0
+        self._governor.left_alone(steps, elapsed_ns, spent_ns)
+        self._recorder.rest(False)
+        return steps, elapsed_ns
+
+    def expected(self) -> frozenset[str]:
+        """Return the fqns of the modules that are recorded when they are called."""
+        return self._levels[self._governor.level].fqns
+
+    def change(self, step: int) -> str | None:
+        """Say it, once, when another level of detail is recorded from this step on."""
+        level = self._governor.level
+        if level == self._said:
+            return None
+        why = "to keep the budget" if level > self._said else "there is room in the budget again"
+        self._said = level
+        return f"{why}: from step {step} on, {self._levels[level].words} recorded"
+
+    def cut_gap(self) -> tuple[int, int]:
+        """End the gap where it is; return its steps so far and their nanoseconds."""
+        steps = self._steps - -(-(self.left + self._rest) // self._per_step)
+        self.left = self._steps = self._rest = 0
+        return steps, perf_counter_ns() - self._began_ns
+
+    def skip(self, ns: int) -> None:
+        """Leave out of the open step or gap what it was interrupted for."""
+        self._began_ns += ns
+        self._compared_ns += ns
+
+    def paired(self) -> PairedCost | None:
+        """Return what a recorded step costs, compared with those left alone."""
+        return self._governor.paired()

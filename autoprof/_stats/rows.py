@@ -1,0 +1,94 @@
+"""How the spans of a layout add up to rows: found once a layout, used for every step of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..frame import Layout, Nanoseconds, Phase
+
+
+class RowKey(NamedTuple):
+    """What is added up together."""
+
+    name: str
+    phase: Phase
+    lane: int
+
+
+class StepRows:
+    """How the spans of one layout add up to rows.
+
+    ``keys``, ``fqns``, ``calls`` and ``parents`` have one entry a row; ``of_span`` has the row of each span.
+    """
+
+    __slots__ = ("_all", "_all_starts", "_outer", "_outer_starts", "calls", "fqns", "keys", "of_span", "parents")
+
+    def __init__(self, layout: Layout) -> None:
+        index: dict[RowKey, int] = {}
+        rows = [
+            index.setdefault(RowKey(*key), len(index))
+            for key in zip(layout.names, layout.phases, layout.lanes, strict=True)
+        ]
+        self.keys: tuple[RowKey, ...] = tuple(index)
+        fqns: list[str | None] = [None] * len(index)
+        parents = [-2] * len(index)
+        outermost = []
+        for span, row in enumerate(rows):
+            ancestor, nested = layout.parents[span], False
+            nearest = -1
+            while ancestor >= 0:
+                if rows[ancestor] == row:
+                    nested = True
+                    break
+                if nearest < 0:
+                    nearest = rows[ancestor]
+                ancestor = layout.parents[ancestor]
+            outermost.append(not nested)
+            if parents[row] == -2 and not nested:
+                parents[row] = nearest
+                fqns[row] = layout.fqns[span]
+        self.parents: tuple[int, ...] = tuple(parents)
+        self.fqns: tuple[str | None, ...] = tuple(fqns)
+        self.calls = np.bincount(np.asarray(rows, dtype=np.int64), weights=layout.calls, minlength=len(index)).astype(
+            np.int64
+        )
+        self.of_span: Nanoseconds = np.asarray(rows, dtype=np.int64)
+        self._all, self._all_starts = _runs(rows, np.ones(len(rows), dtype=bool))
+        self._outer, self._outer_starts = _runs(rows, np.asarray(outermost, dtype=bool))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def totals(self, ns: Nanoseconds) -> Nanoseconds:
+        """Add the spans' ``ns`` (last axis: spans) up to rows; a span inside one of its own row counts once."""
+        return _sums(ns, self._outer, self._outer_starts)
+
+    def sums(self, ns: Nanoseconds) -> Nanoseconds:
+        """Add all spans' ``ns`` up to rows; right for self times, which never overlap."""
+        return _sums(ns, self._all, self._all_starts)
+
+
+def _runs(rows: list[int], chosen: npt.NDArray[np.bool_]) -> tuple[Nanoseconds, Nanoseconds]:
+    # Every row has at least one chosen span (its outermost), so the runs are the rows in order.
+    spans = np.flatnonzero(chosen)
+    of_row = np.asarray(rows, dtype=np.int64)[spans]
+    order = np.argsort(of_row, kind="stable")
+    return spans[order], np.unique(of_row[order], return_index=True)[1]
+
+
+def _sums(ns: Nanoseconds, spans: Nanoseconds, starts: Nanoseconds) -> Nanoseconds:
+    if not len(spans):
+        return np.zeros((*ns.shape[:-1], 0), dtype=np.int64)
+    if len(spans) == len(starts):
+        return ns[..., spans]
+    return np.add.reduceat(ns[..., spans], starts, axis=-1)
+
+
+@lru_cache(maxsize=128)
+def step_rows(layout: Layout) -> StepRows:
+    """Return the rows of a layout, found once."""
+    return StepRows(layout)

@@ -1,0 +1,276 @@
+"""The folder of a run: made once and never overwritten, read back into the types that a live run travels in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from .._names import file_name
+from .._reports.jsonl import FrameDecoder
+from .._reports.summary_text import render_summary
+from ..errors import OutputError
+from ..frame import StepFrame
+from ..summary import Summary
+
+ATTEMPTS: Final = 100
+"""Names tried before giving up; a second one is needed when two runs draw the same suffix in one second."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder that one rank of one run writes to."""
+
+    path: Path
+    rank: int = 0
+    info: dict[str, Any] = field(default_factory=dict)
+    made: tuple[Path, ...] = ()
+
+    @classmethod
+    def create(
+        cls,
+        output: str | os.PathLike[str],
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        name: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        devices: Sequence[str] = (),
+    ) -> RunFolder:
+        """Make ``<output>/<name>/rank<rank>/`` and write ``run.json`` there.
+
+        Without a ``name`` the run is called by its start and a random suffix. A name that is taken gets a number
+        behind it; with several ranks the name is what brings them together, so there it is taken only when the
+        rank's own folder is. Raises ``OutputError``, with nothing left behind, when the folder cannot be written.
+        """
+        root = Path(output)
+        made: list[Path] = []
+        try:
+            _make_parents(root, made)
+            path = _claim(root, name, shared=world_size > 1 and name is not None, made=made)
+            _claim_rank(path / f"rank{rank}", made)
+            kept = tuple(one.absolute() for one in made)  # the program may change its working directory
+            folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices), kept)
+            folder._write_info()
+        except BaseException as error:
+            _remove(made)
+            if isinstance(error, (OSError, ValueError)):
+                raise OutputError(_explain(root, error)) from error
+            raise
+        return folder
+
+    @property
+    def rank_path(self) -> Path:
+        """Where this rank's own files go."""
+        return self.path / f"rank{self.rank}"
+
+    def note(self, key: str, value: Any) -> None:
+        """Add to ``run.json`` what became known after the start."""
+        self.info[key] = value
+        self._write_info()
+
+    def finish(self, how: str) -> None:
+        """Add to ``run.json`` when and how the run ended: ``closed``, ``interrupted`` or ``error: …``."""
+        self.info.update(end=_now(), ended=how)
+        self._write_info()
+
+    def discard(self) -> None:
+        """Remove what this run made, files and folders: for a run that failed before it began."""
+        shutil.rmtree(self.rank_path, ignore_errors=True)
+        if self.rank == 0:
+            self._info_path.unlink(missing_ok=True)
+        _remove(self.made)
+
+    def write_summary(self, summary: Summary) -> None:
+        """Write ``summary.json`` and ``summary.txt``; of several ranks, each below its own folder but rank 0."""
+        where = self.path if self.rank == 0 else self.rank_path
+        write_atomic(where / "summary.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        write_atomic(where / "summary.txt", "\n".join(render_summary(summary)) + "\n")
+
+    @property
+    def _info_path(self) -> Path:
+        return (self.path if self.rank == 0 else self.rank_path) / "run.json"
+
+    def _write_info(self) -> None:
+        write_atomic(self._info_path, json.dumps(self.info, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Replace ``path`` by ``content`` in one go: a reader, or a ``kill -9``, never meets half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _make_parents(root: Path, made: list[Path]) -> None:
+    missing = []
+    while not root.exists():
+        missing.append(root)
+        root = root.parent
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another rank was faster
+            folder.mkdir()
+            made.append(folder)
+
+
+def _claim(root: Path, name: str | None, *, shared: bool, made: list[Path]) -> Path:
+    for attempt in range(1, ATTEMPTS + 1):
+        if name is None:
+            path = root / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(2)}"
+        else:
+            path = root / file_name(name if attempt == 1 else f"{name}-{attempt}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            if shared and path.is_dir():
+                return path
+            continue
+        made.append(path)
+        return path
+    raise OutputError(f"{root}: {ATTEMPTS} folders for this run exist already; name another output folder")
+
+
+def _claim_rank(path: Path, made: list[Path]) -> None:
+    try:
+        path.mkdir()
+    except FileExistsError:
+        raise OutputError(f"{path}: holds another run already; give this run a name of its own") from None
+    made.append(path)
+
+
+def _remove(made: Sequence[Path]) -> None:
+    for path in reversed(made):
+        with contextlib.suppress(OSError):  # not empty, so someone else's by now
+            path.rmdir()
+
+
+def _explain(root: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, ValueError):  # a NUL in the path
+        return f"{str(root)!r}: is no path ({error}); output must name a folder"
+    blocker = Path(os.path.abspath(root))
+    while not os.path.lexists(blocker):
+        blocker = blocker.parent
+    if not blocker.is_dir():
+        return f"{root}: {blocker} is a file; output must name a folder, or one that can be made"
+    return f"{root}: cannot be written ({error.strerror}); output must name a folder that this user may write to"
+
+
+def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devices: Sequence[str]) -> dict[str, Any]:
+    return {
+        "command": shlex.join([sys.executable, *sys.argv]),
+        "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
+        "host": f"{platform.node()} ({platform.platform()})",
+        "rank": rank,
+        "world_size": world_size,
+        "devices": list(devices),
+        "config": dict(config) if config is not None else None,
+        "start": _now(),
+        "end": None,
+        "ended": None,
+    }
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+
+
+def _version(distribution: str = "torch-autoprof") -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+class Frames:
+    """The frames of one ``steps.jsonl``, read anew at each iteration, one line in memory at a time.
+
+    A line that is no whole frame (the last one after a ``kill -9``) is skipped and counted in ``bad_lines``, which
+    is complete when the iteration is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bad_lines = 0
+
+    def __iter__(self) -> Iterator[StepFrame]:
+        self.bad_lines = 0
+        decoder = FrameDecoder()
+        with self.path.open("rb") as lines:
+            for line in lines:
+                if not line.strip():
+                    continue
+                try:
+                    frame = decoder.decode(line)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    self.bad_lines += 1
+                    continue
+                yield frame
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A saved run: ``info`` is ``run.json``; ``summary`` is None for a run that was not closed."""
+
+    path: Path
+    info: Mapping[str, Any]
+    ranks: tuple[int, ...]
+    summary: Summary | None
+
+    @property
+    def frames(self) -> Frames:
+        """The frames of the lowest rank that has any."""
+        return self.rank_frames(self.ranks[0] if self.ranks else 0)
+
+    def rank_frames(self, rank: int) -> Frames:
+        """Return the frames of one rank."""
+        return Frames(self.path / f"rank{rank}" / "steps.jsonl")
+
+    def rank_summary(self, rank: int) -> Summary | None:
+        """Return the summary of one rank, None where it did not write one."""
+        return self.summary if rank == 0 else _read_summary(self.path / f"rank{rank}")
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """Open a saved run. Raises ``OutputError`` where there is none."""
+    run = read_records(path)
+    return replace(run, summary=_read_summary(run.path))
+
+
+def read_records(path: str | os.PathLike[str]) -> Run:
+    """Open a saved run without its summary: records can be read also where the summary is another version's."""
+    folder = Path(path)
+    try:
+        info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        if not isinstance(info, dict):
+            raise ValueError("run.json is not an object")
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{folder}: is not the folder of a run ({error}); a run has a run.json") from error
+    ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
+    return Run(folder, info, tuple(ranks), None)
+
+
+def _read_summary(folder: Path) -> Summary | None:
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    try:
+        return Summary.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(
+            f"{path}: cannot be read ({type(error).__name__}: {error}); it is not whole, or another version wrote it"
+        ) from error

@@ -1,0 +1,61 @@
+"""Why a rule matches nothing, and what its author may have meant."""
+
+from __future__ import annotations
+
+import re
+
+from .._names import quoted
+from ..config import Rule
+from ..errors import nearest
+from .tree import Node
+
+_SYNTAX = re.compile(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\[A-Za-z]|[\\^$()?*+|]")
+"""What a regular expression has beside the letters that it looks for."""
+
+_SHOWN = 3
+
+
+def why_nothing(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], str]:
+    """Return the key to blame within the rule, and the sentence: what is wrong; what is allowed, or the nearest."""
+    by_fqn = [node for node in nodes if any(map(rule.match_pattern.fullmatch, node.fqns))]
+    by_type = [
+        node for node in nodes if rule.type_pattern is None or any(map(rule.type_pattern.fullmatch, node.class_names))
+    ]
+    if rule.match is not None and not by_fqn:
+        return ("match",), _no_fqn(rule.match, nodes)
+    if rule.type is not None and not by_type:
+        names = {name for node in nodes for name in node.class_names}
+        return ("type",), f"{quoted(rule.type)} matches no class name; {nearest(_letters(rule.type), names)}"
+    both = [node for node in by_fqn if node in by_type]
+    if both:
+        inside = "with no module inside that is ever called"
+        return (), f"matches only {_examples(both)}, {inside}; allowed: one with 'forward'"
+    return (), f"no module has both the 'match' and the 'type'; the 'match' alone finds {_examples(by_fqn)}"
+
+
+def _no_fqn(match: str, nodes: list[Node]) -> str:
+    fqns = [fqn for node in nodes for fqn in node.fqns if fqn]
+    group = f"(?:{match})" if "|" in match else match
+    for wider in (f".*{group}", f"{group}.*", f".*{group}.*"):
+        found = [fqn for fqn in fqns if _matches(wider, fqn)]
+        if found:
+            parts = ", ".join(map(quoted, found[:_SHOWN]))
+            found_in = f"{quoted(match)} matches no whole fqn, only a part of {parts}"
+            return f"{found_in}; allowed: the whole, such as {quoted(wider)}"
+    return f"{quoted(match)} matches no module; {nearest(_letters(match), fqns)}"
+
+
+def _matches(pattern: str, fqn: str) -> bool:
+    try:
+        return re.fullmatch(pattern, fqn) is not None
+    except re.error:  # global flags such as (?i) may only stand at the start
+        return False
+
+
+def _letters(pattern: str) -> str:
+    return _SYNTAX.sub("", pattern)
+
+
+def _examples(nodes: list[Node]) -> str:
+    more = ", …" if len(nodes) > _SHOWN else ""
+    return ", ".join(f"{quoted(node.fqn)} ({node.class_name})" for node in nodes[:_SHOWN]) + more

@@ -1,0 +1,135 @@
+"""Rules × nodes → targets. The first rule that matches a module wins; a rule that matches nothing is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+from torch import nn
+
+from .._names import clean_name
+from ..config import MODULE_PHASES, Config, Rule
+from ..config.source import IN_PYTHON
+from ..errors import TargetError
+from ..frame import Phase
+from .missing import why_nothing
+from .tree import Node, walk
+from .visible import hidden_notes
+
+NO_RULE = -1
+"""The ``rule`` of a target that no rule chose, because the configuration has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A module to time: under which name, in which phases, and the index of the rule that chose it."""
+
+    module: nn.Module
+    fqn: str
+    name: str
+    phases: frozenset[Phase]
+    memory: bool
+    rule: int
+    shapes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection(Sequence[Target]):
+    """The targets, in the order of the model, and notes on what the rules chose in vain. A sequence of its targets."""
+
+    targets: tuple[Target, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self.targets)
+
+    @overload
+    def __getitem__(self, index: int) -> Target: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Target, ...]: ...
+    def __getitem__(self, index: int | slice) -> Target | tuple[Target, ...]:
+        return self.targets[index]
+
+
+def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> Selection:
+    """Return what the configuration's rules choose in the model; without rules, every direct child of the model.
+
+    ``where`` names a configuration that has no file. Raises ``TargetError`` for all rules that match nothing together.
+    """
+    nodes = walk(model)
+    source = replace(config.source, where=where) if config.source.where == IN_PYTHON else config.source
+    if not config.targets:
+        return _children(nodes)
+    taken: dict[Node, Target] = {}
+    notes: list[str] = []
+    missing: list[str] = []
+    for index, rule in enumerate(config.targets):
+        chosen = list(_chosen(rule, index, nodes))
+        new = {node: target for node, target in reversed(chosen) if node not in taken}
+        taken |= new
+        if not chosen:
+            key, reason = why_nothing(rule, nodes)
+            missing.append(f"{source.place(('targets', index, *key))}: {reason}")
+        elif not new:
+            earlier = sorted({taken[node].rule for node, _ in chosen})
+            rules = ", ".join(f"targets[{number}]" for number in earlier)
+            notes.append(f"{source.place(('targets', index))}: chooses nothing; all that it matches belongs to {rules}")
+    if missing:
+        raise TargetError("\n".join(missing))
+    return _selection(nodes, taken, notes)
+
+
+def _chosen(rule: Rule, index: int, nodes: list[Node]) -> Iterator[tuple[Node, Target]]:
+    """Yield the nodes that the rule matches, and then those below the containers that it matches."""
+    phases, shapes = frozenset[Phase](rule.phases), rule.detail == "shapes"
+    containers: list[tuple[Node, str]] = []
+    for node in nodes:
+        name = _name(rule, node)
+        if name is None:
+            continue
+        if node.called:
+            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index, shapes)
+        else:
+            containers.append((node, name))
+    for container, name in containers:
+        for node in container.called_below():
+            yield node, Target(node.module, node.fqn, name, phases, rule.memory, index, shapes)
+
+
+def _name(rule: Rule, node: Node) -> str | None:
+    """Return the name that the rule gives to the node, by the first of its fqns that matches, or None."""
+    if rule.type_pattern is not None and not any(map(rule.type_pattern.fullmatch, node.class_names)):
+        return None
+    match = next(filter(None, map(rule.match_pattern.fullmatch, node.fqns)), None)
+    if match is None:
+        return None
+    return clean_name(_default_name(node, match.string) if rule.name is None else match.expand(rule.name))
+
+
+def _default_name(node: Node, fqn: str) -> str:
+    return fqn.replace(".", "/") or node.class_name
+
+
+def _children(nodes: list[Node]) -> Selection:
+    root = nodes[0]
+    taken: dict[Node, Target] = {}
+    for child in root.children:
+        name = clean_name(_default_name(child, child.fqn))
+        for node in [child] if child.called else child.called_below():
+            taken.setdefault(node, Target(node.module, node.fqn, name, frozenset(MODULE_PHASES), False, NO_RULE))
+    if not taken and root.called:
+        taken[root] = Target(root.module, "", clean_name(root.class_name), frozenset(MODULE_PHASES), False, NO_RULE)
+    if not taken:
+        raise TargetError(
+            f"model: a {root.class_name} without a module that is ever called; allowed: one with 'forward'"
+        )
+    return _selection(nodes, taken, [])
+
+
+def _selection(nodes: list[Node], taken: dict[Node, Target], notes: list[str]) -> Selection:
+    targets = tuple(taken[node] for node in nodes if node in taken)
+    return Selection(targets, (*notes, *hidden_notes(nodes, taken)))

@@ -1,0 +1,95 @@
+"""How numbers of a comparison are phrased, in text and in figures alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from .._units import format_bytes, format_ms
+from ..frame import Phase
+from .data import Change, Comparison, Verdict
+
+PLAIN: Final = ("the interval is wider than", "not proven among")
+"""How the reasons begin that need no line of their own: the legend says them."""
+
+
+def value(change: Change, number: float | None) -> str:
+    """Phrase a value with its unit; samples a second without it."""
+    if number is None:
+        return "-"
+    if change.unit == "bytes":
+        return format_bytes(number)
+    if change.unit == "ns":
+        return format_ms(number)
+    return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
+
+
+def percent(ratio: float | None) -> str:
+    """Phrase a ratio as a change: ``+4.1``, ``-0.03``; None is no end."""
+    if ratio is None:
+        return "?"
+    points = 100 * (ratio - 1)
+    text = f"{points:+.0f}" if abs(points) >= 99.95 else f"{points:+.1f}"
+    return text.replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def interval(change: Change) -> str:
+    """Phrase the interval of a change: ``[+3.2, +5.0]``; empty where there is none."""
+    if change.ratio is None or (change.low is None and change.high is None and change.p is None):
+        return ""
+    return f"[{percent(change.low)}, {percent(change.high)}]"
+
+
+def label(change: Change) -> str:
+    """Phrase what changed: ``VRT/Stage8 forward``, ``forward`` for a whole phase, ``rss peak`` for a reading."""
+    if change.phase is None:
+        reading = change.unit == "bytes" and change.name.endswith("_bytes")
+        return change.name.removesuffix("_bytes").replace("_", " ") if reading else change.name
+    if not change.name or change.name == str(change.phase):
+        return str(change.phase)
+    return f"{change.name} {change.phase}"
+
+
+def by_phase(change: Change) -> int:
+    """Order the rows of one name as a step goes."""
+    return -1 if change.phase is None else list(Phase).index(change.phase)
+
+
+def headline(comparison: Comparison) -> str:
+    """Say in one sentence what the whole step came to."""
+    step = comparison.whole[0]
+    if step.ratio is None:
+        return f"B against A: inconclusive, {step.why}"
+    said = {
+        "slower": "B is slower than A",
+        "faster": "B is faster than A",
+        "same": f"B is as fast as A, within ±{100 * comparison.margin:g} %",
+    }.get(step.verdict, "B against A: inconclusive")
+    return f"{said}: {percent(step.ratio)} % {interval(step)} a step"
+
+
+def tally(changes: Iterable[Change]) -> str:
+    """Count verdicts: ``3 slower, 10 same``."""
+    counts = Counter(change.verdict for change in changes)
+    order: tuple[Verdict, ...] = ("slower", "faster", "inconclusive", "same")
+    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
+
+
+def outcome(comparison: Comparison, *, strict: bool = False) -> str:
+    """Say what is beyond the limit; empty without one."""
+    if comparison.limit is None:
+        return ""
+    limit = f"{100 * comparison.limit:g} %"
+    proven = comparison.over_limit()
+    possible = [one for one in comparison.over_limit(strict=True) if one.over == "unknown"]
+    if proven:
+        named = "; ".join(f"{label(one)} {percent(one.ratio)} % {interval(one)}" for one in proven[:5])
+        text = f"FAIL: slower by more than {limit}: {named}"
+        return text + (f"; and {len(proven) - 5} more" if len(proven) > 5 else "")
+    if possible:
+        rows = "1 row" if len(possible) == 1 else f"{len(possible)} rows"
+        text = f"nothing is proven to be slower by more than {limit}, but {rows} may be: "
+        text += ", ".join(map(label, possible[:5])) + (", …" if len(possible) > 5 else "")
+        return f"FAIL (strict): {text}" if strict else f"pass: {text}"
+    return f"pass: nothing is slower by more than {limit}, and nothing may be"
