@@ -12,7 +12,7 @@ import autoprof
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "_plugins", "_process", "_names", "_units", "frame", "summary",
-    "config", "_capture.clocks", "_capture.memory", "_capture.mark_cost", "_session.governor", "_stats",
+    "config", "_capture.clocks", "_capture.memory", "_capture.mark_cost", "_stats", "_session.governor",
     "_targets", "_capture.marks", "_capture.recorder", "_resolve",
     "_metrics.flops", "devices",
     "_reports", "_storage", "compare", "logs",

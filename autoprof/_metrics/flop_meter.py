@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from .._capture import recorder
-from .._reports.lines import Line, name_lines, walk
 from .._resolve import RawStep
+from .._stats.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S
 from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
 from ..frame import Phase

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._stats.self_times import SignedSums, own_terms
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import named
-from .self_times import SignedSums, own_terms
 
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of growing."""

@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
+from .._stats.name_lines import name_lines, walk
+from .._stats.name_tree import Tree, name_tree
 from .._units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
-from .lines import name_lines, walk
 from .measurements import measured_lines
 from .memory_text import readings
 from .overhead import price_lines
 from .shapes import render_shape_changes
 from .text import elide, pad, safe
-from .tree import Tree, name_tree
 
 RULE: Final = "=" * 80
 LABEL: Final = 40

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from .._stats.name_lines import Line, Lines, name_lines
 from .._units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent, format_span
 from ..frame import Phase
 from ..summary import Summary, counts
 from .card import verdict_line
-from .lines import Line, Lines, name_lines
 from .measurements import brief_gauges, brief_work
 from .memory_text import readings
 from .overhead import price_by_pairs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from .._stats.name_lines import name_lines
 from .._units import format_ms, format_rate, format_round_percent, format_span
 from ..summary import Summary
-from .lines import name_lines
 from .measurements import brief_gauges, brief_work
 from .panel import SHORT, top_lines
 from .text import safe

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from .._stats.name_lines import name_lines, walk
 from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, NamedShape, Phase, StepFrame
 from ..summary import Row, Shapes, Summary
-from .lines import name_lines, walk
 from .text import crop, safe, wrap
 
 SETS: Final = 4

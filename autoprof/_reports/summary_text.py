@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from .._stats.name_lines import Line, name_lines, walk
 from .._units import format_count, format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Summary, counts
 from .card import render_card
-from .lines import Line, name_lines, walk
 from .measurements import measured_lines, work_table
 from .memory_text import readings, render_memory
 from .overhead import price_lines

@@ -14,13 +14,13 @@ from typing import Final
 
 import numpy as np
 
+from .._stats.intervals import StepsMean
 from .._units import format_percent as _percent
 from ..errors import ConfigError, OutputError, nearest
 from ..frame import Nanoseconds, Phase
 from ..summary import Clock
 from .data import Change, Comparison, Lone
 from .differences import differences
-from .intervals import Mean
 from .judge import Candidate, Pick, Scale, candidate, gather, judge, too_short
 from .memory import memory_changes
 from .notes import notes_of
@@ -131,7 +131,7 @@ def _whole(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, 
     if clock is not None:
         found.append(replace(candidate(blank, a, b, _step, _step), known=same_work))
         mean = replace(blank, name="mean step")
-        found.append(replace(candidate(mean, a, b, _step, _step, of=Mean), known=same_work))
+        found.append(replace(candidate(mean, a, b, _step, _step, of=StepsMean), known=same_work))
     if clock != "host":
         by_host = replace(blank, name="step (host's clock)")
         found.append(replace(candidate(by_host, a, b, _host, _host), known=same_work))
@@ -204,7 +204,7 @@ def _by_frequency(
     often_a, often_b = _often(a, parts[0]), _often(b, parts[1])
     if often_a is None or often_b is None or abs(often_a - often_b) <= UNLIKE:
         return candidate(blank, a, b, *parts)
-    one = candidate(blank, a, b, *wholes, of=Mean)
+    one = candidate(blank, a, b, *wholes, of=StepsMean)
     why = one.change.why or f"mean over all steps: it is in {_percent(often_a)} of A's, {_percent(often_b)} of B's"
     return replace(one, change=replace(one.change, why=why))
 

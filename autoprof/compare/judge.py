@@ -10,14 +10,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from .._stats.intervals import LEVEL, MIN_STEPS, StepsMean, StepsMedian, holm
 from .._units import format_ns
+from .contrast import Contrast, RunEstimate, contrast
 from .data import Change, Over, Verdict
-from .intervals import FEWEST, LEVEL, Contrast, Mean, RunSteps, Steps, contrast, holm
 from .series import RankSeries, RunSeries
 
 ALPHA: Final = 1 - LEVEL
 Column = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 Pick = Callable[[RankSeries], Column | None]
+Estimator = type[StepsMedian] | type[StepsMean]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,15 @@ class Candidate:
 
 
 def gather(
-    runs: Sequence[RunSeries], pick: Pick, *, fewest: int = FEWEST, of: type[Steps] | type[Mean] = Steps
-) -> tuple[list[RunSteps], int, float | None]:
+    runs: Sequence[RunSeries],
+    pick: Pick,
+    *,
+    fewest: int = MIN_STEPS,
+    of: Estimator = StepsMedian,
+) -> tuple[list[RunEstimate], int, float | None]:
     """Return what the runs say of a column, the fewest steps that one of them has of it, and its median (or mean)."""
-    centre = np.median if of is Steps else np.mean
-    found: list[RunSteps] = []
+    centre = np.median if of is StepsMedian else np.mean
+    found: list[RunEstimate] = []
     least: int | None = None
     medians = []
     for run in runs:
@@ -56,7 +62,7 @@ def gather(
         least = steps if least is None else min(least, steps)
         medians.append(float(np.mean([np.log(np.maximum(centre(column), 1e-9)) for column in columns])))
         if steps >= fewest:
-            found.append(RunSteps(tuple(of.of(column) for column in columns)))
+            found.append(RunEstimate(tuple(of.of(column) for column in columns)))
     return found, least or 0, exp(sum(medians) / len(medians)) if medians else None
 
 
@@ -67,8 +73,8 @@ def candidate(
     pick_a: Pick,
     pick_b: Pick,
     *,
-    fewest: int = FEWEST,
-    of: type[Steps] | type[Mean] = Steps,
+    fewest: int = MIN_STEPS,
+    of: Estimator = StepsMedian,
 ) -> Candidate:
     """Fill in what both sides have of a column."""
     runs_a, steps_a, value_a = gather(a, pick_a, fewest=fewest, of=of)
@@ -79,7 +85,7 @@ def candidate(
     if value_a is None or value_b is None:
         return Candidate(replace(change, why=f"not in {'A' if value_a is None else 'B'}"), None)
     side, steps = ("A", steps_a) if not runs_a else ("B", steps_b)
-    return Candidate(replace(change, why=f"only {steps} steps in {side}; {FEWEST} are needed"), None)
+    return Candidate(replace(change, why=f"only {steps} steps in {side}; {MIN_STEPS} are needed"), None)
 
 
 def too_short(one: Candidate, limit_ns: float) -> Candidate:

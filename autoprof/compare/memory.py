@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from .._stats.intervals import MIN_STEPS, StepsMedian
 from ..frame import Nanoseconds
+from .contrast import RunEstimate, contrast
 from .data import Change, Verdict
-from .intervals import FEWEST, RunSteps, Steps, contrast
 from .judge import Candidate, Scale, candidate, judge
 from .series import RankSeries, RunSeries
 
@@ -37,21 +38,21 @@ def _level(name: str, a: Sequence[RunSeries], b: Sequence[RunSeries]) -> Candida
         return rank.levels[name]
 
     blank = Change(name, None, "bytes", None, None)
-    return candidate(blank, a, b, pick, pick, fewest=FEWEST if len(a) == len(b) == 1 else 1)
+    return candidate(blank, a, b, pick, pick, fewest=MIN_STEPS if len(a) == len(b) == 1 else 1)
 
 
 def _peak(name: str, a: Sequence[RunSeries], b: Sequence[RunSeries]) -> Candidate:
     runs_a, runs_b = ([_exact(max(rank.peaks[name] for rank in run.ranks)) for run in side] for side in (a, b))
-    values = [exp(sum(run.median for run in runs) / len(runs)) for runs in (runs_a, runs_b)]
+    values = [exp(sum(run.log_center for run in runs) / len(runs)) for runs in (runs_a, runs_b)]
     change = Change(name, None, "bytes", round(values[0]), round(values[1]), steps_a=len(a), steps_b=len(b))
     if len(runs_a) == len(runs_b) == 1 and values[0] != values[1]:
         return Candidate(_plain(change, "inconclusive", _ONE), None)
     return Candidate(change, contrast(runs_a, runs_b))
 
 
-def _exact(count: int) -> RunSteps:
+def _exact(count: int) -> RunEstimate:
     value = log(max(count, 1))
-    return RunSteps((Steps(np.array([value]), value, 0.0, inf),))
+    return RunEstimate((StepsMedian(np.array([value]), value, 0.0, inf),))
 
 
 def _plain(change: Change, verdict: Verdict, why: str) -> Change:

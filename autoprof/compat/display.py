@@ -10,9 +10,9 @@ from typing import Final, TextIO
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain
 from .._reports.text import safe
+from .._stats.name_tree import parent_name
 from ..sinks.terminal import SPARE_ROWS, PinnedLines
 from ..summary import Summary
-from .durations import outer_name
 
 TOP: Final = 5
 WIDE: Final = 120
@@ -39,7 +39,7 @@ class Display:
         try:
             size = PinnedLines.terminal_size(self._stream)
             names = {row.name for row in summary.rows}
-            top = replace(summary, rows=tuple(row for row in summary.rows if outer_name(row.name, names) is None))
+            top = replace(summary, rows=tuple(row for row in summary.rows if parent_name(row.name, names) is None))
             if size is not None:
                 panel = render_panel(
                     top, width=size[0], top=TOP, color=not os.environ.get("NO_COLOR"), step=step,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from .._stats.aggregate import ROWS
+from .._stats.name_tree import parent_name
 from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
 from ..summary import Row, Summary
 
@@ -72,7 +73,7 @@ class Steps:
             starts.setdefault(one.name, max(one.start_ns - self._begin_ns, 0))
         if any(one.thread != thread for one in durations) and len(self.nesting.beside) < ROWS:
             self.nesting.beside.update(one.name for one in durations if one.thread != thread)
-        own = [one for one in durations if one.thread == thread and outer_name(one.name, totals) is None]
+        own = [one for one in durations if one.thread == thread and parent_name(one.name, totals) is None]
         longest = max((totals[one.name] for one in own), default=0)
         step_ns = max(now_ns - self._begin_ns, longest)
         covered = self.nesting.look(own, self._begin_ns, self._number)
@@ -108,21 +109,13 @@ class Steps:
 @lru_cache(maxsize=LAYOUTS)
 def _training_layout(layout: Layout) -> Layout:
     names = {name: at for at, name in enumerate(layout.names)}
-    parents = [names[outer] if (outer := outer_name(name, names)) is not None else -1 for name in layout.names]
+    parents = [names[outer] if (outer := parent_name(name, names)) is not None else -1 for name in layout.names]
     return replace(layout, parents=tuple(parents), lanes=(TRAINING_LANE,) * len(layout))
 
 
 def on_training_lane(frame: StepFrame) -> StepFrame:
     """Return the frame with its names where the rules look for the causes of long steps."""
     return replace(frame, layout=_training_layout(frame.layout))
-
-
-def outer_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the nearest of ``names`` that the name stands below by its slashes."""
-    prefix = name.rpartition("/")[0]
-    while prefix and prefix not in names:
-        prefix = prefix.rpartition("/")[0]
-    return prefix or None
 
 
 class Nesting:
@@ -198,7 +191,7 @@ def account(summary: Summary, nesting: Nesting, covered_ns: int) -> Summary:
     rows = {row.name: row for row in summary.rows if row.name not in nesting.beside}
     below: dict[str | None, list[str]] = {}
     for name in rows:
-        parent = outer_name(name, rows) or nesting.parents.get(name)
+        parent = parent_name(name, rows) or nesting.parents.get(name)
         below.setdefault(parent if parent in rows else None, []).append(name)
     made = {row.name: row for row in summary.rows}
     if not _hang(None, summary.total_step_ns, rows, below, made):

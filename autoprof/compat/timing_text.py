@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .._reports.lines import name_lines, walk
 from .._reports.log import LABEL, LABEL_MAX, RULE, Averages
 from .._reports.text import elide, fit, pad, safe
-from .._reports.tree import Tree, name_tree
+from .._stats.name_lines import name_lines, walk
+from .._stats.name_tree import Tree, name_tree
 from .._units import NS_PER_MS, format_percent
 from ..frame import Phase, StepFrame
 from ..summary import Summary

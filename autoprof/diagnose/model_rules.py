@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .._reports.lines import Line, name_lines
+from .._stats.name_lines import Line, name_lines
 from .._units import format_ms, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Finding, Row

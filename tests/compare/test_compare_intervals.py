@@ -9,13 +9,14 @@ import pytest
 from compare_builders import noise
 from scipy import stats
 
+from autoprof._stats.intervals import StepsMean, StepsMedian, holm, t_quantile, t_tail
+from autoprof.compare.contrast import Contrast, RunEstimate, contrast
 from autoprof.compare.data import Change
-from autoprof.compare.intervals import Contrast, Mean, RunSteps, Steps, contrast, holm, t_quantile, t_tail
 from autoprof.compare.judge import Candidate, Scale, judge
 
 
-def run(values: np.ndarray) -> list[RunSteps]:
-    return [RunSteps((Steps.of(values),))]
+def run(values: np.ndarray) -> list[RunEstimate]:
+    return [RunEstimate((StepsMedian.of(values),))]
 
 
 def p_of(one: Contrast) -> float:
@@ -109,15 +110,18 @@ def test_a_hundred_equal_rows_fail_no_limit() -> None:
 def test_runs_that_differ_by_themselves_hide_a_small_change() -> None:
     """Steps are steady, but runs differ by 5 %: 3 % between sides is nothing; steps alone would prove it."""
     levels_a, levels_b = (1.0, 1.05, 0.95), (1.03, 1.08, 0.98)
-    a = [RunSteps((Steps.of(level * noise(100, seed, spread=0.002)),)) for seed, level in enumerate(levels_a)]
-    b = [RunSteps((Steps.of(level * noise(100, 9 + seed, spread=0.002)),)) for seed, level in enumerate(levels_b)]
+    a = [RunEstimate((StepsMedian.of(level * noise(100, seed, spread=0.002)),)) for seed, level in enumerate(levels_a)]
+    b = [
+        RunEstimate((StepsMedian.of(level * noise(100, 9 + seed, spread=0.002)),))
+        for seed, level in enumerate(levels_b)
+    ]
     assert p_of(contrast(a, b)) > 0.3
     assert p_of(contrast(a[:1], b[:1])) < 0.001
 
 
 def test_runs_of_one_side_lend_their_variation_to_the_other() -> None:
     """One run against several: a difference must stand out from how much those several differ."""
-    base = [RunSteps((Steps.of(level * noise(60, at)),)) for at, level in enumerate((1.0, 1.04, 0.97, 1.02))]
+    base = [RunEstimate((StepsMedian.of(level * noise(60, at)),)) for at, level in enumerate((1.0, 1.04, 0.97, 1.02))]
     assert p_of(contrast(base, run(1.05 * noise(60, 9)))) > 0.05
     assert p_of(contrast(base, run(1.5 * noise(60, 9)))) < 0.01
 
@@ -125,14 +129,14 @@ def test_runs_of_one_side_lend_their_variation_to_the_other() -> None:
 def test_runs_that_agree_by_luck_are_no_surer_than_their_steps() -> None:
     """Two runs a side with the same median to the last digit still have the noise of their steps."""
     values = noise(40, 1, spread=0.1)
-    a, b = ([RunSteps((Steps.of(factor * values),))] * 2 for factor in (1.0, 1.01))
+    a, b = ([RunEstimate((StepsMedian.of(factor * values),))] * 2 for factor in (1.0, 1.01))
     low, high = contrast(a, b).interval()
     assert low < 0 < high
 
 
 def test_a_drift_within_runs_has_a_range() -> None:
     """Readings that only grow have no interval of their own; between runs they have one."""
-    runs = [RunSteps((Steps.of(np.linspace(100, 101 + at, 40)),)) for at in range(6)]
+    runs = [RunEstimate((StepsMedian.of(np.linspace(100, 101 + at, 40)),)) for at in range(6)]
     low, high = contrast(runs[:3], runs[3:]).interval()
     assert -0.1 < low < high < 0.1
 
@@ -141,7 +145,9 @@ def test_ranks_that_wait_for_one_another_are_one_observation() -> None:
     """Eight ranks with the same steps are as sure as one."""
     values, other = noise(100, 1), 1.02 * noise(100, 2)
     one = contrast(run(values), run(other)).interval()
-    eight = contrast([RunSteps((Steps.of(values),) * 8)], [RunSteps((Steps.of(other),) * 8)]).interval()
+    eight = contrast(
+        [RunEstimate((StepsMedian.of(values),) * 8)], [RunEstimate((StepsMedian.of(other),) * 8)]
+    ).interval()
     assert eight == pytest.approx(one)
 
 
@@ -150,7 +156,7 @@ def test_a_mean_sees_what_is_rare() -> None:
     steps = np.arange(1000)
     a = np.where(steps % 50 == 0, 100.0, 0.0)
     b = np.where(steps % 500 == 0, 100.0, 0.0)
-    seen = contrast([RunSteps((Mean.of(a),))], [RunSteps((Mean.of(b),))])
+    seen = contrast([RunEstimate((StepsMean.of(a),))], [RunEstimate((StepsMean.of(b),))])
     assert exp(seen.log_ratio) == pytest.approx(0.1)
     assert p_of(seen) < 0.01
     low, high = seen.interval()
@@ -163,5 +169,5 @@ def test_equal_means_of_rare_events_raise_no_alarm() -> None:
     for seed in range(400):
         draws = np.random.default_rng(seed)
         a, b = (np.where(draws.random(300) < 0.1, 50.0, 1.0) for _ in range(2))
-        alarms += p_of(contrast([RunSteps((Mean.of(a),))], [RunSteps((Mean.of(b),))])) < 0.05
+        alarms += p_of(contrast([RunEstimate((StepsMean.of(a),))], [RunEstimate((StepsMean.of(b),))])) < 0.05
     assert alarms <= stats.binom.ppf(0.999, 400, 0.05)

@@ -7,7 +7,7 @@ was) stand as headers above what they have in common; their time is the sum of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
@@ -19,6 +19,14 @@ from .self_times import SignedSums, Terms, own_terms
 SPLIT: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
 VALUES: Final = 1 + len(SPLIT)
 """Numbers a node has: its total, and the part of it that each phase of ``SPLIT`` took."""
+
+
+def parent_name(name: str, names: Container[str]) -> str | None:
+    """Return the longest of ``names`` that is a proper prefix of ``name`` in whole segments: ``A`` for ``A/B/C``."""
+    prefix = name.rpartition("/")[0]
+    while prefix and prefix not in names:
+        prefix = prefix.rpartition("/")[0]
+    return prefix or None
 
 
 class Node(NamedTuple):
@@ -56,7 +64,7 @@ class Tree:
         self.nodes: list[Node] = []
         terms: list[Terms] = []
         others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
-        beside_places = [*_nest(layout, others), *_logged(layout)]
+        beside_places = [*_nest(layout, others), *_nest_logged(layout)]
         for places, beside in ((_nest(layout, {TRAINING_LANE}), False), (beside_places, True)):
             self._add(_with_headers(places, "", under_header=False), layout, terms, (), -1, 0, beside)
         self.children: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
@@ -115,23 +123,21 @@ def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:
     return list(roots.values())
 
 
-def _logged(layout: Layout) -> list[_Place]:
-    """Place durations measured elsewhere, which nest by their names alone."""
-    logged: dict[str, _Place] = {}
+def _nest_logged(layout: Layout) -> list[_Place]:
+    """Nest logged durations, which have no parent span, by their names."""
+    places: dict[str, _Place] = {}
     for span, (name, lane) in enumerate(zip(layout.names, layout.lanes, strict=True)):
         if lane == LOGGED_LANE:
-            place = logged.setdefault(name, _Place(name))
+            place = places.setdefault(name, _Place(name))
             place.entering.append(span)
             place.spans.append(span)
     roots = []
-    for name, place in logged.items():
-        prefix = name.rpartition("/")[0]
-        while prefix and prefix not in logged:
-            prefix = prefix.rpartition("/")[0]
-        if prefix:
-            logged[prefix].children[name] = place
-        else:
+    for name, place in places.items():
+        parent = parent_name(name, places)
+        if parent is None:
             roots.append(place)
+        else:
+            places[parent].children[name] = place
     return roots
 
 

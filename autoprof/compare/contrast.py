@@ -1,0 +1,140 @@
+"""The ratio of two sides' medians or means: its confidence interval and one-sided p-values.
+
+With one run a side, steps are the observations. With several, a run is one observation: no number of steps within one
+run shows how two runs of the same program differ (placement, clocks, neighbours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import hypot, isfinite, sqrt
+from typing import Final, Protocol
+
+import numpy as np
+
+from .._stats.intervals import LEVEL, StepsMean, StepsMedian, t_quantile, t_tail
+
+_MAX_ERRORS: Final = 64.0
+"""Larger distances, in standard errors, are treated as this one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunEstimate:
+    """The ranks of one run. Ranks wait for one another, so they are one observation: the mean of their estimates."""
+
+    ranks: tuple[StepsMedian | StepsMean, ...]
+
+    @property
+    def log_center(self) -> float:
+        """The mean of the ranks' logarithms."""
+        return float(np.mean([rank.log_center for rank in self.ranks]))
+
+    @property
+    def dof(self) -> float:
+        """The degrees of freedom of the least certain rank."""
+        return min(rank.dof for rank in self.ranks)
+
+    def distance(self, errors: float, *, upward: bool) -> float:
+        """Return the distance at ``errors`` standard errors, as if all ranks were off in the same direction."""
+        return sum(rank.distance(errors, upward=upward) for rank in self.ranks) / len(self.ranks)
+
+    @property
+    def variance(self) -> float:
+        """The variance within the run; a drift is bounded by the range of its values."""
+        width = (self.distance(1.0, upward=False) + self.distance(1.0, upward=True)) / 2
+        return min(width, *(rank.half_range for rank in self.ranks)) ** 2
+
+
+class Contrast(Protocol):
+    """The natural logarithm of B over A, and its uncertainty."""
+
+    @property
+    def log_ratio(self) -> float:
+        """The logarithm of B's center over A's."""
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """Return the two-sided confidence interval of the logarithm."""
+
+    def p_above(self, log_limit: float) -> float:
+        """Return the one-sided p-value of "the logarithm is not above the limit"."""
+
+    def p_below(self, log_limit: float) -> float:
+        """Return the one-sided p-value of "the logarithm is not below the limit"."""
+
+
+class StepContrast:
+    """One run a side: the intervals of the two estimates combined (MOVER: Zou and Donner 2008)."""
+
+    def __init__(self, a: RunEstimate, b: RunEstimate) -> None:
+        self._a, self._b = a, b
+        self.log_ratio = b.log_center - a.log_center
+        widths = [sum(side.distance(2.0, upward=upward) for upward in (False, True)) for side in (a, b)]
+        if all(map(isfinite, widths)) and any(widths):
+            fourth = sum(width**4 / side.dof for width, side in zip(widths, (a, b), strict=True))
+            self._dof = (widths[0] ** 2 + widths[1] ** 2) ** 2 / fourth  # Welch and Satterthwaite
+        else:
+            self._dof = min(a.dof, b.dof)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        errors = t_quantile((1 + level) / 2, self._dof)
+        return (
+            self.log_ratio - self._width(errors, upward=False),
+            self.log_ratio + self._width(errors, upward=True),
+        )
+
+    def p_above(self, log_limit: float) -> float:
+        return self._p(self.log_ratio - log_limit, upward=False)
+
+    def p_below(self, log_limit: float) -> float:
+        return self._p(log_limit - self.log_ratio, upward=True)
+
+    def _width(self, errors: float, *, upward: bool) -> float:
+        return hypot(self._b.distance(errors, upward=upward), self._a.distance(errors, upward=not upward))
+
+    def _p(self, gap: float, *, upward: bool) -> float:
+        """Return the p-value at which that end of the interval is ``gap`` away."""
+        if gap <= 0:
+            return 1.0
+        low, high = 0.0, _MAX_ERRORS
+        while high - low > 1e-6:
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._width(middle, upward=upward) < gap else (low, middle)
+        return t_tail(low, self._dof)
+
+
+class RunContrast:
+    """Several runs on at least one side: Student's t with the variance between runs of the same side.
+
+    The variance is pooled, so that a side of one run can be compared with a side of several. It is never less than
+    the variance within the runs: a few runs may agree by chance.
+    """
+
+    def __init__(self, a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> None:
+        centers = [np.array([run.log_center for run in side]) for side in (a, b)]
+        self.log_ratio = float(centers[1].mean() - centers[0].mean())
+        self._dof = len(a) + len(b) - 2.0
+        within = [sum(run.variance for run in side) / len(side) ** 2 for side in (a, b)]
+        squares = sum(float(((side - side.mean()) ** 2).sum()) for side in centers)
+        between = squares / self._dof * (1 / len(a) + 1 / len(b))
+        self._error = sqrt(max(between, sum(within)))
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        width = t_quantile((1 + level) / 2, self._dof) * self._error
+        return self.log_ratio - width, self.log_ratio + width
+
+    def p_above(self, log_limit: float) -> float:
+        return self._p(self.log_ratio - log_limit)
+
+    def p_below(self, log_limit: float) -> float:
+        return self._p(log_limit - self.log_ratio)
+
+    def _p(self, gap: float) -> float:
+        if gap <= 0:
+            return 1.0
+        return t_tail(gap / self._error, self._dof) if self._error else 0.0
+
+
+def contrast(a: Sequence[RunEstimate], b: Sequence[RunEstimate]) -> Contrast:
+    """Compare the runs of two sides, at least one each."""
+    return StepContrast(a[0], b[0]) if len(a) == len(b) == 1 else RunContrast(a, b)
