@@ -43,14 +43,14 @@ def throw_marks_away(session: Any) -> None:
     The model's calls are taken as well: until then it has a second hook, which learns what the first of them is.
     """
     taken = session._recorder.take()
-    session._delivery.gauges._root.take(taken)
-    if session._steps._clock.device_type is not None:
-        session._steps._clock.release(taken.readings)
+    session._pipeline.gauges._root.take(taken)
+    if session._tracker._clock.device_type is not None:
+        session._tracker._clock.release(taken.readings)
 
 
 def deliver(session: Any) -> None:
     """Resolve the steps that the session has put off, and write them."""
-    session._delivery.deliver()
+    session._pipeline.deliver()
 
 
 class Synthetic:

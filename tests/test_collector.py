@@ -12,7 +12,7 @@ from torch import nn
 
 from autoprof import StepFrame
 from autoprof._capture.clocks import HostClock
-from autoprof._process.gc_paused import Uncollected
+from autoprof._process.gc_paused import GcPaused
 from autoprof.testing import ListSink, open_session
 
 QUIET = {"sinks": {}}
@@ -28,7 +28,7 @@ def enabled() -> Iterator[None]:
 
 def test_it_stands_still_inside_and_runs_again_after() -> None:
     """Also after an exception, and a second time."""
-    block = Uncollected()
+    block = GcPaused()
     for _ in range(2):
         with contextlib.suppress(ZeroDivisionError), block:
             assert not gc.isenabled()
@@ -39,7 +39,7 @@ def test_it_stands_still_inside_and_runs_again_after() -> None:
 def test_one_that_the_user_has_stopped_stays_so() -> None:
     """Who trains with their own collections has switched it off."""
     gc.disable()
-    block = Uncollected()
+    block = GcPaused()
     with block:
         assert not gc.isenabled()
     block.resume()
@@ -48,7 +48,7 @@ def test_one_that_the_user_has_stopped_stays_so() -> None:
 
 def test_what_was_cut_short_can_be_made_up_for() -> None:
     """An exception of a signal handler may strike in the exit itself."""
-    block = Uncollected()
+    block = GcPaused()
     block.__enter__()
     block.resume()
     assert gc.isenabled()

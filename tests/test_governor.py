@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoprof._session.governor import BURST, CONTROL_EVERY, CONTROLS, FEWEST_PAIRS, FIRST, RAREST, Governor
+from autoprof._session.governor import (
+    BURST_STEPS,
+    CONTROL_INTERVAL,
+    CONTROL_STEPS,
+    FIRST_STEPS,
+    MAX_SAMPLE_INTERVAL,
+    MIN_PAIRS,
+    Governor,
+)
 
 MS = 1_000_000
 BUDGETS = (0.005, 0.01, 0.05)
@@ -72,8 +80,8 @@ def test_the_budget_holds_from_the_first_gap_on(step_ns: int) -> None:
     # Of long steps the usual noise is more than recording costs, and a pair may charge it: that gap is another matter.
     noise = 0.03 if step_ns <= 10 * MS else 0.0
     done = run(Governor(0.005), 20_000, step_ns, [120_000], 150_000, noise)
-    assert done.recorded[:FIRST] == list(range(FIRST))
-    gaps = [gap for gap in done.gaps if gap != CONTROLS][1:]
+    assert done.recorded[:FIRST_STEPS] == list(range(FIRST_STEPS))
+    gaps = [gap for gap in done.gaps if gap != CONTROL_STEPS][1:]
     if gaps:
         early = gaps[: max(len(gaps) // 10, 5)]
         assert sum(early) / len(early) == pytest.approx(sum(gaps) / len(gaps), rel=0.4)
@@ -82,8 +90,8 @@ def test_the_budget_holds_from_the_first_gap_on(step_ns: int) -> None:
 def test_what_the_budget_has_room_for_is_recorded() -> None:
     """A cost of a tenth of the budget: every step but the controls."""
     done = run(Governor(0.05), 10_000, 10 * MS, [50_000], 10_000)
-    assert set(done.gaps) == {CONTROLS}
-    assert len(done.recorded) / 10_000 == pytest.approx(CONTROL_EVERY / (CONTROL_EVERY + CONTROLS), abs=0.01)
+    assert set(done.gaps) == {CONTROL_STEPS}
+    assert len(done.recorded) / 10_000 == pytest.approx(CONTROL_INTERVAL / (CONTROL_INTERVAL + CONTROL_STEPS), abs=0.01)
 
 
 def test_without_a_budget_every_step_is_recorded() -> None:
@@ -97,15 +105,15 @@ def test_modules_are_dropped_when_bursts_become_too_rare() -> None:
     """Four steps' worth a step on a budget of 0.5 %: the finest modules go, and no more than have to."""
     done = run(Governor(0.005, levels=3), 60_000, 1 * MS, [4 * MS, 200_000, 20_000], 20_000)
     assert done.levels[0] == 0
-    assert set(done.levels[FIRST:]) == {1}
+    assert set(done.levels[FIRST_STEPS:]) == {1}
     assert done.overhead <= 1.05 * 0.005
 
 
 def test_the_last_level_stays_however_rare_its_bursts_are() -> None:
     """There is nothing left to drop; the budget is kept by longer gaps alone."""
     done = run(Governor(0.005, levels=2), 100_000, 300_000, [3 * MS, 2 * MS], 20_000)
-    assert set(done.levels[FIRST:]) == {1}
-    assert min(done.gaps) > RAREST
+    assert set(done.levels[FIRST_STEPS:]) == {1}
+    assert min(done.gaps) > MAX_SAMPLE_INTERVAL
     assert done.overhead <= 1.05 * 0.005
 
 
@@ -121,7 +129,7 @@ def test_modules_come_back_when_there_is_room_by_far() -> None:
 @pytest.mark.parametrize("factor", [0.5, 0.8, 1.0, 1.25, 2.0])
 def test_levels_do_not_swing(factor: float) -> None:
     """Costs around the threshold change the level once at most."""
-    threshold = RAREST * 0.01 * MS
+    threshold = MAX_SAMPLE_INTERVAL * 0.01 * MS
     done = run(Governor(0.01, levels=2), 50_000, 1 * MS, [round(threshold * factor), 100_000], 0, noise=0.1)
     changes = sum(one != other for one, other in zip(done.levels, done.levels[1:], strict=False))
     assert changes <= 1
@@ -151,7 +159,7 @@ def test_pairs_find_the_cost_that_the_own_account_does_not_see() -> None:
 def test_too_few_pairs_say_nothing() -> None:
     """An interval of a handful is no interval."""
     governor = Governor(0.01)
-    for _ in range(FEWEST_PAIRS - 1):
+    for _ in range(MIN_PAIRS - 1):
         while not (gap := governor.recorded(MS, 100_000, 0)):
             pass
         leave_alone(governor, [MS] * gap)
@@ -192,7 +200,7 @@ def test_what_was_charged_too_low_at_first_is_paid_back(seed: int) -> None:
 def test_a_step_that_takes_minutes_does_not_widen_the_interval() -> None:
     """A checkpoint saved inside one recorded step is one pair among many."""
     governor = Governor(0.01)
-    for i in range(4 * FEWEST_PAIRS):
+    for i in range(4 * MIN_PAIRS):
         while not (gap := governor.recorded(round(1.02 * MS) + (60_000 * MS if i == 9 else 0), 20_000, 0)):
             pass
         leave_alone(governor, [MS] * gap)
@@ -233,6 +241,6 @@ def test_a_burst_has_eight_steps_that_count(settling: int) -> None:
     while not (gap := governor.recorded(MS, 100_000)):
         pass
     governor.left_alone(gap, gap * MS)
-    gaps = [governor.recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST)]
+    gaps = [governor.recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST_STEPS)]
     assert not any(gaps[:-1])
     assert gaps[-1] > 0

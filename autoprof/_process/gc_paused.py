@@ -6,7 +6,7 @@ import gc
 from types import TracebackType
 
 
-class Uncollected:
+class GcPaused:
     """A ``with`` block in which the collector stands still, unless it did already.
 
     A summary of hundreds of rows makes thousands of objects, all gone when it is drawn. Meanwhile they would make the

@@ -16,7 +16,7 @@ SIGINT: Final = int(signal.SIGINT)
 _Handler = Callable[[int, FrameType | None], Any]
 
 
-class OwnWork:
+class DeferSigint:
     """Our own work as a ``with`` block: a Ctrl-C waits for its end, and then does what it would have done.
 
     A second Ctrl-C does not wait: what is inside may hang. Blocks may nest. Only on the main thread, where Python runs

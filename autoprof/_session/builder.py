@@ -27,16 +27,16 @@ from .._capture.probes import (
 )
 from .._capture.recorder import Recorder
 from .._metrics import RootProbe
-from .._process.signals import OwnWork
+from .._process.signals import DeferSigint
 from ..diagnose import Diagnosis, Facts, Signals, Surroundings, Watch
 from ..errors import SessionError
 from . import lifecycle
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
-from .pipeline import Delivery
+from .pipeline import Pipeline
 from .probe_setup import Setup, make_gauges, make_sampling, open_snapshots, probe_step
 from .sampling import Sampling
 from .session import Session
-from .step_tracker import Steps
+from .step_tracker import StepTracker
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
@@ -91,16 +91,16 @@ def open_session(
         notes += [note] if note else []
     recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
     if not settings.enabled:
-        idle = Delivery(recorder, Price(), None, ())
+        idle = Pipeline(recorder, Price(), None, ())
         memory = memory or choose_memory(device)
-        steps = Steps(model, settings, recorder, idle, clock=clock, memory=memory)
+        steps = StepTracker(model, settings, recorder, idle, clock=clock, memory=memory)
         return Session(steps, recorder, idle, memory, enabled=False)
     wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
     try:
-        with OwnWork():
+        with DeferSigint():
             return wiring.begin(notes, optimizers, sinks)
     except BaseException:
-        with OwnWork():
+        with DeferSigint():
             wiring.undo.remove()
         raise
 
@@ -140,45 +140,45 @@ class _Wiring:
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
         footprint = Footprint(self._model, ((one.name, one.module) for one in self._selection.targets), optimizers)
-        delivery = self._delivery(folder, notes)
+        pipeline = self._pipeline(folder, notes)
         hooks = make_hooks(self._recorder)
         setup = self._setup(memory, optimizers)
         sampling, placement = make_sampling(setup, hooks, footprint)
         root = RootProbe(self._model, self._recorder, followed=setup.follows_backward)
-        sampling.around.append(root)
-        delivery.gauges = make_gauges(setup, root, delivery.say)
-        undo.add(delivery.gauges.close)
-        steps = Steps(
+        sampling.step_probes.append(root)
+        pipeline.gauges = make_gauges(setup, root, pipeline.say)
+        undo.add(pipeline.gauges.close)
+        steps = StepTracker(
             self._model,
             settings,
             self._recorder,
-            delivery,
+            pipeline,
             clock=self._clock,
             memory=memory,
             sampling=sampling,
             optimizers=optimizers,
             placement=placement,
         )
-        delivery.expected = sampling.expected
-        session = Session(steps, self._recorder, delivery, memory)
+        pipeline.expected = sampling.expected
+        session = Session(steps, self._recorder, pipeline, memory)
         undo.add(lambda: lifecycle.release(session))
         lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
         apart = Handle()
         undo.add(apart.remove)
         apart.add(hide_from_script().remove)
-        apart.add(step_aside_for_compiler([self._model, *self._modules], delivery.compiled).remove)
-        sampling.around += probe_step(setup, steps, hooks, apart)
-        delivery.outside = lambda: {
+        apart.add(step_aside_for_compiler([self._model, *self._modules], pipeline.compiled).remove)
+        sampling.step_probes += probe_step(setup, steps, hooks, apart)
+        pipeline.outside = lambda: {
             "paired": sampling.paired(),
-            "apart": steps.course.spent(),
+            "apart": steps.state.spent(),
             "loader": steps.fetches.prefetch(),
         }
-        delivery.footprint, delivery.memory = footprint, memory
-        delivery.diagnosis = self._diagnosis(setup, folder, footprint, sampling, apart)
-        open_snapshots(setup, folder, steps, delivery.say, apart)
+        pipeline.footprint, pipeline.memory = footprint, memory
+        pipeline.diagnosis = self._diagnosis(setup, folder, footprint, sampling, apart)
+        open_snapshots(setup, folder, steps, pipeline.say, apart)
         session.targets = self._selection.targets
-        _open_captures(setup, folder, steps, delivery, apart)
-        made = make_run_sinks(settings, folder, session.summary, delivery.refined, delivery.clock_limit_ns)
+        _open_captures(setup, folder, steps, pipeline, apart)
+        made = make_run_sinks(settings, folder, session.summary, pipeline.refined, pipeline.clock_limit_ns)
         undo.add(lambda: close_sinks(made, session.summary()))
         undo.add(session.abandon)
         session.start([*made, *sinks], [functions, apart])
@@ -203,7 +203,7 @@ class _Wiring:
         """Attach what the rules need of the run beside its frames."""
         syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
         compilations = Compilations()
-        sampling.around += [syncs, logs]
+        sampling.step_probes += [syncs, logs]
         for one in (compilations.handle, syncs, logs):
             apart.add(one.remove)
         ranks = Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
@@ -219,22 +219,24 @@ class _Wiring:
             surroundings=Surroundings.read(self._device.type, os.environ),
         )
 
-    def _delivery(self, folder: RunFolder | None, notes: list[str]) -> Delivery:
+    def _pipeline(self, folder: RunFolder | None, notes: list[str]) -> Pipeline:
         from .._targets import foresee
 
-        delivery = Delivery(self._recorder, self._price, folder, [*self._selection.notes, *notes])
-        delivery.calibrate(self._clock)
+        pipeline = Pipeline(self._recorder, self._price, folder, [*self._selection.notes, *notes])
+        pipeline.calibrate(self._clock)
         unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
-        delivery.hidden.update(unseen)
-        return delivery
+        pipeline.hidden.update(unseen)
+        return pipeline
 
 
-def _open_captures(setup: Setup, folder: RunFolder | None, steps: Steps, delivery: Delivery, undo: Handle) -> None:
+def _open_captures(
+    setup: Setup, folder: RunFolder | None, steps: StepTracker, pipeline: Pipeline, undo: Handle
+) -> None:
     wanted = setup.settings.deep
     if wanted is not None and folder is not None:
         from ..deep import capture_steps  # slow to import, and seldom asked for
 
-        capture_steps(wanted, folder, setup.selection.targets, steps, delivery, undo)
+        capture_steps(wanted, folder, setup.selection.targets, steps, pipeline, undo)
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

@@ -19,39 +19,39 @@ from typing import Final
 
 from ..summary import PairedCost
 
-RAREST: Final = 500
+MAX_SAMPLE_INTERVAL: Final = 500
 """Steps per recorded step, above which modules are dropped: rarer samples say too little about a run."""
-ROOM: Final = 2.0
-"""How much more often than ``RAREST`` a finer level must be affordable before it is taken up again."""
-BURST: Final = 8
+RESUME_FACTOR: Final = 2.0
+"""How much more often than ``MAX_SAMPLE_INTERVAL`` a finer level must be affordable before it is taken up again."""
+BURST_STEPS: Final = 8
 """Steps recorded in a row at least after a gap, those not counted that settle."""
-SETTLING: Final = 2
+MIN_SETTLING_STEPS: Final = 2
 """The first steps of a burst, kept apart: what records them, and what closes the first of them, is in no cache yet."""
 SETTLING_NS: Final = 3_000_000
 """And as many more as it takes to record for so long. In steps of 0.3 ms a layer of four small operations read 5 % too
 long in the third to the eighth one, in those of 1 ms 2 % in the third, in those of 10 ms nothing was left by then
 (found with the witness of ``benchmarks.budget``, step by step of a burst). The reason is most likely code that is in no
 cache and no branch predictor yet."""
-MOST_SETTLING: Final = 8
-COMPARED: Final = BURST + MOST_SETTLING
+MAX_SETTLING_STEPS: Final = 8
+COMPARED_STEPS: Final = BURST_STEPS + MAX_SETTLING_STEPS
 """Recorded steps, those that settle too, that are compared with as many bare ones after them."""
-FIRST: Final = 20
+FIRST_STEPS: Final = 20
 """Steps that are always recorded, so that short runs and tired people see something; the debt is paid back after."""
-CONTROL_EVERY: Final = 64
+CONTROL_INTERVAL: Final = 64
 """Steps recorded in a row before some are left alone although there is credit: the other half of the pairs."""
-FIRST_CONTROLS_EVERY: Final = 14
-"""The same until there are ``FEWEST_PAIRS``."""
-CONTROLS: Final = 2
-SETTLE: Final = 0.25
+FIRST_CONTROL_INTERVAL: Final = 14
+"""The same until there are ``MIN_PAIRS``."""
+CONTROL_STEPS: Final = 2
+COST_WEIGHT: Final = 0.25
 """Weight of the newest cost in the running estimate."""
-FEWEST_PAIRS: Final = 8
-MARGIN: Final = 0.6
+MIN_PAIRS: Final = 8
+SPENDABLE_SHARE: Final = 0.6
 """The part of the budget that is spent: the rest is for what is on nobody's clock, or is found out late."""
-SAVED: Final = 256
+MAX_CREDIT_STEPS: Final = 256
 """Steps whose credit can be saved up: what a slow hour has earned is not spent on a fast one."""
-DEAREST: Final = 4.0
+MAX_CHARGE: Final = 4.0
 """How many times its own account a step is charged at most."""
-MOST_PAIRS: Final = 256
+MAX_PAIRS: Final = 256
 """Pairs remembered, the newest ones."""
 
 
@@ -64,7 +64,7 @@ class Governor:
 
     def __init__(self, budget: float | None, levels: int = 1, seed: int = 0) -> None:
         self.level = 0
-        self._budget = None if budget is None else MARGIN * budget
+        self._budget = None if budget is None else SPENDABLE_SHARE * budget
         self._levels = levels
         self._random = random.Random(seed)
         self._credit_ns = 0.0
@@ -79,9 +79,9 @@ class Governor:
         self._spent_ns = 0
         self._charge = 1.0
         self._own = 0.0
-        self._pairs: deque[float] = deque(maxlen=MOST_PAIRS)
+        self._pairs: deque[float] = deque(maxlen=MAX_PAIRS)
         self._paired = 0
-        self._recent: deque[tuple[int, int]] = deque(maxlen=COMPARED)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=COMPARED_STEPS)
 
     @property
     def active(self) -> bool:
@@ -106,15 +106,15 @@ class Governor:
             self._bare_ns = self._usual_ns = float(bare_ns)
         self._earn(self._budget * bare_ns - self._spend(cost_ns))
         self._learn(self._charge * (cost_ns + toggle_ns / self._in_burst))
-        if self._recorded < FIRST:
+        if self._recorded < FIRST_STEPS:
             return 0
         if self._credit_ns - self._charge * toggle_ns >= 0:
-            if self._in_row < (CONTROL_EVERY if self._paired >= FEWEST_PAIRS else FIRST_CONTROLS_EVERY):
+            if self._in_row < (CONTROL_INTERVAL if self._paired >= MIN_PAIRS else FIRST_CONTROL_INTERVAL):
                 return 0
             self._end_burst(toggle_ns)
             self._choose_level()
-            return CONTROLS
-        if self._in_burst - self._settled < BURST:
+            return CONTROL_STEPS
+        if self._in_burst - self._settled < BURST_STEPS:
             return 0
         self._end_burst(toggle_ns)
         self._choose_level()
@@ -129,7 +129,7 @@ class Governor:
             return
         self._left += steps
         self._bare_ns = elapsed_ns / steps
-        self._usual_ns += SETTLE * (self._bare_ns - self._usual_ns)
+        self._usual_ns += COST_WEIGHT * (self._bare_ns - self._usual_ns)
         if self._budget is not None:
             self._earn(self._budget * elapsed_ns - self._spend(spent_ns))
         self._recent.clear()
@@ -163,7 +163,7 @@ class Governor:
         3rd edition, 3.2): one step that takes minutes is one pair among many.
         """
         count = len(self._pairs)
-        if count < FEWEST_PAIRS:
+        if count < MIN_PAIRS:
             return None
         pairs = sorted(self._pairs)
         outside = max(floor((count - 1.96 * sqrt(count)) / 2), 0)
@@ -172,7 +172,7 @@ class Governor:
 
     def _earn(self, ns: float) -> None:
         assert self._budget is not None
-        self._credit_ns = min(self._credit_ns + ns, SAVED * self._budget * self._bare_ns)
+        self._credit_ns = min(self._credit_ns + ns, MAX_CREDIT_STEPS * self._budget * self._bare_ns)
 
     def _spend(self, ns: int) -> float:
         """Return what this much of our own account is charged at."""
@@ -190,31 +190,31 @@ class Governor:
 
     def _learn(self, cost_ns: float) -> None:
         known = self._costs.get(self.level)
-        self._costs[self.level] = cost_ns if known is None else known + SETTLE * (cost_ns - known)
+        self._costs[self.level] = cost_ns if known is None else known + COST_WEIGHT * (cost_ns - known)
 
     def _choose_level(self) -> None:
         """Drop modules when a burst is affordable too seldom; take them up again when it is often enough by far."""
         assert self._budget is not None
         affordable = self._budget * self._usual_ns
-        if self._costs[self.level] > RAREST * affordable and self.level < self._levels - 1:
+        if self._costs[self.level] > MAX_SAMPLE_INTERVAL * affordable and self.level < self._levels - 1:
             self.level += 1
-        elif self.level and self._costs.get(self.level - 1, 0.0) * ROOM < RAREST * affordable:
+        elif self.level and self._costs.get(self.level - 1, 0.0) * RESUME_FACTOR < MAX_SAMPLE_INTERVAL * affordable:
             self.level -= 1
 
     def _pair(self, extra: float, own: float) -> None:
         self._pairs.append(extra)
         self._paired += 1
-        self._own += (own - self._own) / min(self._paired, MOST_PAIRS)
-        if self._paired % FEWEST_PAIRS == 0:
+        self._own += (own - self._own) / min(self._paired, MAX_PAIRS)
+        if self._paired % MIN_PAIRS == 0:
             paired = self.paired()
             if paired is not None and self._own > 0:
                 # Cold caches and the like are on nobody's clock. What is charged is between what the pairs prove, which
                 # takes many of them to be enough, and what they make likely, which one slow step may exaggerate.
-                self._recharge(min(max((paired.low + paired.cost) / (2 * self._own), 1.0), DEAREST))
+                self._recharge(min(max((paired.low + paired.cost) / (2 * self._own), 1.0), MAX_CHARGE))
 
     def _recharge(self, charge: float) -> None:
         """Charge by another measure, what was spent so far too: the budget is the whole run's."""
         assert self._budget is not None
-        owed, most = (charge - self._charge) * self._spent_ns, SAVED * self._budget * self._usual_ns
+        owed, most = (charge - self._charge) * self._spent_ns, MAX_CREDIT_STEPS * self._budget * self._usual_ns
         self._charge = charge
         self._credit_ns -= min(max(owed, -most), most)

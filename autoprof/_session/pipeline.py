@@ -18,7 +18,7 @@ from .._capture.memory import Footprint, Memory, tabulate
 from .._capture.recorder import Recorder
 from .._metrics import Gauges
 from .._names import shorten, visible
-from .._process.gc_paused import Uncollected
+from .._process.gc_paused import GcPaused
 from .._process.signals import raised_by_handler
 from .._resolve import RawStep, Resolver
 from .._stats import Aggregate
@@ -45,7 +45,7 @@ CLOSED: Final = "closed"
 logger = logging.getLogger("autoprof")
 
 
-class Delivery:
+class Pipeline:
     """Resolve, aggregate and write, on the training thread; a sink that fails loses only itself."""
 
     def __init__(self, recorder: Recorder, price: Price, folder: RunFolder | None, notes: Iterable[str]) -> None:
@@ -68,7 +68,7 @@ class Delivery:
         self._aggregate = Aggregate()
         self._meter: LimitMeter | None = None
         self._noted: LimitMeter | None = None
-        self._uncollected = Uncollected()
+        self._gc_paused = GcPaused()
         self._due_ns = 0
         self._compiled = False
 
@@ -115,7 +115,7 @@ class Delivery:
     def _deliver_some(self) -> bool:
         """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
         self.gauges.account()  # where work is counted, that takes long, and leaves garbage
-        with self._uncollected:
+        with self._gc_paused:
             until_ns = perf_counter_ns() + SLICE_NS
             for frame in self._resolver.ready():
                 self._hand_on(frame)
@@ -140,7 +140,7 @@ class Delivery:
         """
         if not self._deliver_some():
             return False
-        with self._uncollected:
+        with self._gc_paused:
             shown = [self._tell(sink, sink.rest, seconds) for sink in self._sinks[:] if isinstance(sink, Display)]
         return False not in shown
 
@@ -192,7 +192,7 @@ class Delivery:
 
     def cut_short(self) -> None:
         """Take word that an exception got out of our work: nothing of the program's is held any more."""
-        self._uncollected.resume()
+        self._gc_paused.resume()
 
     def say(self, note: str) -> None:
         """Keep a note for the reports, and say it once."""
@@ -250,7 +250,7 @@ class Delivery:
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
-        self.cut_short()  # an exception may have got out of the last delivery
+        self.cut_short()  # an exception may have got out of the last pipeline
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)

@@ -35,7 +35,7 @@ from .._capture.recorder import Recorder
 from .._metrics import Gauges, Readings, RootProbe, WorkMeter, open_readings, peak_of
 from ..frame import Phase
 from .sampling import Level, Probe, Sampling
-from .step_tracker import Steps
+from .step_tracker import StepTracker
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
@@ -109,22 +109,22 @@ def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sam
     ]
     sampling = Sampling(recorder, levels, every=sample.every, budget=setup.budget, price=setup.price)
     code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-    sampling.around += [
+    sampling.step_probes += [
         OptimizerProbe(recorder, code, setup.optimizers),
         OptimizerHooks(setup.optimizers, after=footprint.stepped),
     ]
     if setup.follows_backward:
-        sampling.around.append(BackwardProbe(hooks.passes))
+        sampling.step_probes.append(BackwardProbe(hooks.passes))
     return sampling, placement
 
 
-def probe_step(setup: Setup, steps: Steps, hooks: Hooks, handle: Handle) -> list[Probe]:
+def probe_step(setup: Setup, steps: StepTracker, hooks: Hooks, handle: Handle) -> list[Probe]:
     """Attach what sees the step beside the model; return what is to be told only while the session records."""
     probe_loaders(steps.fetches, handle)
-    probe_saving(setup.recorder, steps.course.apart, handle)
-    probe_modes(setup.model, steps.course.switched, handle)
+    probe_saving(setup.recorder, steps.state.apart, handle)
+    probe_modes(setup.model, steps.state.switched, handle)
     hooks.passes.reducer = Reducer(setup.recorder, setup.model)
-    steps.course.trained.append(hooks.passes.reducer.forward)
+    steps.state.trained.append(hooks.passes.reducer.forward)
     return [
         probe_update(setup.recorder, setup.optimizers, handle),
         CopyProbe(setup.recorder, handle),
@@ -134,7 +134,7 @@ def probe_step(setup: Setup, steps: Steps, hooks: Hooks, handle: Handle) -> list
 
 
 def open_snapshots(
-    setup: Setup, folder: RunFolder | None, steps: Steps, say: Callable[[str], None], undo: Handle
+    setup: Setup, folder: RunFolder | None, steps: StepTracker, say: Callable[[str], None], undo: Handle
 ) -> None:
     """Have the allocator's snapshots taken that the configuration asks for."""
     wanted = setup.settings.memory_snapshot

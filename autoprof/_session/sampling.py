@@ -10,7 +10,7 @@ from .._capture.mark_cost import Price
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from ..summary import PairedCost
-from .governor import MOST_SETTLING, SETTLING, SETTLING_NS, Governor
+from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
 
 
 class Probe(Protocol):
@@ -47,9 +47,9 @@ class Sampling:
         budget: float | None = None,
         price: Price | None = None,
     ) -> None:
-        self.left = 0
+        self.gap_remaining = 0
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
-        self.around: list[Probe] = []
+        self.step_probes: list[Probe] = []
         """Probes of every level."""
         self.settling = False
         """Whether the open step is kept apart, because what records it is in no cache yet."""
@@ -82,7 +82,7 @@ class Sampling:
         began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._on = [*self._levels[self._governor.level].probes, *self.around]
+            self._on = [*self._levels[self._governor.level].probes, *self.step_probes]
             for probe in self._on:
                 probe.attach()
             now_ns = perf_counter_ns()
@@ -99,12 +99,12 @@ class Sampling:
                 probe.detach()
             self._toggle_ns += perf_counter_ns() - began
 
-    def take_off(self) -> None:
+    def detach_all(self) -> None:
         """Take everything off, also where switching was cut short; go on after a failure and raise the first."""
         self._on = None
         activate(self._recorder, False)
         failed: list[Exception] = []
-        every = (*(probe for level in self._levels for probe in level.probes), *self.around)
+        every = (*(probe for level in self._levels for probe in level.probes), *self.step_probes)
         for probe in {id(probe): probe for probe in every}.values():
             try:
                 probe.detach()
@@ -122,13 +122,13 @@ class Sampling:
         self._paid_ns += ns
         self._began_ns += ns
 
-    def hurry(self) -> int:
+    def end_gap_early(self) -> int:
         """Have an open gap end with the step that is open; return its steps."""
-        if not self.left:
+        if not self.gap_remaining:
             return 0
-        left = self.left + self._rest
-        self.left = left % self._per_step or self._per_step
-        self._steps -= (left - self.left) // self._per_step
+        left = self.gap_remaining + self._rest
+        self.gap_remaining = left % self._per_step or self._per_step
+        self._steps -= (left - self.gap_remaining) // self._per_step
         self._rest = self._first = 0
         self._lead = False
         return self._steps
@@ -161,8 +161,8 @@ class Sampling:
     def _settle(self, length_ns: int) -> None:
         self._settled += 1
         self._settled_ns += length_ns
-        enough = self._settled_ns >= SETTLING_NS or self._settled >= MOST_SETTLING
-        self.settling = self._settled < SETTLING or not enough
+        enough = self._settled_ns >= SETTLING_NS or self._settled >= MAX_SETTLING_STEPS
+        self.settling = self._settled < MIN_SETTLING_STEPS or not enough
 
     def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
         """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.
@@ -177,37 +177,37 @@ class Sampling:
         first = max(self._governor.comparable, 1)
         self._first = min(first, steps - inside)
         self._lead = inside and steps > 1
-        self.left = (1 if self._lead else self._first or 1) * per_step
-        self._rest = steps * per_step - self.left
+        self.gap_remaining = (1 if self._lead else self._first or 1) * per_step
+        self._rest = steps * per_step - self.gap_remaining
         self._began_ns = self._compared_ns = perf_counter_ns()
 
-    def look_up(self, now_ns: int) -> bool:
+    def check_gap(self, now_ns: int) -> bool:
         """Tell whether the gap goes on when ``left`` is at its end; compare the steps so far with the recorded ones."""
         if self._lead:
             self._lead, self._compared_ns = False, now_ns
-            self.left = self._first * self._per_step
-            self._rest -= self.left
+            self.gap_remaining = self._first * self._per_step
+            self._rest -= self.gap_remaining
             return True
         if self._first:
             self._governor.compare(self._first, now_ns - self._compared_ns)
             self._first = 0
-        self.left, self._rest = self._rest, 0
-        return self.left > 0
+        self.gap_remaining, self._rest = self._rest, 0
+        return self.gap_remaining > 0
 
-    def come_back(self) -> None:
+    def check_after_next_step(self) -> None:
         """Have somebody look up again after the next step: what there was to do was too much for one."""
-        if self.left > self._per_step:
-            self._rest += self.left - self._per_step
-            self.left = self._per_step
+        if self.gap_remaining > self._per_step:
+            self._rest += self.gap_remaining - self._per_step
+            self.gap_remaining = self._per_step
 
-    def quiet_s(self) -> float:
+    def gap_remaining_s(self) -> float:
         """Return about how many seconds of the gap are left."""
-        return (self.left + self._rest) / self._per_step * self._governor.bare_ns / NS_PER_S
+        return (self.gap_remaining + self._rest) / self._per_step * self._governor.bare_ns / NS_PER_S
 
     def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
         """Record again; return the steps left alone and their nanoseconds."""
         steps, elapsed_ns = self._steps, now_ns - self._began_ns
-        self.left = self._steps = 0
+        self.gap_remaining = self._steps = 0
         spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
         self._switching = True
         self.settling = self._settles
@@ -229,10 +229,10 @@ class Sampling:
         self._said = level
         return f"{why}: from step {step} on, {self._levels[level].words} recorded"
 
-    def cut_gap(self) -> tuple[int, int]:
+    def abort_gap(self) -> tuple[int, int]:
         """End the gap where it is; return its steps so far and their nanoseconds."""
-        steps = self._steps - -(-(self.left + self._rest) // self._per_step)
-        self.left = self._steps = self._rest = 0
+        steps = self._steps - -(-(self.gap_remaining + self._rest) // self._per_step)
+        self.gap_remaining = self._steps = self._rest = 0
         return steps, perf_counter_ns() - self._began_ns
 
     def skip(self, ns: int) -> None:

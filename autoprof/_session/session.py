@@ -14,8 +14,8 @@ from .._process.signals import raised_by_handler
 from ..errors import SessionError
 from ..summary import Summary
 from . import lifecycle
-from .pipeline import Delivery
-from .step_tracker import Steps
+from .pipeline import Pipeline
+from .step_tracker import StepTracker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,13 +30,13 @@ class Session:
     """What ``autoprof.instrument`` returns. Use it from the training thread; a context manager closes it."""
 
     def __init__(
-        self, steps: Steps, recorder: Recorder, delivery: Delivery, memory: Memory, *, enabled: bool = True
+        self, steps: StepTracker, recorder: Recorder, pipeline: Pipeline, memory: Memory, *, enabled: bool = True
     ) -> None:
-        self._steps = steps
+        self._tracker = steps
         self._sampling = steps.sampling
         self._work = steps.work
         self._recorder = recorder
-        self._delivery = delivery
+        self._pipeline = pipeline
         self._memory = memory
         self._handle = Handle()
         self._enabled = enabled
@@ -46,10 +46,10 @@ class Session:
 
     def start(self, sinks: Iterable[Sink], handles: Iterable[Handle]) -> None:
         """Attach everything and open the first step. Called once, by ``instrument``."""
-        self._delivery.open(sinks)
+        self._pipeline.open(sinks)
         for handle in handles:
             self._handle.add(handle.remove)
-        self._steps.start()
+        self._tracker.start()
 
     @property
     def busy(self) -> bool:
@@ -59,47 +59,47 @@ class Session:
     @property
     def folder(self) -> Path | None:
         """The folder of this run, or None when it writes no files."""
-        folder = self._delivery.folder
+        folder = self._pipeline.folder
         return None if folder is None else folder.path
 
     @property
     def rank_folder(self) -> Path | None:
         """Where this rank's own files go, or None when it writes no files."""
-        folder = self._delivery.folder
+        folder = self._pipeline.folder
         return None if folder is None else folder.rank_path
 
     # What a deep capture asks for.
 
     def follow_steps(self, begins: Callable[[int], object], count: int) -> Callable[[], None]:
         """Have the next steps recorded, and each told of; return what ends that."""
-        return self._steps.follow(begins, count)
+        return self._tracker.follow(begins, count)
 
     def say(self, note: str) -> None:
         """Keep a note for the reports, and say it once."""
-        self._delivery.say(note)
+        self._pipeline.say(note)
 
     # What the user's loop calls.
 
     def step(self) -> None:
         """End a step. The first call makes the session manual. Raises ``SessionError`` after ``close``."""
         sampling = self._sampling
-        if sampling.left > 1 and not self._steps.auto:  # a step left alone: whatever is done here costs
-            sampling.left -= 1
+        if sampling.gap_remaining > 1 and not self._tracker.auto:  # a step left alone: whatever is done here costs
+            sampling.gap_remaining -= 1
         elif not self._closed:
-            self._steps.end()
+            self._tracker.end()
         elif self._enabled:
             raise SessionError("session.step: this session is closed; instrument the model again to go on")
 
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Charge what happens inside (validation, saving) to no step."""
-        with self._steps.course.apart("pause"):
+        with self._tracker.state.apart("pause"):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
-        self._delivery.gauges.loads(iterable)
-        wrapped: Any = TimedLoader(iterable, self._steps.fetches)
+        self._pipeline.gauges.loads(iterable)
+        wrapped: Any = TimedLoader(iterable, self._tracker.fetches)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
@@ -107,22 +107,22 @@ class Session:
 
         A step that is not recorded keeps none.
         """
-        raw = self._steps.raw
+        raw = self._tracker.raw
         if raw is None or self._closed:
             return
         for name, value in scalars.items():
             try:
                 raw.log(name, value)
             except (TypeError, ValueError, RuntimeError) as error:
-                self._delivery.say(f"session.log: {name} is left out ({error}); it must be a number")
+                self._pipeline.say(f"session.log: {name} is left out ({error}); it must be a number")
 
     def summary(self) -> Summary:
         """Return the statistics so far (of the whole run after ``close``)."""
         if not self._closed and not self.busy:
             with self._work:
-                self._delivery.deliver()
+                self._pipeline.deliver()
             lifecycle.finish_termination()
-        return self._delivery.summary()
+        return self._pipeline.summary()
 
     # The end.
 
@@ -136,22 +136,22 @@ class Session:
             return
         try:
             self._closed = True
-            self._steps.finish(patient=how != lifecycle.TERMINATED)
+            self._tracker.finish(patient=how != lifecycle.TERMINATED)
         except Exception as error:
-            self._delivery.say(f"the last steps are lost after {type(error).__name__}: {error}")
+            self._pipeline.say(f"the last steps are lost after {type(error).__name__}: {error}")
             if raised_by_handler(error):
                 raise
         finally:
             with self._work:
                 self._detach()
-                self._delivery.close(how)
+                self._pipeline.close(how)
                 self._memory.close()
                 lifecycle.release(self)
                 self._ended = True
         lifecycle.finish_termination()
 
     def _detach(self) -> None:
-        self._steps.detach()
+        self._tracker.detach()
         try:
             self._handle.remove()
         except Exception as error:
@@ -161,7 +161,7 @@ class Session:
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""
         self._closed = self._ended = True
-        self._delivery.abandon()
+        self._pipeline.abandon()
         self._detach()
 
     def __enter__(self) -> Session:

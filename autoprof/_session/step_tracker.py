@@ -14,13 +14,13 @@ from .._capture.clocks import Clock
 from .._capture.memory import Memory
 from .._capture.probes import BoundaryProbe, Fetches, OptimizerHooks, Placement
 from .._capture.recorder import Recorder
-from .._process.signals import OwnWork, raised_by_handler
+from .._process.signals import DeferSigint, raised_by_handler
 from .._resolve import RawStep
 from ..frame import Phase
 from . import lifecycle
-from .pipeline import Delivery
+from .pipeline import Pipeline
 from .sampling import Sampling
-from .training_state import Course
+from .training_state import TrainingState
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("autoprof")
 
 
-class Steps:
+class StepTracker:
     """Open and close the steps of one session, on the training thread.
 
     With ``step: auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first
@@ -40,7 +40,7 @@ class Steps:
         model: nn.Module,
         config: Config,
         recorder: Recorder,
-        delivery: Delivery,
+        pipeline: Pipeline,
         *,
         clock: Clock,
         memory: Memory,
@@ -48,21 +48,21 @@ class Steps:
         optimizers: tuple[Any, ...] = (),
         placement: Placement | None = None,
     ) -> None:
-        self.work = OwnWork()
+        self.work = DeferSigint()
         self.sampling = sampling or Sampling(recorder)
         self.raw: RawStep | None = None
         """The step being recorded; None in a gap."""
         self._warmup = config.sample.warmup
         self._recorder = recorder
-        self._delivery = delivery
+        self._pipeline = pipeline
         self._clock = clock
         self._memory = memory
         self._placement = placement
-        self.course = Course(
+        self.state = TrainingState(
             recorder, self.work, self._record, self.maybe_end, self._set_apart, clock=lambda: self._clock
         )
-        self.fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), self.course)
-        self._boundary = BoundaryProbe(model, self.course.trains, self.course.evaluates)
+        self.fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), self.state)
+        self._boundary = BoundaryProbe(model, self.state.trains, self.state.evaluates)
         self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
         self.auto = config.step == "auto"
         """Whether steps end without being told so."""
@@ -81,7 +81,7 @@ class Steps:
 
     def follow(self, begins: Callable[[int], object], count: int) -> Callable[[], None]:
         """Have the next ``count`` steps recorded, the open one told of at once; return what ends that early."""
-        first, count = self._number + 1, count + self.sampling.hurry() + 1
+        first, count = self._number + 1, count + self.sampling.end_gap_early() + 1
         self.sampling.reserve(first, count)
         self.on_begin(begins)
         if self.raw is not None and begins(self._number) is True:
@@ -112,16 +112,16 @@ class Steps:
     def optimizer_stepped(self, *_call: Any) -> None:
         """Take word of an optimizer's step."""
         sampling = self.sampling
-        if not sampling.left:
+        if not sampling.gap_remaining:
             self._optimizer_steps += 1
-        elif sampling.left > 1:
-            sampling.left -= 1
+        elif sampling.gap_remaining > 1:
+            sampling.gap_remaining -= 1
         else:
             self._end()
 
     def maybe_end(self) -> None:
         """Take word of a fetch or a training forward."""
-        if self.auto and self._optimizer_steps and not self.course.is_apart:
+        if self.auto and self._optimizer_steps and not self.state.is_excluded:
             self._end()
 
     def _end(self) -> None:
@@ -131,10 +131,10 @@ class Steps:
         try:
             with self.work:
                 try:
-                    self.course.resume()
+                    self.state.resume()
                     if self.raw is not None:
-                        self._go_over(began)
-                    elif not self.sampling.left or not self._linger(began):
+                        self._end_recorded(began)
+                    elif not self.sampling.gap_remaining or not self._continue_gap(began):
                         self._go_on(began)
                 except BaseException as error:  # nothing of ours may end a training run
                     self._switch_off(error)
@@ -146,7 +146,7 @@ class Steps:
 
     # From one step to the next.
 
-    def _go_over(self, now_ns: int) -> None:
+    def _end_recorded(self, now_ns: int) -> None:
         """Go from a recorded step to the next one, or into a gap."""
         raw, (end, marks) = self.raw, self._close()
         gap = self.sampling.close(self._number, marks, self._work_ns + perf_counter_ns() - now_ns)
@@ -157,19 +157,19 @@ class Steps:
             raw.leave_alone()
         self.raw = None
         self._boundary.detach()
-        self.course.listens = False
+        self.state.listens = False
         self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
         self._optimizer_steps = 0
 
-    def _linger(self, now_ns: int) -> bool:
+    def _continue_gap(self, now_ns: int) -> bool:
         """Look after what waits, or in the last step of the gap for its end; return False where it has come."""
-        if self.sampling.look_up(now_ns):
-            if not self._delivery.rest(self.sampling.quiet_s()):
-                self.sampling.come_back()
+        if self.sampling.check_gap(now_ns):
+            if not self._pipeline.rest(self.sampling.gap_remaining_s()):
+                self.sampling.check_after_next_step()
         elif self.auto:
             self._optimizer_steps = 1
             self._boundary.attach()
-            self.course.listens = True
+            self.state.listens = True
         else:
             return False
         return True
@@ -180,10 +180,10 @@ class Steps:
         self._number += steps
         note = self.sampling.change(self._number + 1)
         if note is not None:
-            self._delivery.say(note)
+            self._pipeline.say(note)
         self._open(None, steps, elapsed_ns)
         if self.raw is not None:
-            self._delivery.put_off(self._clock.host_ns(self.raw.start))
+            self._pipeline.put_off(self._clock.host_ns(self.raw.start))
 
     def _open(self, start: Any, gap_steps: int = 0, gap_ns: int = 0) -> None:
         """Begin the step at the reading ``start``, which the step before ends with; after a gap when all is put on."""
@@ -199,12 +199,12 @@ class Steps:
             clock=self._clock,
             start=start,
             settles=self.sampling.settling,
-            warmup=self._delivery.gauges.took_apart() or self._number <= self._warmup or True in apart,
+            warmup=self._pipeline.gauges.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )
-        self.course.listens = True
-        if not self.course.is_apart:
+        self.state.listens = True
+        if not self.state.is_excluded:
             self._boundary.attach()
             self.sampling.switch(True)
         if start is None:
@@ -218,7 +218,7 @@ class Steps:
         raw.taken = self._recorder.take()
         raw.memory = self._memory.at_step_end()
         raw.overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
-        self._delivery.submit(raw)
+        self._pipeline.submit(raw)
         return end, raw.taken.marks
 
     def _follow_device(self, placement: Placement, start: Any) -> Any:
@@ -226,7 +226,7 @@ class Steps:
         before = self._clock, self._clock.home
         note = placement.follow()
         if note is not None:
-            self._delivery.say(note)
+            self._pipeline.say(note)
         self._clock = clock = self._recorder.clock
         if (clock, clock.home) == before:
             return start
@@ -235,7 +235,7 @@ class Steps:
         else:
             self.raw.leave_alone()
         if clock is not before[0]:
-            self._delivery.calibrate(clock)
+            self._pipeline.calibrate(clock)
         elif clock.home is not None:
             self._memory = self._memory.on(clock.home)
         return clock.read()
@@ -261,21 +261,21 @@ class Steps:
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
         self._off = True
-        if self.sampling.left:
-            self._delivery.left_alone(*self.sampling.cut_gap())
+        if self.sampling.gap_remaining:
+            self._pipeline.left_alone(*self.sampling.abort_gap())
         if self.raw is not None and self.auto and self._optimizer_steps:
             self._close()
         elif self.raw is not None and self._recorder.holds(Phase.FORWARD):
-            self._delivery.skipped["steps unfinished at the end"] = 1
-        self._delivery.finish(patient=patient)
+            self._pipeline.skipped["steps unfinished at the end"] = 1
+        self._pipeline.finish(patient=patient)
 
     def detach(self) -> None:
         """Take everything off, whatever fails."""
         self._off = True
-        self.sampling.left = 0
+        self.sampling.gap_remaining = 0
         for undo in (
-            self.course.resume,
-            self.sampling.take_off,
+            self.state.resume,
+            self.sampling.detach_all,
             self._boundary.detach,
             self._counting.detach,
             self._recorder.stop,
@@ -291,9 +291,9 @@ class Steps:
         logger.debug("what switched recording off", exc_info=error)
         self.raw = None
         self._off = True
-        self._delivery.cut_short()
+        self._pipeline.cut_short()
         with suppress(Exception):
-            self._delivery.say(f"recording is off after {type(error).__name__}: {error}")
+            self._pipeline.say(f"recording is off after {type(error).__name__}: {error}")
             self.sampling.switch(False)
             self._boundary.detach()
             self._recorder.stop()

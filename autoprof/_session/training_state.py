@@ -1,4 +1,4 @@
-"""Where in its course a run is: training, or apart from it (validation, saving, a pause), which no step is charged for.
+"""Tell training from the time that belongs to no step: validation, checkpoint saving, a pause.
 
 Validation is recognised by forwards of the model in ``eval`` mode. It lasts from the first of them, or from the fetch
 of its batch, until the model trains again, a loader is asked that feeds training, or the step ends. Which loader feeds
@@ -20,7 +20,7 @@ from .._capture.clocks import Clock
 from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUES
 from .._capture.probes import Evaluations
 from .._capture.recorder import Recorder
-from .._process.signals import OwnWork
+from .._process.signals import DeferSigint
 from ..frame import Phase
 from ..summary import Apart
 
@@ -39,7 +39,7 @@ class Feeds(Enum):
 VALIDATION: Final = "validation"
 
 
-class Course:
+class TrainingState:
     """Tell training from what is apart, for one session. Its methods are called on the training thread.
 
     ``record`` has a recorded step record or not, and says whether there is one. ``end_step`` ends the step where
@@ -49,7 +49,7 @@ class Course:
     def __init__(
         self,
         recorder: Recorder,
-        work: OwnWork,
+        work: DeferSigint,
         record: Callable[[bool], bool],
         end_step: Callable[[], None],
         set_apart: Callable[[], None],
@@ -78,7 +78,7 @@ class Course:
         self._evaluations = Evaluations(self.differentiates)
 
     @property
-    def is_apart(self) -> bool:
+    def is_excluded(self) -> bool:
         """Whether what happens now is charged to no step."""
         return self._paused > 0
 
@@ -89,7 +89,7 @@ class Course:
     @contextmanager
     def apart(self, name: str) -> Iterator[None]:
         """Charge what happens inside to no step, but to this name; validation inside gives it its own."""
-        outermost = not self.is_apart
+        outermost = not self.is_excluded
         self._names.append(name)
         began = self._pause()
         try:

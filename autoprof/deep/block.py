@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from .._capture.probes import BoundaryProbe, OptimizerHooks
-from .._process.signals import OwnWork, raised_by_handler
+from .._process.signals import DeferSigint, raised_by_handler
 from .._session import lifecycle
 from .._session.outputs import rank
 from ..errors import SessionError
@@ -122,7 +122,7 @@ class DeepCapture:
         self._number = 0 if first_step is None else first_step - 1
         self._numbered = model is not None or first_step is not None
         self._earlier = earlier
-        self._work = OwnWork()
+        self._work = DeferSigint()
         self._undo: Callable[[], None] | None = None
 
     @property

@@ -17,8 +17,8 @@ from .report import write_report
 
 if TYPE_CHECKING:
     from .._capture.probes import Handle
-    from .._session.pipeline import Delivery
-    from .._session.step_tracker import Steps
+    from .._session.pipeline import Pipeline
+    from .._session.step_tracker import StepTracker
     from .._storage.runs import RunFolder
     from .._targets import Target
     from ..config import Deep
@@ -163,7 +163,7 @@ class DeepWindow:
 
 
 def capture_steps(
-    wanted: Deep, folder: RunFolder, targets: Iterable[Target], steps: Steps, delivery: Delivery, undo: Handle
+    wanted: Deep, folder: RunFolder, targets: Iterable[Target], steps: StepTracker, pipeline: Pipeline, undo: Handle
 ) -> None:
     """Have a run capture what its configuration asks for, until ``undo``."""
     window = DeepWindow(
@@ -172,8 +172,8 @@ def capture_steps(
         folder.rank,
         targets=targets,
         course=steps.sampling,
-        summary=delivery.summary,
-        say=delivery.say,
+        summary=pipeline.summary,
+        say=pipeline.say,
     )
     undo.add(window.close)
     steps.on_begin(window.step_begins)

@@ -6,7 +6,7 @@ from collections import Counter
 from math import ceil
 from typing import Any, NamedTuple
 
-from .._session.governor import COMPARED, FEWEST_PAIRS, FIRST, FIRST_CONTROLS_EVERY
+from .._session.governor import COMPARED_STEPS, FIRST_CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS
 from .._stats.rows import step_rows
 from .._units import format_ms, format_percent
 from ..frame import TRAINING_LANE, Phase
@@ -181,7 +181,7 @@ def overhead(seen: Evidence) -> Finding | None:
     all_steps = recorded + run.unsampled_steps
     # A governor that works owes what its first steps and the burst that has just ended took, never more; and what
     # only pairs have told it, of all the steps before there were any.
-    owed = FIRST + COMPARED + (0 if share.low <= run.overhead else FEWEST_PAIRS * FIRST_CONTROLS_EVERY)
+    owed = FIRST_STEPS + COMPARED_STEPS + (0 if share.low <= run.overhead else MIN_PAIRS * FIRST_CONTROL_INTERVAL)
     later = share.low * max(recorded - owed, 0) / recorded
     if budget and later < budget * (1 + MARGIN):
         needed = ceil(all_steps * share.low / budget)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from autoprof._session.governor import COMPARED
+from autoprof._session.governor import COMPARED_STEPS
 
 from .. import stats
 from .means import Observed, Reference, Verdict, estimates, judge, observe, reference
@@ -77,7 +77,7 @@ def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
     for frame in run.frames:
         if frame.gap_steps:
             kinds[frame.step - 2 : frame.step - 1] = SWITCHED
-            compared = min(burst, COMPARED)
+            compared = min(burst, COMPARED_STEPS)
             if frame.gap_steps > compared:
                 kinds[frame.step - 2 - frame.gap_steps + compared :][:1] = SWITCHED
             burst = 0

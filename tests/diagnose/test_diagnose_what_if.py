@@ -195,5 +195,5 @@ def test_an_optimizer_without_state_is_known_after_some_steps() -> None:
             optimizer.step()
             session.step()
     session.summary()
-    (fact,) = session._delivery.diagnosis.facts().optimizers or ()
+    (fact,) = session._pipeline.diagnosis.facts().optimizers or ()
     assert (fact.kind, fact.foreach, fact.state_bytes) == ("SGD", False, 0)

@@ -47,12 +47,12 @@ class Bench:
     def waits(self) -> Any:
         """Close, and return the facts of the calls that waited."""
         self.session.close()
-        return self.session._delivery.diagnosis.facts().waits
+        return self.session._pipeline.diagnosis.facts().waits
 
     def logs(self) -> Any:
         """Close, and return the facts of the calls that logged."""
         self.session.close()
-        return self.session._delivery.diagnosis.facts().logs
+        return self.session._pipeline.diagnosis.facts().logs
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from autoprof._capture.mark_cost import Price
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import resolver as resolving
 from autoprof._resolve.plan import Planner
-from autoprof._session import pipeline as delivery
+from autoprof._session import pipeline
 from autoprof.testing import FakeClock
 
 
@@ -105,7 +105,7 @@ def test_plans_are_bounded_and_the_least_used_goes(monkeypatch: pytest.MonkeyPat
     counted = Counted(monkeypatch)
     model = Choice()
     with Watched(model) as watched:
-        resolver = watched.session._delivery._resolver
+        resolver = watched.session._pipeline._resolver
         run(model, watched, 1)
         for i in range(12):
             for _ in range(i + 1):
@@ -142,7 +142,7 @@ def test_the_history_of_calls_is_bounded() -> None:
         for _ in range(100):
             run(model, watched, 2)
         watched.session.summary()
-        assert len(watched.session._delivery._resolver._history) <= resolving.HISTORY
+        assert len(watched.session._pipeline._resolver._history) <= resolving.HISTORY
 
 
 def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:
@@ -188,13 +188,13 @@ def mixed_steps(clock: FakeClock) -> list[tuple[object, ...]]:
 def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten steps that wait for the end, and ten that are resolved as they come."""
     together = mixed_steps(FakeClock(tick_ns=1))
-    monkeypatch.setattr(delivery, "DELIVER_EVERY_NS", 0)
+    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
     assert mixed_steps(FakeClock(tick_ns=1)) == together
 
 
 def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
-    monkeypatch.setattr(delivery, "SLICE_NS", 10**12)  # however slow the machine
+    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)  # however slow the machine
     rounds: list[int] = []
     make = resolving.make_frames
     monkeypatch.setattr(resolving, "make_frames", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))

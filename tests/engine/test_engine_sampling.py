@@ -124,7 +124,7 @@ def test_no_step_that_is_left_alone_delivers_all_that_waits(
     model, optimizer = model_and_optimizer()
     sink, seen = ListSink(), []
     with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
-        session._delivery.put_off(10**30)  # nothing before the gap
+        session._pipeline.put_off(10**30)  # nothing before the gap
         for at in range(11):
             train(model, optimizer)
             session.step()
@@ -150,7 +150,7 @@ def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
     with autoprof.instrument(model, MANUAL, sinks=[Watched(), ListSink()]) as session:
-        session._delivery.put_off(10**30)
+        session._pipeline.put_off(10**30)
         for _ in range(23):
             train(model, optimizer)
             session.step()

@@ -873,7 +873,7 @@ def test_a_failure_of_ours_at_the_end_does_not_reach_the_user(monkeypatch: pytes
     model = mlp()
     watched = Watched(model)
     watched.step()
-    monkeypatch.setattr(watched.session._delivery._aggregate, "summary", fails)
+    monkeypatch.setattr(watched.session._pipeline._aggregate, "summary", fails)
     watched.session.close()
     assert not model._forward_pre_hooks
     assert watched.sink.summary is not None

@@ -252,7 +252,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
     summary = trained(model, *[batch(8)] * 4, flops="off")
     clock = FakeClock(tick_ns=1)
     session = open_session(model, CONFIG, clock=clock)
-    meter = session._delivery.gauges._work
+    meter = session._pipeline.gauges._work
     assert meter is not None
     meter._find_peak = lambda: peak
     for _ in range(4):

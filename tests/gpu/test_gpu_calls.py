@@ -17,7 +17,7 @@ CONFIG: dict[str, Any] = {"targets": [{"match": ".*"}], "step": "manual", "sampl
 
 def waits(session: Any) -> Any:
     session.close()
-    return session._delivery.diagnosis.facts().waits
+    return session._pipeline.diagnosis.facts().waits
 
 
 def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line() -> None:

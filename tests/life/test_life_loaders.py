@@ -152,7 +152,7 @@ def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
         _until_ready(iterator)
         next(iterator)  # 2: ready
         opener = Thread(
-            target=_open_when, args=(gate, lambda: watched.session._steps.fetches.prefetch()["fetches"] == 2)
+            target=_open_when, args=(gate, lambda: watched.session._tracker.fetches.prefetch()["fetches"] == 2)
         )
         opener.start()
         next(iterator)  # 3: not ready, the gate is closed while it is asked for
@@ -191,7 +191,7 @@ def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> Non
     """What autoprof reads there is private to torch: without it there is no count, and the fetch goes on."""
 
     class Course:
-        is_apart = False
+        is_excluded = False
         listens = True
 
         def fetches(self, source: Any, *, explicit: bool) -> None:

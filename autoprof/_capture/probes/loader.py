@@ -25,7 +25,7 @@ class Course(Protocol):
     """What fetches may ask of the course of the run."""
 
     @property
-    def is_apart(self) -> bool:
+    def is_excluded(self) -> bool:
         """Whether what happens now is charged to no step."""
 
     @property
@@ -65,7 +65,7 @@ class Fetches:
         if trains or explicit:
             self._course.fetches(getattr(source, "dataset", source), explicit=explicit)
             trains = get_ident() == recorder.thread  # the step may have ended, and this thread have begun the next
-        if self._course.is_apart or not (trains or explicit):
+        if self._course.is_excluded or not (trains or explicit):
             return False
         if trains:
             self._inside = recorder.serial
@@ -91,7 +91,7 @@ class Fetches:
             if isinstance(given, DataLoader):
                 return self.begin(given, explicit=False, kind=RESUME)  # its workers' start belongs to the first fetch
             told = self.begin(_Source(given._dataset), explicit=False)
-            if not self._course.is_apart:
+            if not self._course.is_excluded:
                 self._ask(given)
         except Exception:
             self._recorder.fail("loaders")
