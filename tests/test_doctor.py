@@ -23,7 +23,7 @@ from torch import nn
 from autoprof._capture.mark_cost import Price
 from autoprof._capture.probes import ModuleProbe
 from autoprof._session import lifecycle
-from autoprof._targets import Reason, Visibility
+from autoprof._targets import Coverage, Reason
 from autoprof.cli import main
 from autoprof.config import Config, Sample, parse_config
 from autoprof.doctor import Report, Result, Subject, Verdict, examine, hazards, installation, load_subject, measures
@@ -683,7 +683,7 @@ class TestLeavingNothing:
         assert "norm" in found.what
 
 
-class TestVisibility:
+class TestCoverage:
     """Which modules are seen."""
 
     def test_an_ordinary_model_is_seen_whole(self) -> None:
@@ -750,12 +750,12 @@ class TestVisibility:
 
     def test_another_profiler_is_said_to_blind_it(self) -> None:
         """Direct calls cannot be told apart then."""
-        found = checks.check_visibility(Watched(False, (Visibility("a", "Net", True),), {}, None), chosen=False)
+        found = checks.check_coverage(Watched(False, (Coverage("a", "Net", True),), {}, None), chosen=False)
         assert "another Python profiler" in found.what
 
     def test_a_step_that_fails_while_watched_is_not_checked(self) -> None:
         """It is no verdict on the model."""
-        assert checks.check_visibility(Watched(True, (), {}, "KeyError"), chosen=False).verdict is UNKNOWN
+        assert checks.check_coverage(Watched(True, (), {}, "KeyError"), chosen=False).verdict is UNKNOWN
 
 
 def span(name: str, start: int, ns: int, parent: int | None = None, phase: Phase = Phase.FORWARD) -> Span:
@@ -1126,8 +1126,8 @@ class TestTable:
     """The report for people."""
 
     def _report(self) -> Report:
-        hidden = [Visibility(f"block.{i}.attention.projection", "Linear", False, Reason.DIRECT) for i in range(30)]
-        partly = Visibility("时间/\x1b[2J", "Linear", True, Reason.DIRECT, None, 2, 1)
+        hidden = [Coverage(f"block.{i}.attention.projection", "Linear", False, Reason.DIRECT) for i in range(30)]
+        partly = Coverage("时间/\x1b[2J", "Linear", True, Reason.DIRECT, None, 2, 1)
         results = (
             Result("one", OK, "fine"),
             Result("two", WARNING, "a sentence " * 20, "do this " * 20),

@@ -163,7 +163,7 @@ class TestMatching:
         """It is no error: the rule matches, in vain."""
         config = parse_config("targets:\n  - match: 'stage.'\n  - match: stage1\n", "train.yaml")
         assert select_targets(Model(), config).notes == (
-            "train.yaml:3: targets[1]: chooses nothing; all that it matches belongs to targets[0]",
+            "train.yaml:3: targets[1]: has no effect: every module that it matches belongs to targets[0]",
         )
 
     def test_names_are_made_harmless(self):

@@ -220,11 +220,11 @@ class _Wiring:
         )
 
     def _pipeline(self, folder: RunFolder | None, notes: list[str]) -> Pipeline:
-        from .._targets import foresee
+        from .._targets import predict_coverage
 
         pipeline = Pipeline(self._recorder, self._price, folder, [*self._selection.notes, *notes])
         pipeline.calibrate(self._clock)
-        unseen = (one.fqn for one in foresee(self._model, self._modules) if one.seen is False)
+        unseen = (one.fqn for one in predict_coverage(self._model, self._modules) if one.seen is False)
         pipeline.hidden.update(unseen)
         return pipeline
 

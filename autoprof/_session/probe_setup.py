@@ -86,10 +86,10 @@ def make_gauges(setup: Setup, root: RootProbe, say: Callable[[str], None]) -> Ga
 
 def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sampling, Placement]:
     """Make the probes of every level of detail, and what follows the modules from device to device."""
-    from .._targets import levels_of_detail
+    from .._targets import detail_levels
 
     sample, recorder = setup.settings.sample, setup.recorder
-    details = levels_of_detail(setup.model, setup.selection)
+    details = detail_levels(setup.model, setup.selection)
     every = {target.fqn: target for detail in details for target in detail.targets}
     modules = {fqn: ModuleProbe(recorder, hooks, target, setup.memory) for fqn, target in every.items()}
     placement = Placement(setup.model, recorder, hooks, [*modules.values()], follow_kind=setup.follow)

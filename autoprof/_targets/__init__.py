@@ -1,18 +1,18 @@
-"""The rules of a configuration × the modules of a model → targets: which module is timed, under which name."""
+"""Select the modules to time: the rules of a configuration × the modules of a model → targets."""
 
-from .levels import levels_of_detail
+from .call_counter import CallCounter
+from .coverage import Coverage, Reason, measure_coverage, predict_coverage
+from .detail_levels import detail_levels
 from .select import Selection, Target, select_targets
-from .visible import Reason, Visibility, foresee, judge
-from .watch import CallWatch
 
 __all__ = [
-    "CallWatch",
+    "CallCounter",
+    "Coverage",
     "Reason",
     "Selection",
     "Target",
-    "Visibility",
-    "foresee",
-    "judge",
-    "levels_of_detail",
+    "detail_levels",
+    "measure_coverage",
+    "predict_coverage",
     "select_targets",
 ]

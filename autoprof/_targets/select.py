@@ -13,17 +13,17 @@ from ..config import MODULE_PHASES, Config, Rule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
 from ..frame import Phase
-from .missing import why_nothing
+from .coverage import hidden_notes
+from .no_match import explain_no_match
 from .tree import Node, walk
-from .visible import hidden_notes
 
 NO_RULE = -1
-"""The ``rule`` of a target that no rule chose, because the configuration has none."""
+"""The ``rule`` of a target where the configuration has no rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A module to time: under which name, in which phases, and the index of the rule that chose it."""
+    """A module to time: its name, the phases to time, and the index of the rule that chose it."""
 
     module: nn.Module
     fqn: str
@@ -36,7 +36,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Sequence[Target]):
-    """The targets, in the order of the model, and notes on what the rules chose in vain. A sequence of its targets."""
+    """The targets in the order of the model, and notes on rules without effect and on hidden modules."""
 
     targets: tuple[Target, ...]
     notes: tuple[str, ...] = ()
@@ -56,9 +56,9 @@ class Selection(Sequence[Target]):
 
 
 def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> Selection:
-    """Return what the configuration's rules choose in the model; without rules, every direct child of the model.
+    """Return the targets of the configuration's rules; without rules, every direct child of the model.
 
-    ``where`` names a configuration that has no file. Raises ``TargetError`` for all rules that match nothing together.
+    ``where`` names a configuration that has no file. Raises one ``TargetError`` for all rules that match nothing.
     """
     nodes = walk(model)
     source = replace(config.source, where=where) if config.source.where == IN_PYTHON else config.source
@@ -72,19 +72,21 @@ def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> 
         new = {node: target for node, target in reversed(chosen) if node not in taken}
         taken |= new
         if not chosen:
-            key, reason = why_nothing(rule, nodes)
+            key, reason = explain_no_match(rule, nodes)
             missing.append(f"{source.place(('targets', index, *key))}: {reason}")
         elif not new:
             earlier = sorted({taken[node].rule for node, _ in chosen})
             rules = ", ".join(f"targets[{number}]" for number in earlier)
-            notes.append(f"{source.place(('targets', index))}: chooses nothing; all that it matches belongs to {rules}")
+            notes.append(
+                f"{source.place(('targets', index))}: has no effect: every module that it matches belongs to {rules}"
+            )
     if missing:
         raise TargetError("\n".join(missing))
     return _selection(nodes, taken, notes)
 
 
 def _chosen(rule: Rule, index: int, nodes: list[Node]) -> Iterator[tuple[Node, Target]]:
-    """Yield the nodes that the rule matches, and then those below the containers that it matches."""
+    """Yield the nodes that the rule matches, then the nodes inside the containers that it matches."""
     phases, shapes = frozenset[Phase](rule.phases), rule.detail == "shapes"
     containers: list[tuple[Node, str]] = []
     for node in nodes:

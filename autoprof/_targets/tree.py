@@ -1,4 +1,4 @@
-"""A model as people name it: wrappers left out, shared modules once, containers that are never called known as such."""
+"""The tree of a model's modules: without wrappers, shared modules once, never-called containers recognised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from torch import nn
 
 PATHS_LIMIT: Final = 64
-"""The most paths to a shared module that are followed, so that modules shared within shared ones do not multiply."""
+"""Paths followed to one shared module, so that modules shared within shared ones do not multiply."""
 
 _WRAPPED_AS: Final = {
     "DataParallel": "module",
@@ -22,18 +22,18 @@ _WRAPPED_AS: Final = {
     "OffloadWrapper": "_checkpoint_wrapped_module",
     "OptimizedModule": "_orig_mod",
 }
-"""For each class of wrapper, known by name so that none is imported, the child that it wraps."""
+"""The attribute of the wrapped module for each class of wrapper, by name, so that none is imported."""
 
 _PREFIXES: Final = ("FSDP", "Parametrized", "Lazy")
-"""What torch puts before the name of a class when it replaces or prepares a module's class."""
+"""Prefixes that torch adds to the name of a class when it replaces a module's class."""
 
 _WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
-"""Classes whose ``forward`` or ``__call__`` only says that there is none."""
+"""Classes whose ``forward`` or ``__call__`` only raises an error."""
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A place in the model: what to attach to, every fqn that leads there, and the class names it goes by.
+    """A place in the model: the module to attach to, every fqn of it, and its class names.
 
     A wrapper and what it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls again to
     recompute; of a compiled module it is the compiled wrapper, because hooks inside the wrapper do not fire.
@@ -45,7 +45,7 @@ class Node:
     fqns: list[str] = field(default_factory=list)
     children: list[Node] = field(default_factory=list)
     compiled_in: str | None = None
-    """The fqn of the compiled module around this one (or of this one, compiled in place), whose hooks do not fire."""
+    """The fqn of the compiled module around this one, or of this one if it is compiled in place; hooks do not fire."""
 
     @property
     def fqn(self) -> str:
@@ -59,11 +59,11 @@ class Node:
 
     @property
     def called(self) -> bool:
-        """Whether the module is ever called; a container without ``forward`` only hands out its children."""
+        """Whether the module is ever called; a container without ``forward`` is not."""
         return self.module is not self.inner or _has_forward(self.inner, self.class_name)
 
     def called_below(self) -> Iterator[Node]:
-        """Yield the nearest nodes below that are called, through containers that are not."""
+        """Yield the nearest nodes below that are called, looking through containers that are not."""
         pending, seen = list(reversed(self.children)), {self}
         while pending:
             node = pending.pop()
@@ -77,7 +77,7 @@ class Node:
 
 
 _Visit = tuple[str, Node, frozenset[Node], str | None]
-"""What is yet to be walked: fqn, node, the nodes above it, the compiled module above it."""
+"""A pending visit: fqn, node, the nodes above it, the compiled module above it."""
 
 
 def walk(model: nn.Module) -> list[Node]:
@@ -102,7 +102,7 @@ def walk(model: nn.Module) -> list[Node]:
 
 
 def _node(module: nn.Module, known: dict[int, Node]) -> Node:
-    """Return the node of the module, made at the first meeting: unwrapped, with the names of all its classes."""
+    """Return the node of the module, made on the first visit: unwrapped, with the names of all its classes."""
     outermost_compiled = None
     class_names: list[str] = []
     inner = module

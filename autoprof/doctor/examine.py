@@ -11,12 +11,12 @@ import torch
 
 from .._capture.clocks import Clock, choose_clock
 from .._capture.probes import find_anchor
-from .._targets import Visibility, foresee, select_targets
+from .._targets import Coverage, predict_coverage, select_targets
 from ..config import Config, parse_config
 from .hazards import check_hazards
 from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
 from .measures import best_price, check_clock, check_price
-from .model_checks import check_account, check_backward, check_left, check_overhead, check_visibility, compare_trials
+from .model_checks import check_account, check_backward, check_coverage, check_left, check_overhead, compare_trials
 from .result import Report, Result, unknown
 from .subject import RETURNS, Subject
 from .trial import Trials
@@ -59,12 +59,14 @@ def examine(
 
 def _try(
     subject: Subject, settings: Config, say: Callable[[str], None], *, chosen: bool
-) -> tuple[list[Result], tuple[Visibility, ...]]:
+) -> tuple[list[Result], tuple[Coverage, ...]]:
     """Run the checks that need a step."""
     if not subject.runnable:
         modules = [target.module for target in select_targets(subject.model, settings)] if chosen else None
         then = f"return (model, batch) from the factory ({RETURNS}), or name a batch with --input"
-        return [unknown("identity", "there is no batch to run a step with", then)], foresee(subject.model, modules)
+        return [unknown("identity", "there is no batch to run a step with", then)], predict_coverage(
+            subject.model, modules
+        )
     say("running steps without and with autoprof")
     trials = Trials(subject, settings, everything=not chosen)
     identity, bare, profiled = compare_trials(trials)
@@ -75,7 +77,7 @@ def _try(
     results = [
         identity,
         check_left(profiled),
-        check_visibility(watched, chosen=chosen),
+        check_coverage(watched, chosen=chosen),
         check_account(profiled),
         check_backward(profiled, watched),
         check_overhead(bare, profiled, settings.sample, chosen=chosen),

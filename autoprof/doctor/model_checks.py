@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from .._names import quoted, shorten, visible
-from .._targets import Reason, Visibility
+from .._targets import Coverage, Reason
 from .._units import format_ms, format_percent
 from ..config import Sample
 from ..frame import TRAINING_LANE, Phase, StepFrame
@@ -98,7 +98,7 @@ def check_left(profiled: Profiled) -> Result:
     return ok("leaves-nothing", "after close() every module has the hooks that it had before")
 
 
-def check_visibility(watched: Watched, *, chosen: bool) -> Result:
+def check_coverage(watched: Watched, *, chosen: bool) -> Result:
     """Check which modules are seen; ``chosen`` says that the user asked for exactly these."""
     if watched.error is not None:
         return unknown("visibility", f"the step fails while it is watched: {watched.error}")
@@ -193,7 +193,7 @@ def _faults(frame: StepFrame) -> list[str]:
     return found
 
 
-def _by_reason(modules: Iterable[Visibility]) -> str:
+def _by_reason(modules: Iterable[Coverage]) -> str:
     reasons = Counter(str(one.reason) for one in modules)
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from .._targets import Selection, Visibility
+from .._targets import Coverage, Selection
 from ..frame import Phase, StepFrame
 from ..summary import Summary
 from .digest import Digests
@@ -62,7 +62,7 @@ class Watched:
     """What watching one step showed."""
 
     watched: bool
-    modules: tuple[Visibility, ...]
+    modules: tuple[Coverage, ...]
     graded: Mapping[str, int]
     """Calls whose output received a gradient, by fqn."""
     error: str | None

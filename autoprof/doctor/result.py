@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from .._targets import Visibility
+from .._targets import Coverage
 
 SAFE: Final = 0
 UNSAFE: Final = 1
@@ -45,7 +45,7 @@ class Report:
 
     subject: str
     results: tuple[Result, ...]
-    modules: tuple[Visibility, ...] = ()
+    modules: tuple[Coverage, ...] = ()
 
     @property
     def exit_status(self) -> int:

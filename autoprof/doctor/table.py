@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._reports.text import UNICODE, glyphs_for, safe
-from .._targets import Visibility
+from .._targets import Coverage
 from .result import SAFE, UNSAFE, Report, Verdict
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def _checks(report: Report, arrow: str) -> RenderableType:
     return Padding(table, (1, 0, 0, 0))
 
 
-def _modules(hidden: list[Visibility]) -> RenderableType:
-    groups: dict[str, list[Visibility]] = {}
+def _modules(hidden: list[Coverage]) -> RenderableType:
+    groups: dict[str, list[Coverage]] = {}
     for one in hidden:
         groups.setdefault(f"{one.why}", []).append(one)
     table = Table.grid(padding=(0, 2), expand=False)
@@ -81,7 +81,7 @@ def _modules(hidden: list[Visibility]) -> RenderableType:
     return Padding(table, (1, 0, 0, 0))
 
 
-def _name(one: Visibility) -> str:
+def _name(one: Coverage) -> str:
     name = f"{one.fqn or 'the model'} ({one.class_name})"
     return f"{name}, {one.missed} of {one.calls + one.missed} runs" if one.missed and one.calls else name
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .._session.builder import SWITCH, open_session
-from .._targets import CallWatch, judge, select_targets
+from .._targets import CallCounter, measure_coverage, select_targets
 from ..config import Config, Sample, Sinks
 from ..errors import AutoprofError
 from ..frame import Phase, StepFrame
@@ -106,21 +106,21 @@ class Trials:
         return outcome
 
     def watched(self, profiled: Profiled) -> Watched:
-        """Run under a ``CallWatch``, with hooks that count which calls receive a gradient."""
+        """Run under a ``CallCounter``, with hooks that count which calls receive a gradient."""
         with self._lend() as model:
             targets = select_targets(model, self.config)
-            watch, outcome = CallWatch(model), Outcome()
+            counter, outcome = CallCounter(model), Outcome()
             followed = {target.fqn: target.module for target in targets if Phase.BACKWARD in target.phases}
             # Hooks switch fused paths off, which is to be seen here; where there is no backward, none are needed.
             graded = GradedCalls(followed if profiled.trained else {})
             try:
-                with watch:
+                with counter:
                     self._run_step(model, outcome, compare=False)
             finally:
                 graded.remove()
             modules = None if self.everything else [target.module for target in targets]
-            found = judge(model, watch, profiled.calls(), modules)
-        return Watched(watch.watched, found, graded.calls(), outcome.error)
+            found = measure_coverage(model, counter, profiled.calls(), modules)
+        return Watched(counter.active, found, graded.calls(), outcome.error)
 
     def _must_stay(self) -> bool:
         model = self.subject.model

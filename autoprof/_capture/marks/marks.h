@@ -57,7 +57,7 @@ typedef struct {
     PyObject *task, *number;                         /* torch's: which backward runs, which node would be next */
     PyObject *nodes, *gaps, *passes, *mark;          /* where backward is followed; `mark` is the nodes' hook */
     PyObject *graded, *autocast;                     /* torch's: the modes of a call of the model */
-    Py_ssize_t entering, recomputing, leaving, open; /* where a Marked has its slots */
+    Py_ssize_t entering, recomputing, leaving, open; /* where a HookState has its slots */
     Py_ssize_t attached, after, usual, met, spent;   /* and what looks at the model */
     Py_ssize_t full, most;
     long long start, end, pass, kinds;               /* as in recorder.py */

@@ -38,12 +38,12 @@ static inline int has_room(State *self) {
     return self->tape->count < self->full;
 }
 
-/* The code of a Marked at this slot. They are integers that fit: kind and index. */
+/* The code of a HookState at this slot. They are integers that fit: kind and index. */
 static inline long long code_at(PyObject *owner, Py_ssize_t offset) {
     return PyLong_AsLongLong(slot(owner, offset));
 }
 
-/* The code that a Marked is entered with: in a forward, or in a backward pass that computes it again; -1 with an error. */
+/* The code that a HookState is entered with: in a forward, or in a backward pass that computes it again; -1 with an error. */
 static long long entering(State *self, PyObject *owner) {
     PyObject *task = PyObject_CallNoArgs(self->task);
     if (task == NULL)

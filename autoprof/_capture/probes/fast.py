@@ -14,7 +14,7 @@ import torch
 from ..marks import END, KIND_MASK, MARKS, PASS, START, extension
 from ..recorder import Recorder
 from .autograd_hooks import Hook, Watch
-from .hook_state import Marked
+from .hook_state import HookState
 
 
 def _traced(*_args: Any) -> None:
@@ -38,7 +38,7 @@ class Fast:
         read: Callable[[], Callable[[], Any]],
         watch: Watch | None = None,
         passes: Any = None,
-        owner: type[Marked] = Marked,
+        owner: type[HookState] = HookState,
     ) -> None:
         self._state: Any = None
         if recorder.tape is None:

@@ -1,8 +1,8 @@
-"""Find the node that runs next when a call's backward is over, where no tensor at hand leads there.
+"""Find the autograd node that marks the end of a call's backward where none of the call's inputs does.
 
 In ``a = op(x); b = module(x)`` the operator's node is newer than the module's input, so it runs between the module's
-backward and whatever marks its end. The node hangs on what the two become: on the output of the module around them.
-The way there is the same at each step, so it is sought once and then followed.
+backward and the node of that input. The operator's node is reachable from the output of the module around both. The
+path to it is the same at each step: it is searched once and then followed.
 """
 
 from __future__ import annotations
@@ -11,96 +11,99 @@ from collections import deque
 from collections.abc import Container
 from typing import Any, Final, NamedTuple
 
-NODES: Final = 512
-"""Nodes looked at to find a way."""
-BETWEEN: Final = 64
-"""Nodes looked at to see whether what lies between costs anything."""
-WAYS: Final = 4096
-"""Ways remembered; and ways that turned out to lead elsewhere, and were sought anew."""
+SEARCH_NODES: Final = 512
+"""Nodes visited in the search of a path."""
+COST_NODES: Final = 64
+"""Nodes visited to see whether the backward between two marks takes any time."""
+MAX_PATHS: Final = 4096
+"""Paths remembered, and searches in one session."""
 LEAF: Final = (1 << 64) - 1
 """The sequence number of a leaf's ``AccumulateGrad``: the engine runs it before everything else."""
-FREE: Final = frozenset(
+VIEWS: Final = frozenset(
     f"{name}Backward0"
     for name in ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Alias")
 )
-"""Nodes whose backward is a view: a few microseconds of the host, which are not worth a mark."""
+"""Nodes whose backward is a view: a few microseconds of host time, not worth a mark."""
 
 
-class Way(NamedTuple):
-    """Which edge to take at each node, and how far before the call the last one was made; no edges: not worth it."""
+class EdgePath(NamedTuple):
+    """The edge to take at each node, and how many nodes before the call the last node was made.
+
+    No edges: no mark is worth making.
+    """
 
     edges: tuple[int, ...] = ()
-    before: int = 0
+    made_before: int = 0
 
 
-class Routes:
-    """The ways from modules' outputs to the nodes that follow on the backward of modules inside."""
+class GraphSearch:
+    """Remember the paths from modules' outputs to the nodes that end the backward of the modules inside."""
 
     def __init__(self) -> None:
-        self._ways: dict[tuple[int, int], Way] = {}
-        self._sought = 0
+        self._paths: dict[tuple[int, int], EdgePath] = {}
+        self._searches = 0
 
-    def follow(self, output: Any, code: int, made: int, marked: Container[int]) -> Any:
-        """Return the newest node made before ``made`` that the node ``output`` of the module ``code`` depends on.
+    def find_node(self, output: Any, code: int, made: int, marked: Container[int]) -> Any:
+        """Return the newest node made before ``made`` that ``output``, an output node of the module ``code``, needs.
 
-        None where that node marks already (its number is in ``marked``), where nothing between it and the next one that
-        marks takes time, and where it is too far to seek.
+        None where the mark would add nothing: the node has one (its number is in ``marked``), or no node between it
+        and the next marked one takes time. None also where the node is too far away to be found.
         """
         key = code, output._sequence_nr() - made
-        way = self._ways.get(key)
-        if way is not None:
-            if not way.edges:
+        path = self._paths.get(key)
+        if path is not None:
+            if not path.edges:
                 return None
             node = output
-            for edge in way.edges:
-                further = node.next_functions
-                node = further[edge][0] if edge < len(further) else None
+            for edge in path.edges:
+                next_nodes = node.next_functions
+                node = next_nodes[edge][0] if edge < len(next_nodes) else None
                 if node is None:
                     break
             else:
-                if made - node._sequence_nr() == way.before:
+                if made - node._sequence_nr() == path.made_before:
                     return node
-        if self._sought >= WAYS:
+        if self._searches >= MAX_PATHS:
             return None
-        self._sought += 1
-        node, way = _seek(output, made)
-        if node is None or not _costs(node, marked):
-            node, way = None, Way()
-        self._ways[key] = way
+        self._searches += 1
+        node, path = _search(output, made)
+        if node is None or not _takes_time(node, marked):
+            node, path = None, EdgePath()
+        self._paths[key] = path
         return node
 
 
-def _seek(output: Any, made: int) -> tuple[Any, Way]:
-    """Return the newest node before ``made``, and the shortest way there."""
-    left: deque[tuple[Any, tuple[int, ...]]] = deque([(output, ())])
-    seen = {output._sequence_nr()}
-    newest, found, way = -1, None, Way()
-    while left:
-        one, edges = left.popleft()
-        for edge, (further, _) in enumerate(one.next_functions):
-            number = LEAF if further is None else further._sequence_nr()
-            if number == LEAF or number in seen:
+def _search(output: Any, made: int) -> tuple[Any, EdgePath]:
+    """Return the newest node before ``made``, and the shortest path to it."""
+    pending: deque[tuple[Any, tuple[int, ...]]] = deque([(output, ())])
+    visited = {output._sequence_nr()}
+    newest, found, path = -1, None, EdgePath()
+    while pending:
+        current, edges = pending.popleft()
+        for edge, (node, _) in enumerate(current.next_functions):
+            number = LEAF if node is None else node._sequence_nr()
+            if number == LEAF or number in visited:
                 continue
-            seen.add(number)
+            visited.add(number)
             if number >= made:
-                left.append((further, (*edges, edge)))
+                pending.append((node, (*edges, edge)))
             elif number > newest:
-                newest, found, way = number, further, Way((*edges, edge), made - number)
-        if len(seen) > NODES:
-            return None, Way()
-    return found, way
+                newest, found, path = number, node, EdgePath((*edges, edge), made - number)
+        if len(visited) > SEARCH_NODES:
+            return None, EdgePath()
+    return found, path
 
 
-def _costs(node: Any, marked: Container[int]) -> bool:
-    """Say whether a node that is no view lies between ``node``, itself included, and those that mark."""
-    left, seen = [node], set[int]()
-    while left and len(seen) < BETWEEN:
-        one = left.pop()
-        number = one._sequence_nr()
-        if number == LEAF or number in marked or number in seen:
+def _takes_time(node: Any, marked: Container[int]) -> bool:
+    """Return whether any node from ``node`` (inclusive) to the marked ones is more than a view."""
+    pending, visited = [node], set[int]()
+    while pending and len(visited) < COST_NODES:
+        current = pending.pop()
+        number = current._sequence_nr()
+        if number == LEAF or number in marked or number in visited:
             continue
-        if one.name() not in FREE:
+        if current.name() not in VIEWS:
             return True
-        seen.add(number)
-        left += [further for further, _ in one.next_functions if further is not None]
+        visited.add(number)
+        pending += [following for following, _ in current.next_functions if following is not None]
     return False

@@ -8,7 +8,7 @@ from typing import Any
 from ..marks import ENTER, LEAVE, RECOMPUTE
 
 
-class Marked(ABC):
+class HookState(ABC):
     """What hooks are bound to: the codes of one module, and its open calls where backward is followed."""
 
     __slots__ = ("beside", "entering", "leaving", "module", "open", "recomputing")

@@ -24,8 +24,8 @@ from .autograd_hooks import Gap, Hook, NodeWatch, Pair, Watch, tensor_hooks
 from .backward import BackwardPasses, node_mark
 from .cross_device import watch_far_inputs
 from .fast import Fast
-from .graph_search import Routes
-from .hook_state import Marked
+from .graph_search import GraphSearch
+from .hook_state import HookState
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
 # At run time it only returns False, where torch.compiler.is_compiling asks more.
@@ -99,7 +99,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
 
     recorder.on_change(renew)
 
-    def enter(self: Marked, module: nn.Module, args: Any) -> None:
+    def enter(self: HookState, module: nn.Module, args: Any) -> None:
         if _compiling():
             return
         try:
@@ -111,7 +111,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
         except Exception as error:
             self.fail(module, error)
 
-    def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: HookState, module: nn.Module, args: Any, output: Any) -> None:
         if _compiling():
             return
         try:
@@ -141,7 +141,7 @@ def _following_enter(recorder: Recorder, device: int | None, watch: Watch, sever
 
     recorder.on_change(renew)
 
-    def enter(self: Marked, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+    def enter(self: HookState, module: nn.Module, args: Any, kwargs: Any = None) -> None:
         if _compiling():
             return
         try:
@@ -183,7 +183,7 @@ def _following_leave(recorder: Recorder, device: int | None, watch: Watch) -> Ho
 
     recorder.on_change(renew)
 
-    def leave(self: Marked, module: nn.Module, args: Any, output: Any) -> None:
+    def leave(self: HookState, module: nn.Module, args: Any, output: Any) -> None:
         if _compiling():
             return
         try:
@@ -216,7 +216,7 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
     its sequence number (a Python object of it would keep the graph alive). A number that another thread's node has as
     well costs one mark; a node that is taken for a new one gets a second prehook, which repeats the first.
     """
-    serial, home, routes, mark_node = recorder.serial, get_ident(), Routes(), node_mark(recorder, passes)
+    serial, home, search, mark_node = recorder.serial, get_ident(), GraphSearch(), node_mark(recorder, passes)
     nodes: dict[Any, list[int]] = {}
 
     def begin_step() -> None:
@@ -240,7 +240,7 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
         # The newest node made before the call runs when those made since have run; often one that marks already.
         ordinal, made = gap
         if made - 1 not in nodes:
-            node = routes.follow(output, code, made, nodes)
+            node = search.find_node(output, code, made, nodes)
             if node is not None:
                 watch_input(node, ordinal, home)
 

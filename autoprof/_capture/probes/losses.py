@@ -22,7 +22,7 @@ from ..recorder import Recorder
 from .autograd_hooks import Pair
 from .cross_device import hooks_by_input
 from .handle import Handle
-from .hook_state import Marked
+from .hook_state import HookState
 from .hooks import Hooks
 from .patch import Attribute, Patch, PatchProbe
 
@@ -31,7 +31,7 @@ CALLED_LOSS: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 PHASES = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
 
 
-class _Kind(Marked):
+class _Kind(HookState):
     """The losses of one class: what marks their calls is what a module's hooks would be."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:

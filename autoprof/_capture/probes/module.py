@@ -23,7 +23,7 @@ from ..memory import Memory
 from ..recorder import Recorder
 from .autograd_hooks import Pair
 from .cross_device import hooks_by_input
-from .hook_state import Marked
+from .hook_state import HookState
 from .hooks import Hooks
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _HOOKS = ("enter", "leave", "remember", "note")
 _hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
 
-class ModuleProbe(Marked):
+class ModuleProbe(HookState):
     """The hooks of one module, attached and detached as a whole; what they are is for ``make_hooks`` to say."""
 
     __slots__ = ("_attached", "_calls", "_device", "_enter", "_follows", "_leave", "_memory", "recorder")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ...frame import Phase
-from .hook_state import Marked
+from .hook_state import HookState
 from .module import ModuleProbe
 from .ranges import Call, RangingRecorder
 
@@ -27,7 +27,7 @@ class RangeProbe(ModuleProbe):
     where = "range hooks"
 
     def __init__(self, recorder: RangingRecorder, target: Target) -> None:
-        Marked.__init__(self, target.module, 0)
+        HookState.__init__(self, target.module, 0)
         self.recorder = recorder
         self._attached = False
         self._calls = {}

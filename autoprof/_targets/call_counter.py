@@ -1,4 +1,4 @@
-"""How a step runs its modules, watched from outside: nothing of the model is touched, and nothing is attached to it."""
+"""Count the calls of modules in a step with a Python profile function: nothing is attached to the model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from torch import nn
 from .tree import Node, walk
 
 _CALL: Final = nn.Module._call_impl.__code__
-"""What runs the hooks of a module."""
+"""The code that runs the hooks of a module."""
 _SUSPENDED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-"""Code that is entered again at each resumption."""
+"""Flags of code that is entered again at each resumption."""
 
 
-class CallWatch:
-    """Count the calls of a model's modules, and the runs of their ``forward`` that no call led to.
+class CallCounter:
+    """Count the calls of a model's modules, and the runs of their ``forward`` outside any call.
 
-    A context manager around a step, through ``sys.setprofile`` in this thread and in those that start meanwhile. It
-    costs several times what the step does. Where another profile function is set it watches nothing.
+    A context manager around a step. It uses ``sys.setprofile`` in this thread and in threads that start inside. The
+    step takes several times as long. Where another profile function is set it counts nothing.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.watched = False
-        """Whether it was able to watch."""
+        self.active = False
+        """Whether it counted: no other profile function was set."""
         nodes = walk(model)
         self._nodes = {id(module): node for node in nodes for module in (node.module, node.inner)}
         self._forwards = {code for node in nodes for code in _forward_codes(node.inner)}
@@ -37,28 +37,28 @@ class CallWatch:
         self._direct: Counter[Node] = Counter()
 
     def called(self, module: nn.Module) -> int:
-        """Return how often the module was called."""
+        """Return the number of calls of the module."""
         return self._called[self._nodes[id(module)]]
 
     def direct(self, module: nn.Module) -> int:
-        """Return how often its ``forward`` ran without a call of the module."""
+        """Return the number of runs of its ``forward`` without a call of the module."""
         return self._direct[self._nodes[id(module)]]
 
-    def __enter__(self) -> CallWatch:
+    def __enter__(self) -> CallCounter:
         if sys.getprofile() is None:
-            self.watched = True
-            threading.setprofile(self._note)
-            sys.setprofile(self._note)
+            self.active = True
+            threading.setprofile(self._count_call)
+            sys.setprofile(self._count_call)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.watched:
+        if self.active:
             sys.setprofile(None)
             threading.setprofile(None)
 
-    def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
+    def _count_call(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event != "call":
             return
         if frame.f_code is _CALL:
@@ -67,11 +67,11 @@ class CallWatch:
                 self._called[node] += 1
         elif frame.f_code in self._forwards:
             node = self._node(frame)
-            if node is not None and not self._led_to(frame.f_back, node):
+            if node is not None and not self._is_inside_call(frame.f_back, node):
                 self._direct[node] += 1
 
-    def _led_to(self, frame: FrameType | None, node: Node) -> bool:
-        """Tell whether the innermost module that was at work is this one: its call, or its own ``forward``."""
+    def _is_inside_call(self, frame: FrameType | None, node: Node) -> bool:
+        """Return whether the innermost running module is this one: its call, or its own ``forward``."""
         while frame is not None:
             if frame.f_code is _CALL:
                 return self._node(frame) is node
@@ -83,7 +83,7 @@ class CallWatch:
         return False
 
     def _node(self, frame: FrameType) -> Node | None:
-        """Return the node of the module that the frame's function was given first."""
+        """Return the node of the module that is the first argument of the frame's function."""
         code = frame.f_code
         if code.co_argcount:
             return self._nodes.get(id(frame.f_locals.get(code.co_varnames[0])))
@@ -94,7 +94,7 @@ class CallWatch:
 
 
 def _forward_codes(module: nn.Module) -> Iterator[CodeType]:
-    """Yield the code of the module's ``forward`` and of those it inherits, without the decorators around them."""
+    """Yield the code of the module's ``forward`` methods, inherited ones too, inside their decorators."""
     inherited = [vars(cls).get("forward") for cls in type(module).__mro__ if cls is not nn.Module]
     for forward in [vars(module).get("forward"), *inherited]:
         function = getattr(forward, "func", forward)  # functools.partial(function, module)

@@ -1,4 +1,4 @@
-"""Which modules a hook can see: what is certain before a step, and what one watched step adds to it."""
+"""Which modules hooks can see: predicted from the model, or measured in one observed step."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import torch
 from torch import nn
 
 from .._names import quoted, shorten, visible
+from .call_counter import CallCounter
 from .tree import Node, walk
-from .watch import CallWatch
 
 
 class Reason(str, Enum):
-    """Why a module is not seen, or not whenever it runs."""
+    """Why hooks do not see a module, or not each of its calls."""
 
     CONTAINER = "container"
-    """It holds modules and is never called (``ModuleList``); they are timed in its place."""
+    """A container that is never called (``ModuleList``); the modules in it are timed instead."""
     COMPILED = "compiled"
-    """It is inside a graph of ``torch.compile``, where hooks do not fire."""
+    """Inside a graph of ``torch.compile``, where hooks do not fire."""
     SCRIPTED = "scripted"
-    """It is inside a scripted or traced module, which TorchScript runs without Python."""
+    """Inside a scripted or traced module, which TorchScript runs without Python."""
     DIRECT = "direct"
-    """Its ``forward`` is called directly, which passes hooks by."""
+    """Its ``forward`` is called directly, which skips hooks."""
     OWN_CALL = "own-call"
-    """Its class has a ``__call__`` that never reaches that of ``nn.Module``."""
+    """Its class has a ``__call__`` that does not call ``nn.Module.__call__``."""
     FUSED = "fused"
-    """A fused path computes it without calling it, and hooks inside switch that path off."""
+    """A fused path computes it without a call, and hooks inside disable that path."""
     WEIGHTS = "weights"
     """Another module uses its weights and does not call it, as ``nn.MultiheadAttention`` does with ``out_proj``."""
     UNCALLED = "uncalled"
@@ -39,21 +39,21 @@ class Reason(str, Enum):
 
 
 HIDDEN = frozenset({Reason.COMPILED, Reason.SCRIPTED})
-"""Reasons that are certain before a step has run, of modules that do run."""
+"""Reasons known before any step, of modules that do run."""
 
 _WHY = {
-    Reason.CONTAINER: "it holds modules and is never called; they are timed in its place",
-    Reason.DIRECT: "its .forward() is called directly, which passes hooks by; call the module itself",
-    Reason.OWN_CALL: "its class has a __call__ that passes hooks by; call super().__call__() there",
-    Reason.FUSED: "a fused path computes it; hooks on it switch that path off",
+    Reason.CONTAINER: "a container that is never called; the modules in it are timed instead",
+    Reason.DIRECT: "its .forward() is called directly, which skips hooks; call the module itself",
+    Reason.OWN_CALL: "its class has a __call__ that skips hooks; call super().__call__() there",
+    Reason.FUSED: "a fused path computes it; hooks on it disable that path",
     Reason.WEIGHTS: "another module uses its weights without calling it",
     Reason.UNCALLED: "the step did not call it",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Visibility:
-    """What can be seen of one module. ``seen`` is None where only a step can tell."""
+class Coverage:
+    """Whether hooks see one module. ``seen`` is None where only a step can show it."""
 
     fqn: str
     class_name: str
@@ -62,13 +62,13 @@ class Visibility:
     inside: str | None = None
     """The fqn of the compiled or scripted module around it."""
     calls: int = 0
-    """Calls whose hooks fired in the watched step."""
+    """Calls in the observed step whose hooks fired."""
     missed: int = 0
-    """Runs of its ``forward`` in the watched step that passed its hooks by."""
+    """Runs of its ``forward`` in the observed step that skipped its hooks."""
 
     @property
     def why(self) -> str:
-        """Say the reason in a sentence; empty where nothing is hidden."""
+        """The reason as a sentence; empty where there is none."""
         if self.reason is None:
             return ""
         if self.reason in HIDDEN:
@@ -77,48 +77,50 @@ class Visibility:
         return _WHY[self.reason]
 
 
-def foresee(model: nn.Module, modules: Collection[nn.Module] | None = None) -> tuple[Visibility, ...]:
-    """Return what is certain of each module (of these ``modules`` only, if given) before a step has run."""
+def predict_coverage(model: nn.Module, modules: Collection[nn.Module] | None = None) -> tuple[Coverage, ...]:
+    """Return the coverage of each module (of these ``modules`` only, if given) that is known before a step."""
     nodes = walk(model)
     scripted = _scripted_in(nodes)
-    return tuple(_foresee(node, scripted) for node in _chosen(nodes, modules))
+    return tuple(_predict(node, scripted) for node in _chosen(nodes, modules))
 
 
-def judge(
+def measure_coverage(
     model: nn.Module,
-    watch: CallWatch,
+    counter: CallCounter,
     calls: Mapping[str, int],
     modules: Collection[nn.Module] | None = None,
-) -> tuple[Visibility, ...]:
-    """Return what a step showed of each module (of these ``modules`` only, if given).
+) -> tuple[Coverage, ...]:
+    """Return the coverage of each module (of these ``modules`` only, if given) in one step.
 
-    ``model`` has run the step under ``watch``, with the gradients it left; ``calls`` maps the fqn of a module to the
-    calls that hooks on an equal model saw in the same step.
+    ``model`` ran the step inside ``counter`` and still has its gradients; ``calls`` maps the fqn of a module to the
+    number of calls that hooks on an equal model saw in the same step.
     """
     nodes = walk(model)
     scripted = _scripted_in(nodes)
-    lends = {child for node in nodes if isinstance(node.inner, nn.MultiheadAttention) for child in node.children}
+    weight_lenders = {
+        child for node in nodes if isinstance(node.inner, nn.MultiheadAttention) for child in node.children
+    }
     found = []
     for node in _chosen(nodes, modules):
-        before = _foresee(node, scripted)
-        seen, ran, missed = calls.get(node.fqn, 0), watch.called(node.inner), watch.direct(node.inner)
+        before = _predict(node, scripted)
+        seen, ran, missed = calls.get(node.fqn, 0), counter.called(node.inner), counter.direct(node.inner)
         reason = before.reason
         if reason is None and missed:
             own = type(node.inner).__call__ is not nn.Module.__call__ and not ran
             reason = Reason.OWN_CALL if own else Reason.DIRECT
         elif reason is None and seen and not ran:
-            reason = Reason.FUSED if watch.watched else None
+            reason = Reason.FUSED if counter.active else None
         elif reason is None and not seen:
             used = any(weight.grad is not None for weight in node.inner.parameters(recurse=False))
-            reason = Reason.WEIGHTS if used or node in lends else Reason.UNCALLED
+            reason = Reason.WEIGHTS if used or node in weight_lenders else Reason.UNCALLED
         elif seen:
-            reason = None  # it was called outside the graph, or the compiler left it out
-        found.append(Visibility(node.fqn, node.class_name, seen > 0, reason, before.inside, seen, missed))
+            reason = None  # it was called outside the graph, or not compiled after all
+        found.append(Coverage(node.fqn, node.class_name, seen > 0, reason, before.inside, seen, missed))
     return tuple(found)
 
 
 def hidden_notes(nodes: list[Node], taken: Iterable[Node]) -> list[str]:
-    """Name the chosen modules that no hook will ever see, one note for each compiled or scripted module around them."""
+    """Name the chosen modules that no hook sees, in one note for each compiled or scripted module around them."""
     scripted = _scripted_in(nodes)
     chosen = set(taken)
     around: dict[tuple[str, str], list[str]] = {}
@@ -137,14 +139,14 @@ def _around(fqn: str, word: str) -> str:
     return f"the {word} module {quoted(fqn)}" if fqn else f"the model, which is {word}"
 
 
-def _foresee(node: Node, scripted: Mapping[Node, str]) -> Visibility:
+def _predict(node: Node, scripted: Mapping[Node, str]) -> Coverage:
     if not node.called:
-        return Visibility(node.fqn, node.class_name, False, Reason.CONTAINER)
+        return Coverage(node.fqn, node.class_name, False, Reason.CONTAINER)
     if node.compiled_in is not None:
-        return Visibility(node.fqn, node.class_name, False, Reason.COMPILED, node.compiled_in)
+        return Coverage(node.fqn, node.class_name, False, Reason.COMPILED, node.compiled_in)
     if node in scripted:
-        return Visibility(node.fqn, node.class_name, False, Reason.SCRIPTED, scripted[node])
-    return Visibility(node.fqn, node.class_name, None)
+        return Coverage(node.fqn, node.class_name, False, Reason.SCRIPTED, scripted[node])
+    return Coverage(node.fqn, node.class_name, None)
 
 
 def _scripted_in(nodes: list[Node]) -> dict[Node, str]:

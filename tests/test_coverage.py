@@ -1,4 +1,4 @@
-"""Which modules a hook can see, said before a step has run and after one was watched; scripted modules are timed."""
+"""Which modules hooks see: predicted before a step, measured in one; scripted modules are timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import autoprof
-from autoprof._targets import CallWatch, Reason, Visibility, foresee, judge
+from autoprof._targets import CallCounter, Coverage, Reason, measure_coverage, predict_coverage
 from autoprof.testing import ListSink
 
 EVERY = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -54,8 +54,8 @@ def step(model: nn.Module, x: torch.Tensor | None = None) -> None:
         output.sum().backward()
 
 
-def seen_in_a_step(model: nn.Module, x: torch.Tensor | None = None) -> dict[str, Visibility]:
-    """Judge a model by a watched step and by the spans of a session on a copy."""
+def seen_in_a_step(model: nn.Module, x: torch.Tensor | None = None) -> dict[str, Coverage]:
+    """Return the coverage of a model by one observed step, and by the spans of a session on a copy."""
     sink, other = ListSink(), copy.deepcopy(model)
     with autoprof.instrument(other, EVERY, sinks=[sink]) as session:
         step(other, x)
@@ -64,9 +64,9 @@ def seen_in_a_step(model: nn.Module, x: torch.Tensor | None = None) -> dict[str,
     for span in sink.frames[0].spans:
         if span.fqn is not None and span.phase is autoprof.Phase.FORWARD:
             calls[span.fqn] = calls.get(span.fqn, 0) + span.calls
-    with CallWatch(model) as watch:
+    with CallCounter(model) as counter:
         step(model, x)
-    return {one.fqn: one for one in judge(model, watch, calls)}
+    return {one.fqn: one for one in measure_coverage(model, counter, calls)}
 
 
 def reason_of(model: nn.Module, fqn: str) -> Reason | None:
@@ -79,25 +79,25 @@ class TestBeforeAStep:
 
     def test_an_ordinary_module_is_left_to_a_step(self) -> None:
         """Nothing hides it, but only a step can tell whether it is called."""
-        assert foresee(Pair()) == (
-            Visibility("", "Pair", None),
-            Visibility("a", "Linear", None),
-            Visibility("b", "Linear", None),
+        assert predict_coverage(Pair()) == (
+            Coverage("", "Pair", None),
+            Coverage("a", "Linear", None),
+            Coverage("b", "Linear", None),
         )
 
     @pytest.mark.parametrize("container", [nn.ModuleList(), nn.ModuleDict(), nn.ParameterList(), nn.ParameterDict()])
     def test_a_container_is_never_called(self, container: nn.Module) -> None:
-        """It says so, and that its modules are timed in its place."""
+        """It says so, and that the modules in it are timed instead."""
         model = nn.Sequential()
         model.add_module("held", container)
-        found = foresee(model)[1]
+        found = predict_coverage(model)[1]
         assert (found.seen, found.reason) == (False, Reason.CONTAINER)
-        assert "timed in its place" in found.why
+        assert "timed instead" in found.why
 
     def test_the_inside_of_a_compiled_module_is_hidden(self) -> None:
         """The compiled wrapper itself is not."""
         model = nn.Sequential(torch.compile(Pair(), backend="eager"))
-        found = {one.fqn: one for one in foresee(model)}
+        found = {one.fqn: one for one in predict_coverage(model)}
         assert found["0"].seen is None
         assert found["0.a"].reason is Reason.COMPILED
         assert found["0.a"].why == "hooks do not fire inside the compiled module '0'"
@@ -106,13 +106,13 @@ class TestBeforeAStep:
         """Its own hooks are inside the graph."""
         model = nn.Sequential(Pair())
         model[0].compile(backend="eager")
-        assert [one.reason for one in foresee(model)] == [None, *[Reason.COMPILED] * 3]
+        assert [one.reason for one in predict_coverage(model)] == [None, *[Reason.COMPILED] * 3]
 
     @scripting
     @pytest.mark.parametrize("make", [torch.jit.script, lambda model: torch.jit.trace(model, torch.ones(1, 2))])
     def test_the_inside_of_a_scripted_or_traced_module_is_hidden(self, make: Callable[[nn.Module], Any]) -> None:
         """The module itself is called by Python and is not."""
-        found = {one.fqn: one for one in foresee(nn.Sequential(make(Plain())))}
+        found = {one.fqn: one for one in predict_coverage(nn.Sequential(make(Plain())))}
         assert found["0"].reason is None
         assert found["0.b"].reason is Reason.SCRIPTED
         assert found["0.b"].inside == "0"
@@ -120,16 +120,19 @@ class TestBeforeAStep:
     @scripting
     def test_a_model_that_is_scripted_as_a_whole_is_named_as_such(self) -> None:
         """It has no fqn to name."""
-        assert foresee(torch.jit.script(Plain()))[1].why == "hooks do not fire inside the model, which is scripted"
+        assert (
+            predict_coverage(torch.jit.script(Plain()))[1].why
+            == "hooks do not fire inside the model, which is scripted"
+        )
 
     def test_only_the_modules_asked_for_are_told(self) -> None:
         """In the order of the model."""
         model = Pair()
-        assert [one.fqn for one in foresee(model, [model.b, model.a])] == ["a", "b"]
+        assert [one.fqn for one in predict_coverage(model, [model.b, model.a])] == ["a", "b"]
 
 
 class TestInAStep:
-    """What a watched step adds."""
+    """What an observed step adds."""
 
     def test_what_is_called_is_seen_with_its_count(self) -> None:
         """Each call counts."""
@@ -202,10 +205,10 @@ class TestInAStep:
                 "closure": lambda x, old=old: old(x),
             }
             layer.forward = ways[way]  # type: ignore[method-assign]
-        with CallWatch(model) as watch:
+        with CallCounter(model) as counter:
             step(model)
-        assert (watch.called(model.a), watch.direct(model.a)) == (1, 0)
-        assert (watch.called(model.b), watch.direct(model.b)) == (0, 1)
+        assert (counter.called(model.a), counter.direct(model.a)) == (1, 0)
+        assert (counter.called(model.b), counter.direct(model.b)) == (0, 1)
 
     def test_a_call_of_its_own_is_told_from_a_direct_forward(self) -> None:
         """A class may replace ``__call__``, hooks and all."""
@@ -255,11 +258,11 @@ class TestInAStep:
         model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)).eval().requires_grad_(False)
         found = seen_in_a_step(model, torch.ones(1, 3, 8))
         assert found["0"].reason is None
-        if torch.__version__ < (2, 6):  # it goes the fused path though there are hooks
+        if torch.__version__ < (2, 6):  # it takes the fused path in spite of hooks
             assert found["0.linear1"].reason is Reason.UNCALLED
             return
         assert (found["0.linear1"].seen, found["0.linear1"].reason) == (True, Reason.FUSED)
-        assert "hooks on it switch that path off" in found["0.linear1"].why
+        assert "hooks on it disable that path" in found["0.linear1"].why
 
     def test_the_same_transformer_in_training_is_seen(self) -> None:
         """There is no fused path there."""
@@ -270,9 +273,9 @@ class TestInAStep:
     def test_the_inside_of_a_scripted_module_stays_hidden(self) -> None:
         """And the module itself is seen."""
         model = nn.Sequential(torch.jit.script(Plain()))
-        with CallWatch(model) as watch:
+        with CallCounter(model) as counter:
             step(model)
-        found = {one.fqn: one for one in judge(model, watch, {"": 1, "0": 1})}
+        found = {one.fqn: one for one in measure_coverage(model, counter, {"": 1, "0": 1})}
         assert found["0"].seen
         assert found["0.a"].reason is Reason.SCRIPTED
 
@@ -281,19 +284,19 @@ class TestInAStep:
         """A checkpoint calls the module again, as a module."""
         model = Pair(lambda m, x: checkpoint(lambda y: m.b(m.a(y)), x, use_reentrant=reentrant))
         x = torch.ones(1, 2, requires_grad=True)
-        with CallWatch(model) as watch:
+        with CallCounter(model) as counter:
             step(model, x)
-        assert (watch.called(model.a), watch.direct(model.a)) == (2, 0)
+        assert (counter.called(model.a), counter.direct(model.a)) == (2, 0)
 
     def test_a_data_parallel_wrapper_is_no_module_of_its_own(self) -> None:
         """What it wraps is called by it."""
         model = nn.DataParallel(Pair())
-        with CallWatch(model) as watch:
+        with CallCounter(model) as counter:
             step(model)
-        assert (watch.called(model.module), watch.direct(model.module)) == (1, 0)
+        assert (counter.called(model.module), counter.direct(model.module)) == (1, 0)
 
     def test_calls_in_other_threads_are_counted(self) -> None:
-        """Threads that start while it watches."""
+        """Threads that start while it counts."""
 
         def run(model: Pair, x: torch.Tensor) -> torch.Tensor:
             found = []
@@ -303,9 +306,9 @@ class TestInAStep:
             return model.b(found[0])
 
         model = Pair(run)
-        with CallWatch(model) as watch:
+        with CallCounter(model) as counter:
             step(model)
-        assert watch.direct(model.a) == 1
+        assert counter.direct(model.a) == 1
 
 
 class TestWatching:
@@ -316,7 +319,7 @@ class TestWatching:
         model, x = Pair(), torch.ones(1, 2)
         expected = model(x)
         before = [dict(vars(module)) for module in model.modules()]
-        with CallWatch(model):
+        with CallCounter(model):
             found = model(x)
             assert [dict(vars(module)) for module in model.modules()] == before
         assert torch.equal(found, expected)
@@ -328,13 +331,13 @@ class TestWatching:
             raise KeyError("the user's")
 
         model = Pair(fail)
-        with pytest.raises(KeyError), CallWatch(model):
+        with pytest.raises(KeyError), CallCounter(model):
             step(model)
         assert sys.getprofile() is None
         assert threading.getprofile() is None
 
     def test_another_profile_function_is_left_alone(self) -> None:
-        """Then nothing is watched, and it says so."""
+        """Then nothing is counted, and it says so."""
         heard: list[str] = []
 
         def other(_frame: Any, event: str, _argument: Any) -> None:
@@ -343,14 +346,14 @@ class TestWatching:
         model = Pair()
         sys.setprofile(other)
         try:
-            with CallWatch(model) as watch:
+            with CallCounter(model) as counter:
                 step(model)
             assert sys.getprofile() is other
         finally:
             sys.setprofile(None)
         assert heard
-        assert not watch.watched
-        assert watch.called(model) == 0
+        assert not counter.active
+        assert counter.called(model) == 0
 
 
 @scripting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from autoprof._targets import levels_of_detail, select_targets
+from autoprof._targets import detail_levels, select_targets
 from autoprof.config import load_config
 
 
@@ -16,7 +16,7 @@ def nested() -> nn.Module:
 def levels(*rules: dict[str, object]) -> list[list[str]]:
     """Return the fqns of each level for these rules."""
     model = nested()
-    details = levels_of_detail(model, select_targets(model, load_config({"targets": list(rules)})))
+    details = detail_levels(model, select_targets(model, load_config({"targets": list(rules)})))
     return [[target.fqn for target in detail.targets] for detail in details]
 
 
@@ -40,5 +40,5 @@ def test_a_path_that_only_begins_alike_is_not_inside() -> None:
     """``ab.x`` lies in ``ab``, not in ``a``."""
     model = nn.ModuleDict({"a": nn.ReLU(), "ab": nn.Sequential(nn.ReLU())})
     model.forward = lambda x: x  # type: ignore[method-assign]
-    details = levels_of_detail(model, select_targets(model, load_config({"targets": [{"match": "a|ab|ab.0"}]})))
+    details = detail_levels(model, select_targets(model, load_config({"targets": [{"match": "a|ab|ab.0"}]})))
     assert [[target.fqn for target in detail.targets] for detail in details][:2] == [["a", "ab", "ab.0"], ["a", "ab"]]

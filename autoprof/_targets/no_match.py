@@ -1,4 +1,4 @@
-"""Why a rule matches nothing, and what its author may have meant."""
+"""Explain why a rule matches nothing, and suggest the nearest names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..errors import nearest
 from .tree import Node
 
 _SYNTAX = re.compile(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\[A-Za-z]|[\\^$()?*+|]")
-"""What a regular expression has beside the letters that it looks for."""
+"""The syntax of a regular expression, as opposed to the letters that it matches."""
 
 _SHOWN = 3
 
 
-def why_nothing(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], str]:
-    """Return the key to blame within the rule, and the sentence: what is wrong; what is allowed, or the nearest."""
+def explain_no_match(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], str]:
+    """Return the wrong key of the rule, and a message: the error; the allowed values or the nearest ones."""
     by_fqn = [node for node in nodes if any(map(rule.match_pattern.fullmatch, node.fqns))]
     by_type = [
         node for node in nodes if rule.type_pattern is None or any(map(rule.type_pattern.fullmatch, node.class_names))
@@ -28,7 +28,7 @@ def why_nothing(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], str]:
         return ("type",), f"{quoted(rule.type)} matches no class name; {nearest(_letters(rule.type), names)}"
     both = [node for node in by_fqn if node in by_type]
     if both:
-        inside = "with no module inside that is ever called"
+        inside = "and no module inside is ever called"
         return (), f"matches only {_examples(both)}, {inside}; allowed: one with 'forward'"
     return (), f"no module has both the 'match' and the 'type'; the 'match' alone finds {_examples(by_fqn)}"
 

@@ -1,4 +1,4 @@
-"""Targets in levels of detail: what is left when the finest modules are dropped, and dropped again."""
+"""Levels of detail: all targets, then fewer and fewer, the most deeply nested dropped first."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .select import NO_RULE, Target
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
-    """One level: its targets, and in words what is recorded."""
+class DetailLevel:
+    """One level: its targets, and the start of a sentence about them that ends with "recorded"."""
 
     targets: tuple[Target, ...]
     words: str
 
 
-def levels_of_detail(model: nn.Module, targets: Sequence[Target]) -> tuple[Detail, ...]:
-    """Return all targets, then ever fewer by how deep they lie in one another, and last the model as a whole."""
+def detail_levels(model: nn.Module, targets: Sequence[Target]) -> tuple[DetailLevel, ...]:
+    """Return the levels: all targets, then one level of nesting fewer each time, and last the model as a whole."""
     depths = _depths(targets)
-    levels = [Detail(tuple(targets), f"all {len(targets)} targets are")]
+    levels = [DetailLevel(tuple(targets), f"all {len(targets)} targets are")]
     for deepest in range(max(depths, default=0), 0, -1):
         kept = tuple(target for target, depth in zip(targets, depths, strict=True) if depth < deepest)
-        levels.append(Detail(kept, f"{len(kept)} of {len(targets)} targets, those in no other first, are"))
+        levels.append(DetailLevel(kept, f"{len(kept)} of {len(targets)} targets, those in no other first, are"))
     if [target.fqn for target in levels[-1].targets] != [""]:
         root = Target(model, "", clean_name(type(model).__name__), frozenset[Phase](MODULE_PHASES), False, NO_RULE)
-        levels.append(Detail((root,), "only the model as a whole and the phases are"))
+        levels.append(DetailLevel((root,), "only the model as a whole and the phases are"))
     return tuple(levels)
 
 
 def _depths(targets: Sequence[Target]) -> list[int]:
-    """Count for each target the others that it lies in."""
+    """Return for each target the number of targets that contain it."""
     paths = {tuple(target.fqn.split(".")) if target.fqn else () for target in targets}
     return [
         sum(own[:length] in paths for length in range(len(own)))
