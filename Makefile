@@ -2,29 +2,40 @@
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
-# make test-slow a signal at every line of ours
+# make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
+# make api     docs/api.md from the docstrings
 #
-# demo, test, test-slow, check, laws and bench make their own virtual environment, .venv, from pyproject.toml and constraints.txt.
+# The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
+# what the demo needs; the others install everything that the tests need.
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo zoo bench gpu clean
+.PHONY: demo test test-slow check laws test-zoo zoo bench api dist gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,8s/^# \{0,1\}//p' Makefile
+	@sed -n '1,9s/^# \{0,1\}//p' Makefile
 
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
+$(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "autoprof needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11 or such."; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+
+$(DEMO): $(SOURCES) | $(RUN)
+	$(INSTALL) '.[demo]'
 	@touch $@
 
-demo: $(READY)
+$(READY): $(SOURCES) | $(RUN)
+	$(INSTALL) '.[dev]'
+	@touch $@ $(DEMO)
+
+demo: $(DEMO)
 	$(RUN) -m autoprof demo
 
 test: $(READY)
@@ -41,7 +52,7 @@ check: $(READY)
 ZOO := $(VENV)/.zoo
 
 $(ZOO): $(READY)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,zoo]'
+	$(INSTALL) '.[dev,zoo]'
 	@touch $@
 
 test-zoo: $(ZOO)
@@ -56,6 +67,13 @@ laws: $(READY)
 bench: $(READY)
 	$(RUN) -m benchmarks
 
+api: $(READY)
+	$(RUN) -m docs.api
+
+dist:
+	rm -rf dist build
+	$(PYTHON) .ci/dist.py
+
 # On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours. What is in C is built
 # where that can be done.
 gpu:
@@ -64,4 +82,4 @@ gpu:
 	$(PYTHON) -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) build *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info autoprof/_capture/marks/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

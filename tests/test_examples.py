@@ -1,0 +1,49 @@
+"""The programs in ``examples/`` run as their docstrings say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
+PRINTED = {
+    "first_run": "Verdict",
+    "slow_loader": "data-wait",
+    "name_the_parts": r"Encoder/Block\d +backward",
+    "read_a_run": r"step  20: +\d",
+    "own_sink": r"the slowest:\n  step 18: ",
+    "several_ranks": "records of 2 ranks: ",
+}
+"""A regular expression for each program's output."""
+
+
+def _command(program: Path) -> list[str]:
+    """The command of the docstring, with this interpreter."""
+    line = next(line.strip() for line in program.read_text("utf-8").splitlines() if f"examples/{program.name}" in line)
+    launcher, *arguments = line.split()
+    arguments[-1] = str(program)
+    module = {"python": [], "torchrun": ["-m", "torch.distributed.run"]}[launcher]
+    return [sys.executable, *module, *arguments]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
+def test_an_example_runs(program: Path, tmp_path: Path) -> None:
+    """It ends without an error and prints its result."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+    done = subprocess.run(
+        _command(program), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(PRINTED[program.stem], done.stdout), done.stdout
+
+
+def test_every_example_is_in_the_list() -> None:
+    """``examples/README.md`` names each program."""
+    page = (ROOT / "examples" / "README.md").read_text("utf-8")
+    assert set(re.findall(r"\]\((\w+\.py)\)", page)) == {program.name for program in PROGRAMS}
