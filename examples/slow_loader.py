@@ -1,6 +1,6 @@
 """Train with a dataset that reads slowly: the report names the wait for data, and `--workers 2` removes it.
 
-    python examples/slow_loader.py
+python examples/slow_loader.py
 """
 
 import argparse
