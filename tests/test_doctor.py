@@ -35,7 +35,7 @@ from autoprof.doctor.table import render_report
 from autoprof.doctor.trial import Trials
 from autoprof.errors import AutoprofError, TargetError
 from autoprof.frame import Phase, Span
-from autoprof.sinks.terminal import PinnedLines
+from autoprof.sinks._terminal import PinnedLines
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, make_frame
 

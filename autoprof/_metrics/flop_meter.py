@@ -16,7 +16,7 @@ from .._stats.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S
 from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
 from ..frame import Phase
-from ..summary import Summary, Work, WorkKind, WorkRow, WrittenOut
+from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .calls import Shape, StepCalls
 from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
 
@@ -216,11 +216,11 @@ def _kinds(work: WorkCount, device: DevicePeak) -> Iterable[WorkKind]:
         yield WorkKind(kind.dtype, kind.family, flops, now, half)
 
 
-def _attention(work: WorkCount) -> Iterable[WrittenOut]:
+def _attention(work: WorkCount) -> Iterable[UnfusedAttention]:
     for by_sdpa in (False, True):
         found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
         if found:
-            yield WrittenOut(sum(found.values()), len(found), next(iter(found)), by_sdpa)
+            yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
 
 
 def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, int]] | str:

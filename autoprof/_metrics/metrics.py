@@ -98,7 +98,7 @@ class Gauges:
         if self._readings is not None and (problem := self._readings.problem()) and problem not in summary.notes:
             summary = summary.with_note(problem)
         work = None if self._work is None else self._work.of(summary)
-        return replace(summary, pace=self._pace.of(summary, self._steps), gauges=gauges, work=work)
+        return replace(summary, progress=self._pace.of(summary, self._steps), gauges=gauges, work=work)
 
     def finish(self, *, count: bool) -> None:
         """Take a last reading and, to ``count``, count what could not be counted while the run went on."""

@@ -9,7 +9,7 @@ from .._process.signals import raised_by_handler
 from .._resolve import RawStep
 from .._units import UNITS
 from ..frame import Phase
-from ..summary import Pace, Summary
+from ..summary import Progress, Summary
 from .calls import Shape, StepCalls
 
 TOTAL: Final = "total_steps"
@@ -55,21 +55,21 @@ class Paces:
         if isfinite(total) and total >= 1:
             self.total_steps = round(total)
 
-    def of(self, summary: Summary, done: int) -> Pace | None:
-        """Return the run's pace, ``done`` steps after its start."""
+    def of(self, summary: Summary, done: int) -> Progress | None:
+        """Return the run's progress, ``done`` steps after its start."""
         source = "" if summary.throughput is None else LOGGED if self._logged or not self._recognised else RECOGNISED
         epoch = self._epoch_steps(summary)
         step_ns = summary.step_p50_ns if summary.steps else None
         left = None if self.total_steps is None else max(self.total_steps - done, 0)
         if not source and epoch is None and left is None:
             return None
-        return Pace(
+        return Progress(
             source=source,
             epoch_steps=epoch,
             epoch_ns=None if epoch is None or step_ns is None else round(epoch * step_ns),
             total_steps=self.total_steps,
-            left_steps=left,
-            left_ns=None if left is None or step_ns is None else left * step_ns,
+            remaining_steps=left,
+            remaining_ns=None if left is None or step_ns is None else left * step_ns,
         )
 
     def _epoch_steps(self, summary: Summary) -> float | None:

@@ -97,7 +97,7 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
 def _table(summary: Summary, width: int) -> Iterator[str]:
     # What the second seed's table has: memory, step, throughput, an epoch, and the time to the end.
     now = _as_it_is(summary)
-    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to the end", now.left_ns)) if ns is not None]
+    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to the end", now.remaining_ns)) if ns is not None]
     if width < BOTH_ENDS:
         ends = ends[-1:]
     last = "".join(f"{word:>13}" for word in ends or ["time"])
@@ -106,7 +106,7 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
         rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
         share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
-        times = {"epoch": one.epoch_ns, "to the end": one.left_ns}
+        times = {"epoch": one.epoch_ns, "to the end": one.remaining_ns}
         last = (
             "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
         )
@@ -117,7 +117,7 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
 
 
 def _as_it_is(summary: Summary) -> WhatIf:
-    peak, pace = _peak(summary), summary.pace
+    peak, progress = _peak(summary), summary.progress
     known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
     capacity = next(known, None)
     return WhatIf(
@@ -128,8 +128,8 @@ def _as_it_is(summary: Summary) -> WhatIf:
         memory_change_bytes=None,
         assumed="",
         memory_share=None if peak is None or capacity is None else peak / capacity,
-        epoch_ns=None if pace is None else pace.epoch_ns,
-        left_ns=None if pace is None else pace.left_ns,
+        epoch_ns=None if progress is None else progress.epoch_ns,
+        remaining_ns=None if progress is None else progress.remaining_ns,
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from .._stats.self_times import SignedSums, own_terms
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
-from ..summary import named
+from ..summary import read_shapes
 
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of growing."""
@@ -156,7 +156,7 @@ class FrameDecoder:
             gap_steps=data.get("gap_steps", 0),
             gap_ns=data.get("gap_ns", 0),
             shapes=tuple(
-                ShapeChange(name, fqn, named(inputs), named(outputs))
+                ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
                 for name, fqn, inputs, outputs in data.get("shapes", ())
             ),
             micro_steps=data.get("micro_steps"),

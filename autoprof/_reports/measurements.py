@@ -1,4 +1,4 @@
-"""Pace, work and readings in words: for the summary, the panel, the log and the plain line."""
+"""Progress, work and readings in words: for the summary, the panel, the log and the plain line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ _PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
 
 def measured_lines(summary: Summary, width: int) -> Iterator[str]:
     """Yield what stands at the head of a report beside times: throughput, work, readings; no line wider than width."""
-    pace, work = summary.pace, summary.work
+    progress, work = summary.progress, summary.work
     if summary.throughput is not None:
-        source = f" (samples: {pace.source})" if pace is not None and pace.source not in ("", "session.log") else ""
+        source = (
+            f" (samples: {progress.source})"
+            if progress is not None and progress.source not in ("", "session.log")
+            else ""
+        )
         yield from wrap("throughput", format_rate(summary.throughput, summary.throughput_unit) + source, width, ROOM)
-    if said := pace_text(summary):
+    if said := progress_text(summary):
         yield from wrap("pace", said, width, ROOM)
     if work is not None:
         yield from wrap("work", _work_sentence(work), width, ROOM)
@@ -35,16 +39,16 @@ def measured_lines(summary: Summary, width: int) -> Iterator[str]:
             yield from wrap(head, said, width, ROOM)
 
 
-def pace_text(summary: Summary) -> str:
+def progress_text(summary: Summary) -> str:
     """Phrase the epoch's length and the time to the end; empty where neither is known."""
-    pace, said = summary.pace, []
-    if pace is None:
+    progress, said = summary.progress, []
+    if progress is None:
         return ""
-    if pace.epoch_steps is not None and pace.epoch_ns is not None:
-        said.append(f"an epoch of {pace.epoch_steps:.0f} steps takes {format_span(pace.epoch_ns)}")
-    if pace.left_steps is not None and pace.left_ns is not None:
-        left = f": {format_span(pace.left_ns)}" if pace.left_steps else ""
-        said.append(f"{pace.left_steps} of {pace.total_steps} steps to go{left}")
+    if progress.epoch_steps is not None and progress.epoch_ns is not None:
+        said.append(f"an epoch of {progress.epoch_steps:.0f} steps takes {format_span(progress.epoch_ns)}")
+    if progress.remaining_steps is not None and progress.remaining_ns is not None:
+        left = f": {format_span(progress.remaining_ns)}" if progress.remaining_steps else ""
+        said.append(f"{progress.remaining_steps} of {progress.total_steps} steps to go{left}")
     return ", ".join(said)
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from .._stats.name_lines import Line, Lines, name_lines
 from .._units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent, format_span
 from ..frame import Phase
-from ..summary import Summary, counts
+from ..summary import Summary, format_counts
 from .card import verdict_line
 from .measurements import brief_gauges, brief_work
 from .memory_text import readings
@@ -154,8 +154,8 @@ def _speed(summary: Summary) -> list[str]:
     speed = [f"{format_ms(summary.step_mean_ns)}/step"]
     if summary.throughput is not None:
         speed.append(format_rate(summary.throughput, summary.throughput_unit))
-    if summary.pace is not None and summary.pace.left_ns:
-        speed.append(f"{format_span(summary.pace.left_ns)} left")
+    if summary.progress is not None and summary.progress.remaining_ns:
+        speed.append(f"{format_span(summary.progress.remaining_ns)} left")
     return speed
 
 
@@ -176,7 +176,7 @@ def _notes(summary: Summary, dot: str) -> list[str]:
     if summary.memory:
         notes.append("memory: " + dot.join(readings(summary.memory)))
     both = (("dropped", summary.dropped), ("skipped", summary.skipped))
-    lost = [f"{word} {counts(reasons)}" for word, reasons in both if reasons]
+    lost = [f"{word} {format_counts(reasons)}" for word, reasons in both if reasons]
     if lost:
         notes.append(dot.join(lost))
     return [*notes, *summary.notes]

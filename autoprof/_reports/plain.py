@@ -21,8 +21,8 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     parts = [f"autoprof | step {step}", format_ms(summary.step_mean_ns), " ".join(shares)]
     if summary.throughput is not None:
         parts.append(format_rate(summary.throughput, summary.throughput_unit))
-    if summary.pace is not None and summary.pace.left_ns:
-        parts.append(f"{format_span(summary.pace.left_ns)} left")
+    if summary.progress is not None and summary.progress.remaining_ns:
+        parts.append(f"{format_span(summary.progress.remaining_ns)} left")
     if use := [*brief_work(summary.work), *brief_gauges(summary)]:
         parts.append(" ".join(use))
     names = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)

@@ -8,7 +8,7 @@ from typing import Final
 from .._stats.name_lines import Line, name_lines, walk
 from .._units import format_count, format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
-from ..summary import Summary, counts
+from ..summary import Summary, format_counts
 from .card import render_card
 from .measurements import measured_lines, work_table
 from .memory_text import readings, render_memory
@@ -83,7 +83,7 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     if summary.loader:
         workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
-    for one in summary.apart:
+    for one in summary.excluded:
         often = f"{one.calls} times, " if one.calls > 1 else ""
         yield f"apart      {one.name}: {often}{format_ms(one.total_ns)}, charged to no step"
     if summary.memory:
@@ -94,14 +94,14 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     if summary.clock_limit_ns:
         yield f"clock      cannot tell spans below {format_ns(summary.clock_limit_ns)} from none: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
-        yield f"{word}    {counts(reasons) if reasons else 'nothing'}"
+        yield f"{word}    {format_counts(reasons) if reasons else 'nothing'}"
     for note in summary.notes:
         yield f"note       {note}"
 
 
 def _left_alone(summary: Summary) -> str:
     line = f"those not sampled: mean {format_ms(summary.unsampled_ns / summary.unsampled_steps)}"
-    more = summary.untypical
+    more = summary.sampling_bias
     if more is None:
         return line
     beyond = f"{format_percent(abs(more))} {'longer' if more > 0 else 'shorter'}, what recording costs apart"

@@ -170,7 +170,7 @@ class _Wiring:
         sampling.step_probes += probe_step(setup, steps, hooks, apart)
         pipeline.outside = lambda: {
             "paired": sampling.paired(),
-            "apart": steps.state.spent(),
+            "excluded": steps.state.spent(),
             "loader": steps.fetches.prefetch(),
         }
         pipeline.footprint, pipeline.memory = footprint, memory

@@ -22,7 +22,7 @@ from .._capture.probes import Evaluations
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint
 from ..frame import Phase
-from ..summary import Apart
+from ..summary import Excluded
 
 LOADERS: Final = 64
 """Loaders remembered at a time."""
@@ -82,9 +82,9 @@ class TrainingState:
         """Whether what happens now is charged to no step."""
         return self._paused > 0
 
-    def spent(self) -> tuple[Apart, ...]:
+    def spent(self) -> tuple[Excluded, ...]:
         """Return what has been kept apart so far, in order of first appearance."""
-        return tuple(Apart(name, calls, ns) for name, (calls, ns) in self._spent.items())
+        return tuple(Excluded(name, calls, ns) for name, (calls, ns) in self._spent.items())
 
     @contextmanager
     def apart(self, name: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ from ..errors import OutputError
 
 if TYPE_CHECKING:
     from .._storage.runs import Run
-    from ..sinks.export import Chosen
+    from ..sinks._export import Chosen
     from ..summary import Summary
 
 
@@ -75,7 +75,7 @@ def _summary(run: Run, rank: int | None) -> Summary:
 
 def _write_files(run: Run, arguments: argparse.Namespace) -> list[Path]:
     """Write the files that are asked for and say so; return them."""
-    from ..sinks import export as again
+    from ..sinks import _export as again
 
     chosen = _chosen(run, arguments)
     one = chosen.ranks[0] if chosen.ranks else 0
@@ -97,7 +97,7 @@ def _write_files(run: Run, arguments: argparse.Namespace) -> list[Path]:
 
 
 def _chosen(run: Run, arguments: argparse.Namespace) -> Chosen:
-    from ..sinks.export import Chosen
+    from ..sinks._export import Chosen
 
     ranks = run.ranks if arguments.rank is None else (arguments.rank,)
     text = arguments.steps or ":"

@@ -11,7 +11,7 @@ from .._reports.panel import render_panel
 from .._reports.plain import render_plain
 from .._reports.text import safe
 from .._stats.name_tree import parent_name
-from ..sinks.terminal import SPARE_ROWS, PinnedLines
+from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from ..summary import Summary
 
 TOP: Final = 5

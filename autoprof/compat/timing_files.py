@@ -10,9 +10,9 @@ from typing import Final
 
 from .._reports.jsonl import FrameEncoder
 from .._reports.log import Averages
+from .._storage.line_file import LineFile
 from ..errors import OutputError
 from ..frame import StepFrame
-from ..sinks.files import LineFile
 from .timing_text import render_timing_step
 
 NEVER: Final = float("inf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._units import format_ms, format_percent
-from ..summary import Finding, Work, WrittenOut
+from ..summary import Finding, UnfusedAttention, Work
 from .evidence import Evidence, Interval
 from .thresholding import Weighed, abstain, stand, weigh
 from .thresholds import ATTENTION_SHARE, CONVOLUTION_SHARE, PRECISION_SHARE
@@ -68,11 +68,11 @@ def attention(seen: Evidence) -> Finding | None:
     )
 
 
-def _how(one: WrittenOut) -> str:
+def _how(one: UnfusedAttention) -> str:
     return "scaled_dot_product_attention's math kernel" if one.by_sdpa else "a softmax between two products"
 
 
-def _instead(one: WrittenOut) -> str:
+def _instead(one: UnfusedAttention) -> str:
     if one.by_sdpa:
         return (
             "torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION) around it says what keeps the fused kernel "

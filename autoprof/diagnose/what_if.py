@@ -81,7 +81,7 @@ def _change(
     changed = None if memory is None or before is None else memory - before
     if changed is None and times == 1 and saved is not None:
         changed = saved - freed
-    pace = run.pace
+    progress = run.progress
     return WhatIf(
         change,
         step_ns=step_ns,
@@ -92,8 +92,10 @@ def _change(
         time_ratio=ratio,
         memory_share=None if memory is None or not capacity else memory / capacity,
         fits=fits,
-        epoch_ns=None if pace is None or pace.epoch_ns is None else round(pace.epoch_ns * ratio),
-        left_ns=None if pace is None or pace.left_ns is None else round(pace.left_ns * ratio),
+        epoch_ns=None if progress is None or progress.epoch_ns is None else round(progress.epoch_ns * ratio),
+        remaining_ns=None
+        if progress is None or progress.remaining_ns is None
+        else round(progress.remaining_ns * ratio),
     )
 
 

@@ -19,7 +19,7 @@ from .._session.builder import SWITCH
 from .._units import format_bytes
 from ..config import Config
 from ..sinks import writes_files
-from ..sinks.terminal import SPARE_ROWS, PinnedLines
+from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from .result import Result, ok, problem, unknown, warning
 
 DISTRIBUTION: Final = "torch-autoprof"

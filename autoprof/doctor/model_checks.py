@@ -13,7 +13,7 @@ from .._targets import Coverage, Reason
 from .._units import format_ms, format_percent
 from ..config import Sample
 from ..frame import TRAINING_LANE, Phase, StepFrame
-from ..summary import counts
+from ..summary import format_counts
 from .outcome import Outcome, Profiled, Watched
 from .result import Result, ok, problem, unknown, warning
 from .trial import Trials
@@ -131,7 +131,7 @@ def check_account(profiled: Profiled) -> Result:
         f"{spans} spans a step nest, children + self = parent, phases + other = step, in {len(profiled.frames)} steps"
     )
     if lost:
-        return warning("account", f"{what}; lost: {counts(lost)}", "the summary of a run counts them, too")
+        return warning("account", f"{what}; lost: {format_counts(lost)}", "the summary of a run counts them, too")
     return ok("account", what, spans=spans)
 
 

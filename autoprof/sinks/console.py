@@ -16,8 +16,8 @@ from .._reports.text import safe
 from .._units import NS_PER_S
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo
-from .terminal import SPARE_ROWS, PinnedLines
+from ._base import RunInfo
+from ._terminal import SPARE_ROWS, PinnedLines
 
 if TYPE_CHECKING:
     from ..config.schema import ConsoleOptions

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._reports.csv import MORE, SpanTable, StepTable, extras, line
+from .._storage.line_file import LineFile
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo, folder_of
-from .files import LineFile
+from ._base import RunInfo, folder_of
 
 if TYPE_CHECKING:
     from ..config.schema import CsvOptions

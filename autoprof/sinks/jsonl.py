@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._reports.jsonl import FrameEncoder
+from .._storage.line_file import LineFile
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo, folder_of
-from .files import LineFile
+from ._base import RunInfo, folder_of
 
 if TYPE_CHECKING:
     from ..config.schema import JsonlOptions

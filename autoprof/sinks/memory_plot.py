@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from .._reports.memory import name_memory
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo, folder_of
-from .history import History
-from .redraw import Redrawer, write_picture
+from ._base import RunInfo, folder_of
+from ._history import History
+from ._redraw import Redrawer, write_picture
 
 if TYPE_CHECKING:
     from ..config.schema import MemoryPlotOptions

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._reports.scalars import Metrics
 from .._units import NS_PER_S
-from .base import RunInfo
-from .extras import load_extra
-from .reports import MetricsSink
+from ._base import RunInfo
+from ._metrics_sink import MetricsSink, load_extra
 
 if TYPE_CHECKING:
     from ..config.schema import OpentelemetryOptions

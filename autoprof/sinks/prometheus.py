@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .._reports.scalars import Metrics
 from .._units import NS_PER_S
 from ..errors import OutputError
-from .base import RunInfo
-from .extras import load_extra
-from .reports import MetricsSink
+from ._base import RunInfo
+from ._metrics_sink import MetricsSink, load_extra
 
 if TYPE_CHECKING:
     from ..config.schema import PrometheusOptions

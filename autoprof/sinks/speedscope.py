@@ -8,9 +8,9 @@ from .._reports.speedscope import SpeedscopeEncoder, speedscope_file
 from .._storage.runs import write_atomic
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo, folder_of
+from ._base import RunInfo, folder_of
+from ._window import StepWindow
 from .trace import BYTES_PER_MB
-from .window import StepWindow
 
 if TYPE_CHECKING:
     from ..config.schema import SpeedscopeOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._reports.trace import CLOSE, OPEN, TraceEncoder
+from .._storage.line_file import LineFile
 from ..frame import StepFrame
 from ..summary import Summary
-from .base import RunInfo, folder_of
-from .files import LineFile
-from .window import StepWindow
+from ._base import RunInfo, folder_of
+from ._window import StepWindow
 
 if TYPE_CHECKING:
     from ..config.schema import TraceOptions

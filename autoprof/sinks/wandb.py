@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .._reports.scalars import Metrics
-from .base import RunInfo
-from .extras import load_extra
-from .reports import Courier, MetricsSink
+from ._base import RunInfo
+from ._metrics_sink import Courier, MetricsSink, load_extra
 
 if TYPE_CHECKING:
     from ..config.schema import WandbOptions

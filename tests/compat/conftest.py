@@ -15,7 +15,7 @@ from compat_builders import Program
 
 from autoprof.compat import global_timer, timing_logger
 from autoprof.compat.timing_logger import TimingLogger
-from autoprof.sinks.terminal import PinnedLines
+from autoprof.sinks._terminal import PinnedLines
 from autoprof.testing import FakeClock
 
 SINKS = str(Path(__file__).parents[1] / "sinks")

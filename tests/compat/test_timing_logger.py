@@ -20,7 +20,7 @@ from torch import nn
 import autoprof
 from autoprof.compat.timing_logger import TimingLogger, get_global_timing_logger, log_timing, set_global_timing_logger
 from autoprof.errors import OutputError
-from autoprof.sinks.terminal import PinnedLines
+from autoprof.sinks._terminal import PinnedLines
 from autoprof.testing import FakeClock, ListSink, open_session
 
 Make = Callable[..., Program]

@@ -339,7 +339,7 @@ def test_logging_is_as_rare_as_it_is_asked_to_be(tmp_path: Path) -> None:
 
 def test_files_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand steps, one write: lines wait in memory until they are due or a buffer is full."""
-    from autoprof.sinks.files import LineFile
+    from autoprof._storage.line_file import LineFile
 
     now = [0.0]
     file = LineFile(tmp_path / "steps.jsonl", 5.0, lambda: now[0])

@@ -23,7 +23,7 @@ from autoprof.config.options import ConsoleOptions
 from autoprof.demo import train as demo_train
 from autoprof.demo.defects import Layer, four, train
 from autoprof.diagnose import RULES, Facts, OptimizerFact, diagnose, evidence_of_run, judge
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock, make_frame, open_session

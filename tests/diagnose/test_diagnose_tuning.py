@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 import autoprof
 from autoprof._metrics.flop_meter import cudnn_benchmark
 from autoprof.diagnose import Facts, OptimizerFact, Surroundings, describe_optimizers, diagnose, evidence_of_run
-from autoprof.summary import Finding, Summary, Work, WorkKind, WrittenOut
+from autoprof.summary import Finding, Summary, UnfusedAttention, Work, WorkKind
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 GIB = 2**30
@@ -79,7 +79,7 @@ def test_precision_says_what_it_lacks() -> None:
 
 def written(flops: int, *, by_sdpa: bool = False) -> Work:
     """Make work of which so much of the forward's 100 is attention written out."""
-    return Work(FLOPS, attention=(WrittenOut(flops, 3, "blocks.0.attn", by_sdpa),))
+    return Work(FLOPS, attention=(UnfusedAttention(flops, 3, "blocks.0.attn", by_sdpa),))
 
 
 def test_attention_written_out_is_named_with_its_module() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.card import render_card
 from autoprof.diagnose import Evidence, Facts, OptimizerFact, describe_optimizers, diagnose
-from autoprof.summary import Pace, Summary, WhatIf
+from autoprof.summary import Progress, Summary, WhatIf
 
 GIB = 2**30
 HOUR = 3600 * 10**9
@@ -30,8 +30,8 @@ def seed(*, saved: int | None = 5 * GIB, pace: bool = True, **changes: Any) -> E
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
     summary = tabulate(summary, Holdings(Held(6 * GIB, 0, 6 * GIB, 12 * GIB)))
-    length = Pace("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if pace else None
-    return replace(seen, summary=replace(summary, pace=length))
+    length = Progress("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if pace else None
+    return replace(seen, summary=replace(summary, progress=length))
 
 
 def table(seen: Evidence) -> dict[str, WhatIf]:
@@ -75,13 +75,13 @@ def test_throughput_epoch_and_time_to_the_end_follow_from_it() -> None:
         assert one.time_ratio == pytest.approx(ratio)
         assert one.throughput == pytest.approx(0.5 / ratio)
         assert one.epoch_ns == pytest.approx(17.7 * HOUR * ratio)
-        assert one.left_ns == pytest.approx(88.5 * HOUR * ratio)
+        assert one.remaining_ns == pytest.approx(88.5 * HOUR * ratio)
 
 
 def test_a_run_of_unknown_length_says_so() -> None:
     """The time for the same samples stands in its place."""
     summary = diagnose(seed(pace=False))
-    assert all(one.left_ns is None and one.epoch_ns is None for one in summary.what_if)
+    assert all(one.remaining_ns is None and one.epoch_ns is None for one in summary.what_if)
     text = " ".join(" ".join(render_card(summary, width=80)).split())
     assert "to the end: unknown, for nobody said how long the run is" in text
     assert "x 0.70" in text

@@ -110,7 +110,7 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     program.train()
     summary = program.end()
     assert program.lengths == [15] * 5
-    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("validation", 2, 440)]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("validation", 2, 440)]
     assert {count(frame, Phase.FORWARD)["layer"] for frame in program.watched.sink.frames} == {1}
     assert "apart      validation: 2 times, <0.01 ms, charged to no step" in render_summary(summary)
 
@@ -138,7 +138,7 @@ def test_validation_without_no_grad_is_recognised_too(program: Program) -> None:
     program.train()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert summary.apart[0].total_ns == 220
+    assert summary.excluded[0].total_ns == 220
 
 
 def test_a_model_that_trains_in_eval_mode_is_not_taken_for_validation(program: Program) -> None:
@@ -151,7 +151,7 @@ def test_a_model_that_trains_in_eval_mode_is_not_taken_for_validation(program: P
             program.watched.step()
     summary = program.end()
     assert program.lengths == [15, 15, 15]
-    assert summary.apart == ()
+    assert summary.excluded == ()
 
 
 def test_a_model_that_goes_on_training_in_eval_mode_is_found_out_by_its_backward(program: Program) -> None:
@@ -179,8 +179,8 @@ def test_a_loader_that_was_seen_to_feed_validation_is_apart_from_its_first_fetch
         program.validate(DataLoader(checks))
     summary = program.end()
     assert program.lengths == [18] * 6
-    assert summary.apart[0].calls == 3
-    assert summary.apart[0].total_ns == 3 * 2 * (1000 + 110)
+    assert summary.excluded[0].calls == 3
+    assert summary.excluded[0].total_ns == 3 * 2 * (1000 + 110)
     assert [frame.phase_ns()[Phase.DATA] for frame in program.watched.sink.frames] == [3] * 6
 
 
@@ -193,7 +193,7 @@ def test_a_loader_given_to_the_session_is_learnt_in_the_same_way(program: Progra
         program.validate(program.watched.session.loader(checks))
     summary = program.end()
     assert program.lengths == [18] * 4
-    assert summary.apart[0].total_ns == 2 * 2 * (1000 + 110)
+    assert summary.excluded[0].total_ns == 2 * 2 * (1000 + 110)
 
 
 def test_a_loader_that_feeds_both_is_charged_to_the_steps(program: Program) -> None:
@@ -216,14 +216,17 @@ def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
     program.train()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("validation", 1, 220), ("pause", 1, 7)]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [
+        ("validation", 1, 220),
+        ("pause", 1, 7),
+    ]
 
 
 def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
     """It ends with the session."""
     program.train()
     program.validate()
-    assert program.end().apart[0].total_ns == 220
+    assert program.end().excluded[0].total_ns == 220
     assert program.lengths == [15]
 
 
@@ -234,8 +237,8 @@ def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
         program.train()
         program.validate()
     summary = program.end()
-    assert (summary.steps, summary.apart[0].calls) == (1, 4)
-    assert 4 * 200 <= summary.apart[0].total_ns <= 4 * 220
+    assert (summary.steps, summary.excluded[0].calls) == (1, 4)
+    assert 4 * 200 <= summary.excluded[0].total_ns <= 4 * 220
 
 
 def test_the_model_under_validation_is_bare_after_its_first_forward(program: Program) -> None:
@@ -267,7 +270,7 @@ def test_validation_is_apart_on_a_devices_clock() -> None:
     frames = watched.sink.frames
     assert [frame.device_duration_ns for frame in frames] == [30, 30]
     assert watched.sink.summary is not None
-    assert watched.sink.summary.apart[0].total_ns == 220
+    assert watched.sink.summary.excluded[0].total_ns == 220
 
 
 # Saving.
@@ -299,7 +302,7 @@ def test_saving_a_checkpoint_is_charged_to_no_step(program: Program, monkeypatch
         program.watched.step()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.name, one.calls, one.total_ns) for one in summary.apart] == [("torch.save", 1, 1000)]
+    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("torch.save", 1, 1000)]
     assert torch.save is SAVE
     torch.save({"slow": Slow(), "model": program.model.state_dict()}, files[1])
     assert len(files[0].getvalue()) == len(files[1].getvalue())
@@ -314,7 +317,7 @@ def test_saving_after_validation_is_counted_by_itself(program: Program, monkeypa
     program.train()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.name, one.total_ns) for one in summary.apart] == [("torch.save", 1000), ("validation", 220)]
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("torch.save", 1000), ("validation", 220)]
 
 
 def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Program) -> None:
@@ -324,7 +327,7 @@ def test_an_error_while_saving_is_the_users_and_the_step_goes_on(program: Progra
     program.train()
     summary = program.end()
     assert program.lengths == [15]
-    assert summary.apart[0].calls == 1
+    assert summary.excluded[0].calls == 1
 
 
 # Compilation.

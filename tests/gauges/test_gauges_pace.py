@@ -40,8 +40,8 @@ def test_the_batch_size_is_recognised_where_nobody_logs_it() -> None:
     """It is the size that goes in and comes out; the summary says where it came from."""
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4)
     assert (summary.throughput, summary.throughput_unit) == (8.0, "samples")
-    assert summary.pace is not None
-    assert summary.pace.source == RECOGNISED
+    assert summary.progress is not None
+    assert summary.progress.source == RECOGNISED
 
 
 @pytest.mark.parametrize("unit", ["samples", "tokens", "frames"])
@@ -49,8 +49,8 @@ def test_what_is_logged_counts_and_not_what_would_be_recognised(unit: str) -> No
     """Samples, tokens or frames."""
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, **{unit: 100})
     assert (summary.throughput, summary.throughput_unit) == (100.0, unit)
-    assert summary.pace is not None
-    assert summary.pace.source == LOGGED
+    assert summary.progress is not None
+    assert summary.progress.source == LOGGED
 
 
 def test_a_size_that_does_not_come_out_is_not_taken_for_the_batch() -> None:
@@ -114,14 +114,14 @@ def test_a_smaller_last_batch_counts_as_what_it_is() -> None:
 
 def test_the_epoch_is_as_long_as_the_loader() -> None:
     """Batches of the loader over those that a step fetches, by the median of the recorded steps."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=[0] * 50).pace
+    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=[0] * 50).progress
     assert pace is not None
     assert (pace.epoch_steps, pace.epoch_ns) == (50.0, 50 * STEP_NS)
 
 
 def test_a_loader_without_a_length_makes_no_epoch() -> None:
     """A stream has none."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=iter([0] * 50)).pace
+    pace = trained(nn.Linear(4, 4), *[batch(8)] * 4, loader=iter([0] * 50)).progress
     assert pace is not None
     assert pace.epoch_steps is None
 
@@ -137,18 +137,18 @@ def test_the_time_to_the_end_follows_from_the_number_of_steps() -> None:
             batch(8)(model)
             clock.advance(STEP_NS)
             session.step()
-    pace = session.summary().pace
+    pace = session.summary().progress
     assert pace is not None
-    assert (pace.total_steps, pace.left_steps, pace.left_ns) == (100, 95, 95 * STEP_NS)
+    assert (pace.total_steps, pace.remaining_steps, pace.remaining_ns) == (100, 95, 95 * STEP_NS)
     assert all("total_steps" not in frame.scalars for frame in sink.frames)
 
 
 @pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -3, 0])
 def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
     """Nothing fails, nothing is foretold."""
-    pace = trained(nn.Linear(4, 4), *[batch(8)] * 2, total_steps=nonsense).pace
+    pace = trained(nn.Linear(4, 4), *[batch(8)] * 2, total_steps=nonsense).progress
     assert pace is not None
-    assert pace.left_ns is None
+    assert pace.remaining_ns is None
 
 
 def test_shapes_that_never_repeat_do_not_make_the_run_grow() -> None:

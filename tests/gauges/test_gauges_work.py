@@ -19,7 +19,7 @@ from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
 from autoprof.devices import Flags, find_peak, peak_seconds
 from autoprof.frame import Phase
-from autoprof.summary import Summary, Work, WorkKind, WrittenOut
+from autoprof.summary import Summary, UnfusedAttention, Work, WorkKind
 from autoprof.testing import FakeClock, ListSink, open_session
 
 STEP_NS = 1_000_000_000
@@ -289,7 +289,7 @@ def test_the_work_goes_through_the_summary_s_file_and_back() -> None:
     """As JSON, exactly."""
     summary = trained(nn.Sequential(nn.Linear(4, 4)), *[batch(8)] * 4)
     again = Summary.from_dict(json.loads(json.dumps(summary.to_dict())))
-    assert (again.work, again.pace, again.gauges) == (summary.work, summary.pace, summary.gauges)
+    assert (again.work, again.progress, again.gauges) == (summary.work, summary.progress, summary.gauges)
 
 
 def learned(make: Any, x: Tensor, config: dict[str, Any] | None) -> list[Tensor]:
@@ -363,7 +363,7 @@ def test_work_is_told_by_arithmetic_and_by_how_long_the_peak_takes_for_it() -> N
 
 def test_work_goes_through_json_with_its_kinds_and_attention() -> None:
     """A saved run is judged as the live one."""
-    parts = (WorkKind("float32", "conv", 3, 1.5, None),), (WrittenOut(7, 2, "a.b", True),)
+    parts = (WorkKind("float32", "conv", 3, 1.5, None),), (UnfusedAttention(7, 2, "a.b", True),)
     work = Work({"forward": 7}, kinds=parts[0], attention=parts[1], sequences=2, benchmark=False)
     summary = replace(Summary.empty(), work=work)
     assert Summary.from_dict(json.loads(json.dumps(summary.to_dict()))).work == work
@@ -391,4 +391,4 @@ def test_attention_that_is_written_out_is_part_of_a_mean_steps_work() -> None:
     assert work.sequences == 2
     one = 2 * (2 * 5 * 5 * 4)
     assert one < work.flops["forward"] < 3 * one
-    assert work.attention == (WrittenOut(work.flops["forward"], 1, "0", by_sdpa=False),)
+    assert work.attention == (UnfusedAttention(work.flops["forward"], 1, "0", by_sdpa=False),)

@@ -13,7 +13,7 @@ from autoprof._reports.measurements import work_table
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
 from autoprof._reports.summary_text import render_summary
-from autoprof.summary import Gauge, Pace, Summary, Work, WorkRow
+from autoprof.summary import Gauge, Progress, Summary, Work, WorkRow
 
 TERA = 10**12
 GAUGES = {
@@ -37,13 +37,13 @@ WORK = Work(
     {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 6 * TERA, 0.342, 0.401,
     peak="NVIDIA H100 80GB HBM3 (SXM5)", rows=ROWS,
 )  # fmt: skip
-PACE = Pace("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
+PACE = Progress("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
 
 
 @pytest.fixture
 def full(summary: Summary) -> Summary:
     """Return a summary with all that can be measured."""
-    return replace(summary, pace=PACE, gauges=GAUGES, work=WORK)
+    return replace(summary, progress=PACE, gauges=GAUGES, work=WORK)
 
 
 def test_the_report_tells_pace_work_and_readings(full: Summary) -> None:
@@ -102,7 +102,7 @@ def test_a_reason_stands_where_the_figure_would(full: Summary) -> None:
 
 def test_where_the_samples_came_from_is_said_unless_they_were_logged(full: Summary) -> None:
     """A recognised batch size may be wrong; whoever reads the figure has to know."""
-    text = "\n".join(render_summary(replace(full, pace=replace(PACE, source="dimension 0 of x"))))
+    text = "\n".join(render_summary(replace(full, progress=replace(PACE, source="dimension 0 of x"))))
     assert "throughput 2.00 samples/s (samples: dimension 0 of x)" in text
 
 

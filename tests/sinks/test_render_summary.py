@@ -107,9 +107,9 @@ def test_recorded_steps_that_are_not_typical_are_said_to_be_so(summary: Summary,
 def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summary: Summary) -> None:
     """Pairs that leave it open, or none at all."""
     apart = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000)
-    assert apart.untypical is None
-    assert replace(apart, paired=PairedCost(0.1, 0.02, 0.3, 20, 0.1)).untypical is None
-    assert replace(apart, paired=PairedCost(0.1, 0.05, 0.12, 20, 0.1)).untypical == pytest.approx(1.25 / 1.1 - 1)
+    assert apart.sampling_bias is None
+    assert replace(apart, paired=PairedCost(0.1, 0.02, 0.3, 20, 0.1)).sampling_bias is None
+    assert replace(apart, paired=PairedCost(0.1, 0.05, 0.12, 20, 0.1)).sampling_bias == pytest.approx(1.25 / 1.1 - 1)
 
 
 def test_nothing_recorded_is_said() -> None:

@@ -18,10 +18,9 @@ from fake_terminal import Screen, TerminalStream
 from sink_builders import Clock, frame_of, summary_of
 
 from autoprof.config.schema import ConsoleOptions
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
+from autoprof.sinks._terminal import PinnedLines, Restorer
 from autoprof.sinks.console import ConsoleSink
-from autoprof.sinks.restore import Restorer
-from autoprof.sinks.terminal import PinnedLines
 from autoprof.summary import Summary
 
 
@@ -304,7 +303,7 @@ _PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from autoprof.config.schema import ConsoleOptions
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from sink_builders import frame_of, summary_of
 from tqdm import tqdm
@@ -393,7 +392,7 @@ def test_a_shell_that_waits_beside_a_terminal_ends_with_the_sink() -> None:
 
 def test_without_a_shell_the_panel_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits beside the program then."""
-    monkeypatch.setattr("autoprof.sinks.restore._SHELL", "/no/such/shell")
+    monkeypatch.setattr("autoprof.sinks._terminal._SHELL", "/no/such/shell")
     restorer = Restorer(1, "undone")
     restorer.say(shown=True)
     restorer.close()

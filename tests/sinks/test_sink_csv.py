@@ -17,7 +17,7 @@ from autoprof._reports.csv import SPAN_COLUMNS, STEP_COLUMNS, SpanTable, StepTab
 from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import CsvOptions
 from autoprof.frame import NOT_MEASURED, Phase, StepFrame
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.csv import CsvSink
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
+from autoprof._storage.line_file import BUFFER_BYTES, LineFile
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof.config.schema import JsonlOptions, LogOptions
 from autoprof.errors import OutputError
-from autoprof.sinks.base import RunInfo
-from autoprof.sinks.files import BUFFER_BYTES, LineFile
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink
 from autoprof.sinks.log import LogSink
 
@@ -152,7 +152,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from autoprof.config.schema import JsonlOptions
 from autoprof._storage.runs import RunFolder
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink
 from sink_builders import frame_of, summary_of
 folder = RunFolder.create(Path(sys.argv[1]))

@@ -19,10 +19,10 @@ from autoprof._reports.fonts import script_for
 from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import MemoryPlotOptions
-from autoprof.sinks.base import RunInfo
-from autoprof.sinks.history import POINTS, SERIES, History
+from autoprof.sinks._base import RunInfo
+from autoprof.sinks._history import POINTS, SERIES, History
+from autoprof.sinks._redraw import Redrawer, pack, unpack, write_picture
 from autoprof.sinks.memory_plot import MemoryPlotSink
-from autoprof.sinks.redraw import Redrawer, pack, unpack, write_picture
 from autoprof.summary import Summary
 
 PNG = b"\x89PNG\r\n\x1a\n"

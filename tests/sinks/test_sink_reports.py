@@ -22,7 +22,7 @@ from autoprof.config.schema import (
 )
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.sinks import RunInfo, make_sinks
-from autoprof.sinks.reports import WAITING, Courier, MetricsSink
+from autoprof.sinks._metrics_sink import WAITING, Courier, MetricsSink
 
 
 class Recorded(MetricsSink):

@@ -19,7 +19,7 @@ from autoprof._reports.speedscope import SCHEMA, SpeedscopeEncoder, speedscope_f
 from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import SpeedscopeOptions
 from autoprof.frame import StepFrame
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.speedscope import SpeedscopeSink
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}

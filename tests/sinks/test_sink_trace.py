@@ -21,7 +21,7 @@ from autoprof._reports.trace import CLOSE, OPEN, TraceEncoder
 from autoprof._storage.runs import RunFolder
 from autoprof.config.schema import TraceOptions
 from autoprof.frame import STREAM_LANES, StepFrame
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.trace import TraceSink
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
@@ -215,7 +215,7 @@ sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from autoprof.config.schema import CsvOptions, TraceOptions
 from autoprof._storage.runs import RunFolder
-from autoprof.sinks.base import RunInfo
+from autoprof.sinks._base import RunInfo
 from autoprof.sinks.csv import CsvSink
 from autoprof.sinks.trace import TraceSink
 from sink_builders import summary_of

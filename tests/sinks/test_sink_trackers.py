@@ -32,7 +32,7 @@ from autoprof.config.schema import (
     WandbOptions,
 )
 from autoprof.errors import OutputError
-from autoprof.sinks.base import RunInfo, Sink
+from autoprof.sinks._base import RunInfo, Sink
 from autoprof.sinks.mlflow import MlflowSink
 from autoprof.sinks.opentelemetry import OpentelemetrySink
 from autoprof.sinks.prometheus import PrometheusSink

@@ -21,7 +21,7 @@ from autoprof.config.schema import (
 )
 from autoprof.errors import OutputError
 from autoprof.sinks import RunInfo, Sink, make_sinks, writes_files
-from autoprof.sinks.make import KINDS
+from autoprof.sinks._make import KINDS
 
 ALL = Sinks(
     console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions(redraw_s=None)

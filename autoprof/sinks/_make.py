@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .base import RunInfo, Sink
+from ._base import RunInfo, Sink
 
 if TYPE_CHECKING:
     from ..config.schema import Sinks

@@ -6,10 +6,11 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from .._reports.scalars import Metrics, Stretch
-from ..errors import OutputError
+from ..errors import MissingExtra, OutputError
 from ..frame import StepFrame
 from ..summary import Summary
 
@@ -118,3 +119,15 @@ class MetricsSink(ABC):
     @abstractmethod
     def end(self) -> None:
         """Let the receiver go."""
+
+
+def load_extra(module: str, extra: str) -> Any:
+    """Import a module of an optional package. Raises ``MissingExtra``, which says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtra(
+            f"sinks.{extra}: needs the package {package}, which cannot be imported ({error}); "
+            f"install it with: pip install 'torch-autoprof[{extra}]', or take the key {extra} out of sinks"
+        ) from error

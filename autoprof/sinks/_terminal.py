@@ -7,11 +7,11 @@ that saves and restores the cursor. Nothing is read from the terminal.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Sequence
 from typing import Final, TextIO
-
-from .restore import Restorer
 
 SPARE_ROWS: Final = 6
 """Rows that must be left to the program; a smaller terminal gets no panel."""
@@ -25,6 +25,15 @@ _WRAP: Final = "\x1b[?7h"
 _GIVE_BACK: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}"
 _INDEX: Final = "\x1bD"
 """Move down, scrolling at the bottom, without going to the first column as a newline would."""
+
+_SHELL: Final = "/bin/sh"
+_SCRIPT: Final = """
+trap '' INT HUP TERM
+while read -r word; do state=$word; done
+[ "$state" != shown ] || printf "$0"
+"""
+"""Remember the last word; when nobody is left who could send another, and the panel is shown, print the argument."""
+_STOP_S: Final = 1.0
 
 
 class PinnedLines:
@@ -106,3 +115,40 @@ class PinnedLines:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+class Restorer:
+    """Tell a waiting shell whether lines are shown on a terminal; without one (no ``/bin/sh``), do nothing.
+
+    It costs a process of about a megabyte that sleeps. No word to it ever waits. ``undo`` is what it prints should
+    this process end without another word; loader workers that outlive it hold the pipe open until they end.
+    """
+
+    def __init__(self, terminal: int, undo: str) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError, ValueError):
+            self._process = subprocess.Popen(
+                [_SHELL, "-c", _SCRIPT, undo.replace("\x1b", "\\033")],
+                stdin=subprocess.PIPE,
+                stdout=terminal,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a signal to the program's group is not for it
+            )
+
+    def say(self, shown: bool) -> None:
+        """Note whether the lines are shown from now on."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                os.write(self._process.stdin.fileno(), b"shown\n" if shown else b"gone\n")
+
+    def close(self) -> None:
+        """Let the shell go."""
+        process, self._process = self._process, None
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

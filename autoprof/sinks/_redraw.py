@@ -32,7 +32,7 @@ _BOOT: Final = (
     "if os.read(0, 1):\n"  # nothing is imported before there is something to draw
     "    package = sys.modules['autoprof'] = types.ModuleType('autoprof')\n"
     "    package.__path__ = [sys.argv[1]]\n"  # its __init__ imports torch: seconds, and memory that a drawing needs not
-    "    from autoprof.sinks.redraw import serve\n"
+    "    from autoprof.sinks._redraw import serve\n"
     "    serve(sys.argv[2], sys.argv[3])\n"
 )
 

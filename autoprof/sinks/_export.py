@@ -21,8 +21,8 @@ from .._storage.runs import Run
 from ..errors import OutputError
 from ..frame import StepFrame
 from ..summary import Summary
-from .history import History
-from .redraw import write_picture
+from ._history import History
+from ._redraw import write_picture
 
 
 @dataclass(frozen=True, slots=True)

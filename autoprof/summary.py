@@ -1,0 +1,429 @@
+"""The statistics of a run: ``Summary`` with its ``Row`` and ``Finding``, as frozen data that goes to and from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from math import isfinite
+from typing import Any, Final, Literal
+
+from .frame import NamedShape, Phase
+
+Clock = Literal["host", "device"]
+Severity = Literal["info", "warning", "critical"]
+
+NEGLIGIBLE_BIAS: Final = 0.1
+"""The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
+
+RENAMED: Final[Mapping[str, str]] = {"apart": "excluded", "pace": "progress"}
+"""Keys of ``summary.json`` as older versions wrote them, with today's."""
+_RENAMED_PROGRESS: Final[Mapping[str, str]] = {"left_steps": "remaining_steps", "left_ns": "remaining_ns"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Statistics of one name in one phase. ``mean_ns`` to ``p95_ns`` are per recorded step in which the row occurred.
+
+    ``total_ns`` counts nested spans of the same row once; ``self_ns`` is the time that no child span covers. ``share``
+    is ``total_ns`` over the time of all recorded steps: rows nested in one another overlap, but a row and its siblings
+    never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
+    in which the device's queue was empty, so that it waited for the host; None without a device.
+    ``memory_growth_bytes`` is the largest growth of memory over the row's calls of one step. The largest level within a
+    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``.
+    """
+
+    name: str
+    fqn: str | None
+    phase: Phase
+    calls: int
+    steps: int
+    total_ns: int
+    self_ns: int
+    host_total_ns: int
+    mean_ns: int
+    min_ns: int
+    max_ns: int
+    p50_ns: int
+    p95_ns: int
+    last_ns: int
+    share: float
+    parent: str | None = None
+    lane: int = 0
+    memory_growth_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    host_bound: float | None = None
+    memory_bound_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """Memory of one name in bytes (``name`` None: the whole run); None is not measured, see ``Summary.unmeasured``.
+
+    Parameters, buffers, gradients and optimizer state are counted by the storages of their tensors: a shared storage
+    once, the local one of a shard. ``activation_bytes`` is the largest growth of the device's allocator over the name's
+    forward calls of one step. The peak lies between ``peak_bytes`` and ``bound_bytes``. A name includes the modules
+    in it, so rows nested in one another overlap.
+    """
+
+    name: str | None
+    parameter_bytes: int | None = None
+    buffer_bytes: int | None = None
+    gradient_bytes: int | None = None
+    state_bytes: int | None = None
+    activation_bytes: int | None = None
+    peak_bytes: int | None = None
+    bound_bytes: int | None = None
+    reserved_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """The known bytes that do not depend on the batch: all but the activations."""
+        known = (self.parameter_bytes, self.buffer_bytes, self.gradient_bytes, self.state_bytes)
+        return sum(count for count in known if count is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule's verdict, or its abstention (severity ``info``, the missing signal in ``evidence``)."""
+
+    rule: str
+    severity: Severity
+    why: str
+    next: str
+    name: str | None = None
+    phase: Phase | None = None
+    rank: int | None = None
+    gain_ns: int | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The estimated figures of the run with one thing changed; None where this run has no input for a figure.
+
+    ``assumed`` names the assumptions, and where the estimate goes beyond the measurements. ``time_ratio`` is the time
+    for the same samples over that of the run as it is. ``epoch_ns`` and ``remaining_ns`` are the time of an epoch and
+    to the end of the run, where their lengths are known. ``memory_share`` is a fraction of all memory of the device.
+    """
+
+    change: str
+    step_ns: int
+    throughput: float | None
+    memory_bytes: int | None
+    memory_change_bytes: int | None
+    assumed: str
+    time_ratio: float | None = None
+    memory_share: float | None = None
+    fits: bool | None = None
+    epoch_ns: int | None = None
+    remaining_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairedCost:
+    """The cost of recording a step, found by comparing recorded steps with their unrecorded neighbours.
+
+    ``cost`` is the median over ``pairs``, as a fraction of the unrecorded step; ``low`` and ``high`` bound its 95 %
+    confidence interval. ``recorded`` is the fraction of all steps that were recorded.
+    """
+
+    cost: float
+    low: float
+    high: float
+    pairs: int
+    recorded: float
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The low end, the cost, and the high end."""
+        return self.low, self.cost, self.high
+
+    @property
+    def of_run(self) -> tuple[float, float, float]:
+        """The cost of the run, and its interval, as fractions of the time of all its steps."""
+        cost, low, high = (max(share, -1.0) * self.recorded for share in (self.cost, self.low, self.high))
+        return cost / (1 + cost), low / (1 + low), high / (1 + high)
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Shapes of the inputs and outputs of one name's modules, ``fqns``, first seen in step ``step``."""
+
+    name: str
+    fqns: tuple[str, ...]
+    step: int
+    inputs: tuple[NamedShape, ...]
+    outputs: tuple[NamedShape, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the shapes as plain JSON types: ``[name, [sizes]]``."""
+        return {**asdict(self), "inputs": _plain(self.inputs), "outputs": _plain(self.outputs)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Shapes:
+        """Read the output of ``to_dict``."""
+        inputs, outputs = read_shapes(data["inputs"]), read_shapes(data["outputs"])
+        return cls(data["name"], tuple(data["fqns"]), data["step"], inputs, outputs)
+
+
+def _plain(shapes: tuple[NamedShape, ...]) -> list[Any]:
+    return [[one.name, list(one.shape)] for one in shapes]
+
+
+def read_shapes(shapes: Any) -> tuple[NamedShape, ...]:
+    """Return shapes from their JSON form, ``[name, [sizes]]``."""
+    return tuple(NamedShape(name, tuple(shape)) for name, shape in shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not."""
+
+    name: str
+    calls: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """Mean, extremes and last value of one metric of a device or the host, read about once a second."""
+
+    mean: float
+    low: float
+    high: float
+    last: float
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Length of an epoch and of the rest of the run, from the median of recorded steps; None is unknown."""
+
+    source: str
+    """Where the number of samples came from; empty where there is none."""
+    epoch_steps: float | None = None
+    epoch_ns: int | None = None
+    total_steps: int | None = None
+    remaining_steps: int | None = None
+    remaining_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """Floating-point operations of all modules of one name in one step, modules inside included, by phase.
+
+    The rates are over the time of those phases; None where one of them was not timed. ``mfu`` and ``hfu`` are model
+    and hardware FLOP utilization: fractions of the device's peak.
+    """
+
+    name: str
+    flops: Mapping[str, int]
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkKind:
+    """Floating-point operations of one arithmetic in a step: the operands' type, and ``matmul`` or ``conv``.
+
+    ``peak_ns`` is their time at the device's peak, ``half_ns`` the same in 16 bits; None without a peak.
+    """
+
+    dtype: str
+    family: str
+    flops: int
+    peak_ns: float | None = None
+    half_ns: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnfusedAttention:
+    """Attention computed as a product, a softmax and a product: its forward operations in a step, in how many modules.
+
+    ``by_sdpa``: it is the math kernel of ``scaled_dot_product_attention``, not the model's own code.
+    """
+
+    flops: int
+    modules: int
+    first: str
+    by_sdpa: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Floating-point operations of one step, by phase; without a figure there is a ``reason``.
+
+    ``flops_per_s`` is forward and backward over the step's time. ``no_peak`` is the reason why there is no MFU and HFU.
+    """
+
+    flops: Mapping[str, int] = field(default_factory=dict)
+    flops_per_s: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+    reason: str | None = None
+    no_peak: str | None = None
+    peak: str | None = None
+    """The device whose peak it is, by its exact name and form."""
+    count_ns: int = 0
+    notes: tuple[str, ...] = ()
+    rows: tuple[WorkRow, ...] = ()
+    kinds: tuple[WorkKind, ...] = ()
+    attention: tuple[UnfusedAttention, ...] = ()
+    sequences: int = 0
+    """Different sequences of shapes in a step."""
+    benchmark: bool | None = None
+    """Whether cuDNN tries its algorithms for each shape; None without cuDNN, or where it must be deterministic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run's statistics over its recorded steps, warm-up excluded.
+
+    ``phases`` holds nanoseconds over all recorded steps and sums to ``total_step_ns`` exactly. ``throughput`` is
+    ``throughput_unit`` per second, logged or recognised (``progress.source``). ``overhead`` is autoprof's own time, by
+    its own clock, as a fraction of the time of all steps, recorded or not; ``paired`` is the same cost found by
+    comparing steps (None while there are too few pairs). ``dropped`` and ``skipped`` map a reason to a count. The clock
+    cannot distinguish a span shorter than ``clock_limit_ns`` from an empty one: reports show it, and ``calls`` times as
+    much for a row, as less than that. ``memory_table`` has the whole run first, then the names; ``unmeasured`` has the
+    reasons for its empty columns. ``memory`` has the last reading of each kind. ``micro_steps`` is the number of
+    micro-batches before one optimizer step, in most steps; None where no backward pass was seen. ``excluded`` is host
+    time that belongs to no step. ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no
+    batch ready; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps together.
+    """
+
+    clock: Clock
+    steps: int
+    warmup_steps: int
+    unsampled_steps: int
+    total_step_ns: int
+    step_mean_ns: int
+    step_min_ns: int
+    step_max_ns: int
+    step_p50_ns: int
+    step_p95_ns: int
+    step_last_ns: int
+    phases: Mapping[Phase, int]
+    rows: tuple[Row, ...]
+    overhead: float
+    overhead_ns: int
+    throughput: float | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    clock_limit_ns: int = 0
+    what_if: tuple[WhatIf, ...] = ()
+    paired: PairedCost | None = None
+    memory_table: tuple[MemoryRow, ...] = ()
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
+    shapes: tuple[Shapes, ...] = ()
+    micro_steps: int | None = None
+    excluded: tuple[Excluded, ...] = ()
+    loader: Mapping[str, int] = field(default_factory=dict)
+    throughput_unit: str = "samples"
+    progress: Progress | None = None
+    gauges: Mapping[str, Gauge] = field(default_factory=dict)
+    work: Work | None = None
+    unsampled_ns: int = 0
+
+    @property
+    def sampling_bias(self) -> float | None:
+        """How much longer recorded steps were than unsampled ones, beyond the cost of recording, as a fraction.
+
+        None where the difference may be within ``NEGLIGIBLE_BIAS``, or is unknown. The budget limits time: where steps
+        are long for a while and short for a while, more of the long ones are recorded.
+        """
+        if self.paired is None or not self.steps or not self.unsampled_steps or not self.unsampled_ns:
+            return None
+        times = self.step_mean_ns * self.unsampled_steps / self.unsampled_ns
+        most, likely, least = (times / (1.0 + max(share, -0.9)) - 1.0 for share in self.paired.interval)
+        return None if least <= NEGLIGIBLE_BIAS and most >= -NEGLIGIBLE_BIAS else likely
+
+    @classmethod
+    def empty(cls, notes: tuple[str, ...] = ()) -> Summary:
+        """Return the summary of a run without a recorded step."""
+        return cls(
+            clock="host",
+            steps=0,
+            warmup_steps=0,
+            unsampled_steps=0,
+            total_step_ns=0,
+            step_mean_ns=0,
+            step_min_ns=0,
+            step_max_ns=0,
+            step_p50_ns=0,
+            step_p95_ns=0,
+            step_last_ns=0,
+            phases={Phase.OTHER: 0},
+            rows=(),
+            overhead=0.0,
+            overhead_ns=0,
+            notes=notes,
+        )
+
+    def with_note(self, note: str) -> Summary:
+        """Return the summary with one more note."""
+        return replace(self, notes=(*self.notes, note))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as plain JSON types.
+
+        JSON has neither NaN nor infinity: such a scalar is null, and ``not_finite`` holds its text.
+        """
+        data = asdict(self)
+        not_finite = {name: repr(float(value)) for name, value in self.scalars.items() if not isfinite(value)}
+        data["scalars"] = {**self.scalars, **dict.fromkeys(not_finite)}
+        if not_finite:
+            data["not_finite"] = not_finite
+        data["phases"] = {str(phase): ns for phase, ns in self.phases.items()}
+        for row, source in zip(data["rows"], self.rows, strict=True):
+            row["phase"] = str(source.phase)
+        for finding, found in zip(data["findings"], self.findings, strict=True):
+            finding["phase"] = None if found.phase is None else str(found.phase)
+        data["shapes"] = [one.to_dict() for one in self.shapes]
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Summary:
+        """Read the output of ``to_dict``, of older versions too; keys of later versions are ignored."""
+        data = _renamed(data, RENAMED)
+        values = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
+        not_finite = data.get("not_finite", {})
+        values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in not_finite.items()}}
+        values["phases"] = {Phase(phase): ns for phase, ns in data["phases"].items()}
+        values["rows"] = tuple(Row(**{**row, "phase": Phase(row["phase"])}) for row in data["rows"])
+        values["findings"] = tuple(
+            Finding(**{**found, "phase": None if found["phase"] is None else Phase(found["phase"])})
+            for found in data["findings"]
+        )
+        values["what_if"] = tuple(WhatIf(**_renamed(one, _RENAMED_PROGRESS)) for one in data.get("what_if", ()))
+        values["progress"] = Progress(**_renamed(data["progress"], _RENAMED_PROGRESS)) if data.get("progress") else None
+        values["memory_table"] = tuple(MemoryRow(**row) for row in data.get("memory_table", ()))
+        values["shapes"] = tuple(map(Shapes.from_dict, data.get("shapes", ())))
+        values["excluded"] = tuple(Excluded(**one) for one in data.get("excluded", ()))
+        values["notes"] = tuple(data["notes"])
+        values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
+        values["gauges"] = {name: Gauge(**gauge) for name, gauge in data.get("gauges", {}).items()}
+        values["work"] = _read_work(data["work"]) if data.get("work") else None
+        return cls(**values)
+
+
+def _renamed(data: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a JSON object with its old keys replaced by today's."""
+    return {names.get(key, key): value for key, value in data.items()}
+
+
+def _read_work(data: Mapping[str, Any]) -> Work:
+    rows = tuple(WorkRow(**row) for row in data["rows"])
+    kinds = tuple(WorkKind(**one) for one in data.get("kinds", ()))
+    attention = tuple(UnfusedAttention(**one) for one in data.get("attention", ()))
+    return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows, "kinds": kinds, "attention": attention})
+
+
+def format_counts(reasons: Mapping[str, int]) -> str:
+    """Phrase a map of reasons to counts for people: ``3 marks, 1 failures in module hooks``."""
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.items())
