@@ -12,7 +12,16 @@ from torch import nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof._capture.marks import END, ENTER, GRAPH_BEGIN, GRAPH_END, LEAVE, PURE, START, in_c
+from autoprof._capture.marks import (
+    BACKWARD_END,
+    BACKWARD_START,
+    ENTER,
+    GRAPH_BEGIN,
+    GRAPH_END,
+    LEAVE,
+    PURE_VARIABLE,
+    uses_extension,
+)
 from autoprof.testing import ListSink
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
@@ -21,20 +30,20 @@ _PHASES = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
 
 def marks_are_in() -> str:
     """Say in which language marks are made."""
-    return "C" if in_c() else "Python"
+    return "C" if uses_extension() else "Python"
 
 
 @contextmanager
 def in_python() -> Iterator[None]:
     """Have the sessions opened meanwhile make their marks in Python throughout."""
-    before = os.environ.get(PURE)
-    os.environ[PURE] = "1"
+    before = os.environ.get(PURE_VARIABLE)
+    os.environ[PURE_VARIABLE] = "1"
     try:
         yield
     finally:
-        os.environ.pop(PURE)
+        os.environ.pop(PURE_VARIABLE)
         if before is not None:
-            os.environ[PURE] = before
+            os.environ[PURE_VARIABLE] = before
 
 
 def throw_marks_away(session: Any) -> None:
@@ -89,8 +98,8 @@ class Synthetic:
         graph = next_ordinal()
         mark(graph | GRAPH_BEGIN)
         for ordinal in reversed(calls):
-            mark(ordinal | START)
-            mark(ordinal | END)
+            mark(ordinal | BACKWARD_START)
+            mark(ordinal | BACKWARD_END)
         mark(graph | GRAPH_END)
 
     def feed_anew(self, draw: random.Random) -> None:

@@ -1,9 +1,9 @@
-"""The hot path: marks. One mark is one reading of the clock and one append to the step's buffer.
+"""Record marks: one reading of the clock and one append to the step's buffer each. This is the hot path.
 
-The buffer is a flat sequence with two items a mark, code and reading, so that an append is one ``extend`` (atomic under
-the GIL, so threads share the buffer without a lock) and nothing the garbage collector walks is made: a ``Tape`` of C,
-which keeps integers as such, or where that was not built, a list. A mark of a thread beside the training thread comes
-with one before it that names the thread.
+The buffer is a flat sequence with two items for each mark, code and reading. An append is one ``extend``: atomic under
+the GIL, so threads share the buffer without a lock, and it makes no object that the garbage collector tracks. The
+buffer is a ``MarkBuffer`` in C, which holds integers as such, or a list where the extension was not built. A mark of
+another thread than the training thread follows a THREAD mark that names the thread.
 """
 
 from __future__ import annotations
@@ -18,86 +18,104 @@ from .._names import clean_name
 from .._process.signals import raised_by_handler
 from ..frame import Phase, ShapeChange
 from .clocks import Clock
-from .marks import ENTER, FULL, INDEX_MASK, KIND_BITS, KIND_MASK, ORDINAL, THREAD, Label, Taken, extension, in_c
+from .marks import (
+    ENTER,
+    INDEX_MASK,
+    KIND_BITS,
+    KIND_MASK,
+    MAX_BUFFER_LENGTH,
+    ORDINAL_STRIDE,
+    THREAD,
+    Label,
+    MarkBatch,
+    extension,
+    uses_extension,
+)
 
-NAMES: Final = 4096
-"""Names that code may make up while it runs; what comes beyond shares one."""
+MAX_USER_NAMES: Final = 4096
+"""Names that code may make up while it runs; further names share one label."""
 
 
 class Recorder:
-    """The open step's buffer, the names its codes stand for, and the marks of backward nodes."""
+    """The open step's buffer, the labels of its codes, and counts of failures."""
 
     def __init__(self, clock: Clock) -> None:
         # One list and one bound method for the whole run: hooks hold them in their closures, and the
-        # torch.compile of torch 2.4 and 2.6 compiles a hooked model anew when a closure of a hook holds another object.
+        # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.serial = 0
-        self.tape = extension.Tape(ORDINAL, self.serial) if in_c() else None
+        """Number of the open step."""
+        self.native_buffer = extension.Tape(ORDINAL_STRIDE, self.serial) if uses_extension() else None
         self._list: list[Any] = []
-        self.buffer: MutableSequence[Any] = self._list if self.tape is None else self.tape
-        self._keep = self.buffer.extend
-        self.extend: Callable[[tuple[Any, ...]], None] = self._keep
+        self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
+        self._extend_buffer = self.buffer.extend
+        self.extend: Callable[[tuple[Any, ...]], None] = self._extend_buffer
         self.thread = threading.get_ident()
-        self.mixed = False
-        self.alone = True
-        """Whether no other thread has ever made a mark; while it is so, a LEAVE need not ask whose it is."""
+        """Identifier of the training thread."""
+        self.multithreaded = False
+        """Whether another thread made a mark in the open step."""
+        self.single_thread = True
+        """Whether no other thread has ever made a mark; if so, a LEAVE need not ask for its thread."""
         self.clock = clock
         self.read = clock.read
         self.on_device = clock.device_type is not None
         """Whether readings are a device's."""
-        self.number = _made()
-        self.next_ordinal: Callable[[], int] = self._count() if self.tape is None else self.tape.next_ordinal
+        self.number = _next_number()
+        """Number of the recorder, in the order of creation."""
+        self.next_ordinal: Callable[[], int] = (
+            self._count_ordinals() if self.native_buffer is None else self.native_buffer.next_ordinal
+        )
         self.labels: list[Label] = []
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
-        """What ``detail: shapes`` has met in the open step: once for each different set of shapes."""
+        """Each different set of shapes that ``detail: shapes`` saw in the open step, once."""
         self.detail_ns = 0
-        """What looking at shapes has cost in the open step."""
+        """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
         self.untimed: dict[str, int] = {}
-        self.resting = False
-        """Whether the open step is left alone: what asks first makes no mark, what does not makes one for nothing."""
+        self.suspended = False
+        """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
-        self._renewals: list[Callable[[], None]] = []
-        self._step_renewals: list[Callable[[], None]] = []
+        self._on_change: list[Callable[[], None]] = []
+        self._on_step: list[Callable[[], None]] = []
 
     @property
-    def keeps(self) -> bool:
-        """Whether ``extend`` appends to the buffer, and does nothing else."""
-        return self.extend is self._keep
+    def is_appending(self) -> bool:
+        """Whether ``extend`` appends to the buffer: the step is sampled and the buffer is not full."""
+        return self.extend is self._extend_buffer
 
-    def on_change(self, renew: Callable[[], None]) -> None:
-        """Have ``renew`` called whenever ``extend``, ``read``, ``thread`` or ``alone`` has changed."""
-        self._renewals.append(renew)
+    def on_change(self, update: Callable[[], None]) -> None:
+        """Call ``update`` after each change of ``extend``, ``read``, ``thread`` or ``single_thread``."""
+        self._on_change.append(update)
 
-    def on_step(self, renew: Callable[[], None]) -> None:
-        """Have ``renew`` called at each new step, when ``serial`` has changed."""
-        self._step_renewals.append(renew)
+    def on_step(self, update: Callable[[], None]) -> None:
+        """Call ``update`` at the start of each step, when ``serial`` has changed."""
+        self._on_step.append(update)
 
-    def _renew(self) -> None:
-        for renew in self._renewals:
-            renew()
+    def _changed(self) -> None:
+        for update in self._on_change:
+            update()
 
     def use_clock(self, clock: Clock) -> None:
-        """Read another clock, or this one from another home, from now on; the marks so far must have been taken."""
+        """Read another clock, or another device, from now on. The buffer must be empty."""
         self.clock = clock
         self.read = clock.read
         self.on_device = clock.device_type is not None
-        self._renew()
+        self._changed()
 
     def label(self, name: str, fqn: str | None, phase: Phase, phases: frozenset[Phase] | None = None) -> int:
-        """Return the shifted index that stands for this name in codes; ``phases`` are those that become spans."""
+        """Add a label and return its index, shifted for use in codes; ``phases`` are those that become spans."""
         label = Label(clean_name(name), fqn, phase, phases or frozenset((phase,)))
-        with self._labelling:  # another thread's label between the append and the count would take this one's place
+        with self._labelling:  # a label that another thread adds between append and len would take this one's index
             self.labels.append(label)
             return (len(self.labels) - 1) << KIND_BITS
 
     def user_code(self, name: str) -> int:
-        """Return the shifted index of a name that the user's code made up, the same for the same name."""
+        """Return the shifted index of a name from user code: the same index for the same name."""
         code = self._user.get(name)
         if code is None:
-            if len(self._user) >= NAMES:
-                name = f"(beyond {NAMES} names)"
+            if len(self._user) >= MAX_USER_NAMES:
+                name = f"(beyond {MAX_USER_NAMES} names)"
                 code = self._user.get(name)
                 if code is not None:
                     return code
@@ -105,122 +123,125 @@ class Recorder:
         return code
 
     def mark(self, code: int) -> None:
-        """Append one mark. Never raises: it is called in the middle of the user's code."""
-        if self.resting:
+        """Append one mark. Never raises: it is called in the middle of user code."""
+        if self.suspended:
             return
         try:
             self.append(code, self.read(), threading.get_ident())
         except Exception:
-            self.fail("marks")
+            self.handle_failure("marks")
 
-    def value(self, code: int, value: int) -> None:
-        """Append a value in a reading's place: a duration or a number of bytes."""
+    def mark_value(self, code: int, value: int) -> None:
+        """Append a mark whose reading is a value: a duration or a number of bytes."""
         self.append(code, value, threading.get_ident())
 
     def append(self, code: int, reading: Any, thread: int) -> None:
-        """Append a mark of any thread, naming it if it is not the training thread, while there is room."""
-        if len(self.buffer) >= FULL:
-            self.overflow()
+        """Append a mark of any thread while there is room, after a THREAD mark if it is not the training thread's."""
+        if len(self.buffer) >= MAX_BUFFER_LENGTH:
+            self._start_dropping()
         if thread == self.thread:
             self.extend((code, reading))
         else:
-            self.mixed = True
-            if self.alone:
-                self.alone = False
-                self._renew()
+            self.multithreaded = True
+            if self.single_thread:
+                self.single_thread = False
+                self._changed()
             self.extend((THREAD, thread, code, reading))
 
-    def overflow(self) -> None:
-        """Only count what the rest of this step would append."""
+    def _start_dropping(self) -> None:
         self.extend = self._drop
-        self._renew()
+        self._changed()
 
     def _drop(self, _mark: tuple[Any, ...]) -> None:
         self.dropped += 1
 
-    def holds(self, phase: Phase) -> bool:
+    def has_phase(self, phase: Phase) -> bool:
         """Tell whether a span of this phase has begun in the open step."""
         codes = (self.buffer[at] for at in range(0, len(self.buffer), 2))
         return any(
             code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase for code in codes
         )
 
-    def fail(self, where: str) -> None:
-        """Count a failure of our own, from inside its ``except``; what the user's signal handler raised goes on."""
+    def handle_failure(self, where: str) -> None:
+        """Count the failure of ours that is being handled. Raises it if a signal handler of the user's raised it."""
         error = sys.exc_info()[1]
         if error is not None and raised_by_handler(error):
             raise error
-        self.count(where)
+        self.count_failure(where)
 
-    def count(self, where: str) -> None:
-        """Count something that went wrong; the summary says it."""
+    def count_failure(self, where: str) -> None:
+        """Count a failure of ours, for the summary."""
         self.failures[where] = self.failures.get(where, 0) + 1
 
-    def leave_untimed(self, reason: str) -> None:
+    def count_untimed(self, reason: str) -> None:
         """Count a call whose backward cannot be timed."""
         self.untimed[reason] = self.untimed.get(reason, 0) + 1
 
-    def take(self) -> Taken:
-        """Take the step's marks out of the buffer; from now on the calling thread is the training thread.
+    def take(self) -> MarkBatch:
+        """Move the step's marks out of the buffer; from now on the calling thread is the training thread.
 
         Marks that other threads append meanwhile stay for the next step.
         """
         self.serial += 1
-        kept, values = self._take_list() if self.tape is None else self.tape.take(self.serial)
+        raw_codes, raw_readings = (
+            self._take_list() if self.native_buffer is None else self.native_buffer.take(self.serial)
+        )
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
-        taken = Taken(kept, values, self.thread, self.mixed, self.dropped, shapes, detail_ns)
+        batch = MarkBatch(raw_codes, raw_readings, self.thread, self.multithreaded, self.dropped, shapes, detail_ns)
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0
-        self.mixed = False
+        self.multithreaded = False
         self.dropped = 0
         thread = threading.get_ident()
-        if thread != self.thread or self.extend is not self._keep:
-            self.thread, self.extend = thread, self._keep
-            self._renew()
-        for renew in self._step_renewals:
-            renew()
-        return taken
+        if thread != self.thread or self.extend is not self._extend_buffer:
+            self.thread, self.extend = thread, self._extend_buffer
+            self._changed()
+        for update in self._on_step:
+            update()
+        return batch
 
     def _take_list(self) -> tuple[list[int], list[Any]]:
         count = len(self._list)
         codes, readings = self._list[0:count:2], self._list[1:count:2]
         del self._list[:count]
-        self.next_ordinal = self._count()
+        self.next_ordinal = self._count_ordinals()
         return codes, readings
 
     @staticmethod
-    def _count() -> Callable[[], int]:
-        return itertools.count(ORDINAL, ORDINAL).__next__
+    def _count_ordinals() -> Callable[[], int]:
+        return itertools.count(ORDINAL_STRIDE, ORDINAL_STRIDE).__next__
 
-    def rest(self, on: bool) -> None:
-        """Take no marks from now on, or take them again, for a new step on the calling thread."""
-        self.resting = on
-        if on:
-            self.extend = _nothing
-            self._renew()
-        else:
-            self.take()
+    def suspend(self) -> None:
+        """Append no marks: the following steps are unsampled."""
+        self.suspended = True
+        self.extend = _ignore
+        self._changed()
+
+    def resume(self) -> None:
+        """Append marks again, for a new step on the calling thread."""
+        self.suspended = False
+        self.take()
 
     def stop(self) -> None:
-        """Append nothing any more: nodes of a graph that outlives the session keep their hooks."""
-        self.extend = _nothing
+        """Append no marks any more: nodes of a graph that outlives the session keep their hooks."""
+        self.extend = _ignore
         self.buffer.clear()
-        self._renew()
+        self._changed()
 
 
-def _nothing(_mark: tuple[Any, ...]) -> None:
+def _ignore(_mark: tuple[Any, ...]) -> None:
     pass
 
 
 active: Recorder | None = None
-"""The recorder that ``span`` and ``timed`` write to: of those recording now, the one made last; None when none is."""
+"""The recorder that ``span`` and ``timed`` write to: the newest one that is recording, or None."""
 _recording: list[Recorder] = []
-_made = itertools.count().__next__
+_next_number = itertools.count().__next__
 
 
 def activate(recorder: Recorder, on: bool) -> None:
-    """Let this recorder take part in being ``active``, or no longer."""
+    """Add a recorder to those that may be ``active``, or remove it."""
     global active
     if on and recorder not in _recording:
         _recording.append(recorder)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .._capture.marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, Taken
+from .._capture.marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
 from .._capture.probes import Fast, ModuleProbe
 from .._capture.recorder import Recorder
 from .flops import ModuleCall, ambient, describe
@@ -161,7 +161,7 @@ class RootProbe(ModuleProbe):
         except Exception:
             self.fail(module)
 
-    def take(self, taken: Taken) -> StepCalls:
+    def take(self, taken: MarkBatch) -> StepCalls:
         """Return the calls of the step whose marks these are, and forget them."""
         calls, inside = tuple(self._met), self._inside
         self._met.clear()

@@ -55,9 +55,9 @@ class Planner:
             marks.RECOMPUTE: self._enter,
             marks.RESUME: self._enter,
             marks.LEAVE: self._leave,
-            marks.START: self._start,
-            marks.END: self._end,
-            marks.PASS: self._pass,
+            marks.BACKWARD_START: self._start,
+            marks.BACKWARD_END: self._end,
+            marks.PASS_THROUGH: self._pass,
             marks.GRAPH_BEGIN: self._graph_begin,
             marks.GRAPH_END: self._graph_end,
             marks.LOGGED: self._log,
@@ -70,7 +70,7 @@ class Planner:
             if lane is None:
                 lane = self._lanes[number] = Lane(number)
             kind = code & marks.KIND_MASK
-            if kind in marks.VALUES:
+            if kind in marks.VALUE_KINDS:
                 self._values.append(at)
             if kind == marks.THREAD:
                 continue
@@ -78,14 +78,14 @@ class Planner:
             handle[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
             if number == TRAINING_LANE:
                 self._rounds.see(kind, index)
-            if kind not in marks.VALUES:
+            if kind not in marks.VALUE_KINDS:
                 lane.last = at
                 self._fill(lane, at)
         end = len(codes)
         self._pauses.finish(end)
         for lane in self._lanes.values():
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
-        followed = sum(code >= marks.ORDINAL for code in codes)
+        followed = sum(code >= marks.ORDINAL_STRIDE for code in codes)
         read = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # which the readings themselves charge
         overhead_ns = round(followed * self._price.followed_ns + (end - followed - read) * self._price.plain_ns)
         repeatable = not cut and min(codes, default=0) >= 0

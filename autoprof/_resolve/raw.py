@@ -9,10 +9,10 @@ import torch
 
 from .._capture import marks
 from .._capture.clocks import Clock, Reading
-from .._capture.marks import Taken
+from .._capture.marks import MarkBatch
 from ..frame import TRAINING_LANE
 
-NO_MARKS: Final = Taken([], [], 0, False, 0)
+NO_MARKS: Final = MarkBatch([], [], 0, False, 0)
 
 _BESIDE: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
 """Kinds of marks that show a thread to work on its own, not for the training thread's backward pass."""
@@ -28,7 +28,7 @@ class RawStep:
     clock: Clock
     start: Reading
     end: Reading = None
-    taken: Taken = NO_MARKS
+    taken: MarkBatch = NO_MARKS
     scalars: dict[str, Any] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
     overhead_ns: int = 0
@@ -72,7 +72,7 @@ class RawStep:
         several devices each has a thread that runs a part of it: the one of the step's own device belongs to lane 0.
         """
         taken = self.taken
-        if not taken.mixed:
+        if not taken.multithreaded:
             return None
         codes, threads, thread = taken.codes, [], taken.thread
         for code, reading in zip(codes, taken.readings, strict=True):
@@ -107,6 +107,6 @@ class RawStep:
         inside = [
             reading
             for code, reading in zip(self.taken.codes, self.taken.readings, strict=True)
-            if code & marks.KIND_MASK not in marks.VALUES
+            if code & marks.KIND_MASK not in marks.VALUE_KINDS
         ]
         return [self.start, *inside, self.end]

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from .._capture.mark_cost import Price
-from .._capture.marks import ORDINAL_SHIFT, STEP, Label, Taken
+from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
 from ..frame import TRAINING_LANE, StepFrame
 from .device import DeviceAccount
 from .frames import make_frames
@@ -102,9 +102,9 @@ class Resolver:
         while pending and plan.repeatable and _alike(pending[0], first):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
-        readings = np.empty((len(raws), first.taken.marks + 2), dtype=np.int64)
+        readings = np.empty((len(raws), first.taken.mark_count + 2), dtype=np.int64)
         readings[:, 0] = [raw.start for raw in raws]
-        readings[:, 1:-1] = Taken.matrix([raw.taken for raw in raws])
+        readings[:, 1:-1] = MarkBatch.matrix([raw.taken for raw in raws])
         readings[:, -1] = [raw.end for raw in raws]
         times = readings[:, 1:] - readings[:, :1]
         if len(plan.values):
@@ -153,7 +153,7 @@ class Resolver:
 
         def find(ordinal: int) -> Call | None:
             for earlier, plan in steps:
-                offset = (earlier - serial) * STEP >> ORDINAL_SHIFT
+                offset = (earlier - serial) * STEP_STRIDE >> ORDINAL_SHIFT
                 call = plan.calls.get(ordinal - offset)
                 if call is not None:
                     return Call(call.index, None if call.parent is None else call.parent + offset)
@@ -164,6 +164,12 @@ class Resolver:
 
 def _alike(one: RawStep, other: RawStep) -> bool:
     """Tell whether a step, of one thread and one clock, has the same marks as another."""
-    if one.clock is not other.clock or one.taken.mixed or other.taken.mixed or one.taken.dropped or other.taken.dropped:
+    if (
+        one.clock is not other.clock
+        or one.taken.multithreaded
+        or other.taken.multithreaded
+        or one.taken.dropped
+        or other.taken.dropped
+    ):
         return False
-    return one.taken.kept == other.taken.kept
+    return one.taken.raw_codes == other.taken.raw_codes

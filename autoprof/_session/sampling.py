@@ -172,7 +172,7 @@ class Sampling:
         toggle_ns = self._toggle_ns
         self.switch(False)
         self._paid_ns += self._toggle_ns - toggle_ns
-        self._recorder.rest(True)
+        self._recorder.suspend()
         self._steps, self._per_step = steps, per_step
         first = max(self._governor.comparable, 1)
         self._first = min(first, steps - inside)
@@ -213,7 +213,7 @@ class Sampling:
         self.settling = self._settles
         self._settled = self._settled_ns = 0
         self._governor.left_alone(steps, elapsed_ns, spent_ns)
-        self._recorder.rest(False)
+        self._recorder.resume()
         return steps, elapsed_ns
 
     def expected(self) -> frozenset[str]:

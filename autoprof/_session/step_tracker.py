@@ -219,7 +219,7 @@ class StepTracker:
         raw.memory = self._memory.at_step_end()
         raw.overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
         self._pipeline.submit(raw)
-        return end, raw.taken.marks
+        return end, raw.taken.mark_count
 
     def _follow_device(self, placement: Placement, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
@@ -265,7 +265,7 @@ class StepTracker:
             self._pipeline.left_alone(*self.sampling.abort_gap())
         if self.raw is not None and self.auto and self._optimizer_steps:
             self._close()
-        elif self.raw is not None and self._recorder.holds(Phase.FORWARD):
+        elif self.raw is not None and self._recorder.has_phase(Phase.FORWARD):
             self._pipeline.skipped["steps unfinished at the end"] = 1
         self._pipeline.finish(patient=patient)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from .._capture.clocks import Clock
-from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUES
+from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUE_KINDS
 from .._capture.probes import Evaluations
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint
@@ -193,7 +193,7 @@ class TrainingState:
                 begins = self._paused == 1 and self._record(False)
                 return self._read(PAUSE, begins) if since is None else self._clock().host_ns(since)
             except Exception:
-                self._recorder.fail("pauses")
+                self._recorder.handle_failure("pauses")
                 return 0
 
     def _go_on(self) -> int:
@@ -203,7 +203,7 @@ class TrainingState:
             try:
                 return self._read(UNPAUSE, not self._paused and self._record(True))
             except Exception:
-                self._recorder.fail("pauses")
+                self._recorder.handle_failure("pauses")
                 return 0
 
     def _read(self, code: int, marks: bool) -> int:
@@ -241,7 +241,7 @@ class TrainingState:
         while (start := self._ends_a_fetch(end)) is not None:
             for at in range(start, end, 2):
                 beside = at and buffer[at - 2] & KIND_MASK == THREAD
-                if not beside and buffer[at] & KIND_MASK not in VALUES:
+                if not beside and buffer[at] & KIND_MASK not in VALUE_KINDS:
                     buffer[at] = PAUSE
             begin, end = buffer[start + 1], start
         return begin

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from .._capture.clocks import HostClock
-from .._capture.marks import MARKS
+from .._capture.marks import MAX_MARKS
 from .._capture.probes import log_timing as record_in_session
 from .._capture.probes.function import LONGEST_NS
 from .._names import clean_name
@@ -160,7 +160,7 @@ class TimingLogger:
         except (TypeError, ValueError, OverflowError, RuntimeError):
             ns = -1
         with self._lock:
-            if 0 <= ns < LONGEST_NS and len(self._open) < MARKS:
+            if 0 <= ns < LONGEST_NS and len(self._open) < MAX_MARKS:
                 self._open.append(Duration(clean_name(str(name)), ns, now_ns, threading.get_ident()))
             else:
                 self._refused += 1

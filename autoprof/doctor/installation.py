@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, TextIO
 
-from .._capture.marks import in_c
+from .._capture.marks import uses_extension
 from .._reports.fonts import script_for
 from .._reports.text import UNICODE, glyphs_for
 from .._session.builder import SWITCH
@@ -61,7 +61,9 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
     if missing or outside:
         return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
     shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
-    shown += ", marks in C" if in_c() else ", marks in Python: built without a compiler, or AUTOPROF_PURE is set"
+    shown += (
+        ", marks in C" if uses_extension() else ", marks in Python: built without a compiler, or AUTOPROF_PURE is set"
+    )
     if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
         return warning(
             "versions",

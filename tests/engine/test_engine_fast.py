@@ -18,14 +18,13 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
-from autoprof._capture.marks import PURE, in_c
-from autoprof._capture.marks import mark_batch as taken
+from autoprof._capture.marks import PURE_VARIABLE, native, uses_extension
 from autoprof._capture.probes import Fast
 from autoprof._capture.recorder import Recorder
 from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
 
-needs_c = pytest.mark.skipif(not in_c(), reason="the hooks in C were not built")
+needs_c = pytest.mark.skipif(not uses_extension(), reason="the hooks in C were not built")
 Frames = list[list[tuple[Any, ...]]]
 
 
@@ -61,7 +60,7 @@ def started() -> tuple[Recorder, Callable[[], Any]]:
 
 def in_python(monkeypatch: pytest.MonkeyPatch, pure: bool) -> None:
     """Have sessions make their hooks in Python, or in C."""
-    monkeypatch.setenv(PURE, "1") if pure else monkeypatch.delenv(PURE, raising=False)
+    monkeypatch.setenv(PURE_VARIABLE, "1") if pure else monkeypatch.delenv(PURE_VARIABLE, raising=False)
 
 
 @needs_c
@@ -207,8 +206,8 @@ def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.Mon
 
     def enter() -> None: ...
 
-    monkeypatch.setattr(taken, "extension", None)
-    assert not in_c()
+    monkeypatch.setattr(native, "extension", None)
+    assert not uses_extension()
     assert Fast(*started()).hook("plain_enter", enter) is enter
 
 

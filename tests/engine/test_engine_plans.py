@@ -209,7 +209,7 @@ def following(recorder: Recorder, *names: str) -> list[int]:
     """Return the codes of these names, forward and backward followed, each with an ordinal of its own."""
     phases = frozenset((Phase.FORWARD, Phase.BACKWARD))
     labels = [recorder.label(name, name, Phase.FORWARD, phases) for name in names]
-    return [number * marks.ORDINAL | label for number, label in enumerate(labels, 1)]
+    return [number * marks.ORDINAL_STRIDE | label for number, label in enumerate(labels, 1)]
 
 
 def backwards(recorder: Recorder, marked: list[tuple[int, int]]) -> dict[tuple[str, int], tuple[int, int, int]]:
@@ -230,17 +230,17 @@ def test_a_backward_pass_on_two_devices_threads_is_one_pass_on_two_lanes() -> No
     """Only the first thread marks the pass; its end closes what the other still has open, and a call is one call."""
     recorder = Recorder(FakeClock())
     whole, near, far = following(recorder, "whole", "near", "far")
-    the_pass = 4 * marks.ORDINAL
+    the_pass = 4 * marks.ORDINAL_STRIDE
     forward = [(whole, marks.ENTER), (near, marks.ENTER), (near, marks.LEAVE), (far, marks.ENTER)]
     forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
     assert backwards(
         recorder,
         [
             *((code | kind, 0) for code, kind in forward),
-            (far | marks.START, 1),
-            (near | marks.START, 0),
-            (far | marks.END, 0),
-            (near | marks.END, 0),
+            (far | marks.BACKWARD_START, 1),
+            (near | marks.BACKWARD_START, 0),
+            (far | marks.BACKWARD_END, 0),
+            (near | marks.BACKWARD_END, 0),
             (the_pass | marks.GRAPH_END, 0),
             (whole | marks.ENTER, 0),
             (whole | marks.LEAVE, 0),
@@ -257,17 +257,17 @@ def test_a_module_that_another_devices_thread_passes_through_stays_on_that_lane(
     """The call around it had its backward on the other lane: no span is put inside a span of another lane."""
     recorder = Recorder(FakeClock())
     whole, same, far = following(recorder, "whole", "same", "far")
-    the_pass = 4 * marks.ORDINAL
+    the_pass = 4 * marks.ORDINAL_STRIDE
     forward = [(whole, marks.ENTER), (same, marks.ENTER), (same, marks.LEAVE), (far, marks.ENTER)]
     forward += [(far, marks.LEAVE), (whole, marks.LEAVE), (the_pass, marks.GRAPH_BEGIN)]
     found = backwards(
         recorder,
         [
             *((code | kind, 0) for code, kind in forward),
-            (far | marks.START, 0),
-            (far | marks.END, 0),
-            (whole | marks.END, 0),
-            (same | marks.PASS, 1),
+            (far | marks.BACKWARD_START, 0),
+            (far | marks.BACKWARD_END, 0),
+            (whole | marks.BACKWARD_END, 0),
+            (same | marks.PASS_THROUGH, 1),
             (the_pass | marks.GRAPH_END, 0),
         ],
     )

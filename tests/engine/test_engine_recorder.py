@@ -14,12 +14,12 @@ from torch import nn
 from autoprof import Phase, log_timing, span
 from autoprof._capture import recorder as recording
 from autoprof._capture.clocks import HostClock, choose_clock
-from autoprof._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, Taken
+from autoprof._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, MarkBatch
 from autoprof._capture.recorder import Recorder
 from autoprof.testing import FakeClock
 
 
-def marks_of(taken: Taken) -> list[tuple[int, int]]:
+def marks_of(taken: MarkBatch) -> list[tuple[int, int]]:
     """Return code and reading of each mark."""
     return list(zip(map(int, taken.codes), map(int, taken.readings), strict=True))
 
@@ -49,7 +49,7 @@ def test_a_mark_of_another_thread_says_whose_it_is() -> None:
     assert marks_of(taken) == [(THREAD, names[0]), (ENTER, 0)]
     assert taken[2:5] == (threading.get_ident(), True, 0)
     recorder.mark(ENTER)
-    assert not recorder.take().mixed
+    assert not recorder.take().multithreaded
 
 
 def test_taking_a_step_begins_a_new_buffer() -> None:
@@ -74,7 +74,7 @@ def test_kind_and_name_can_be_read_back_from_a_code() -> None:
 
 def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing beyond the limit is kept, everything is counted, and the next step is whole again."""
-    monkeypatch.setattr(recording, "FULL", 2 * 10)
+    monkeypatch.setattr(recording, "MAX_BUFFER_LENGTH", 2 * 10)
     recorder = Recorder(FakeClock())
     for _ in range(25):
         recorder.mark(ENTER)
@@ -87,8 +87,8 @@ def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of too many calls is cut short and says how much it lost; the account still closes."""
-    monkeypatch.setattr("autoprof._capture.probes.hooks.FULL", 2 * 20)
-    monkeypatch.setattr(recording, "FULL", 2 * 20)
+    monkeypatch.setattr("autoprof._capture.probes.hooks.MAX_BUFFER_LENGTH", 2 * 20)
+    monkeypatch.setattr(recording, "MAX_BUFFER_LENGTH", 2 * 20)
     layer = nn.Linear(2, 2)
     with Watched(layer) as watched:
         x = torch.ones(1, 2)
@@ -110,7 +110,7 @@ def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_names_beyond_the_limit_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names made up anew each time cannot fill the memory."""
-    monkeypatch.setattr(recording, "NAMES", 3)
+    monkeypatch.setattr(recording, "MAX_USER_NAMES", 3)
     recorder = Recorder(FakeClock())
     codes = [recorder.user_code(f"name {i}") for i in range(50)]
     assert len(set(codes)) == 4
@@ -158,7 +158,7 @@ def test_two_threads_share_the_buffer_without_a_lock() -> None:
     for thread in threads:
         thread.join()
     taken = recorder.take()
-    assert taken.mixed
+    assert taken.multithreaded
     marks, owners = marks_of(taken), {}
     for (kind, thread), (code, _) in zip(marks[0::2], marks[1::2], strict=True):
         assert kind == THREAD
@@ -266,27 +266,27 @@ def test_readings_of_steps_make_one_matrix_however_they_were_kept() -> None:
     """Bytes of a tape, or lists; a step with a value that no 64 bits hold says so."""
     recorder = Recorder(FakeClock(tick_ns=1))
 
-    def step(*values: int) -> Taken:
+    def step(*values: int) -> MarkBatch:
         for value in values:
-            recorder.value(LOGGED, value)
+            recorder.mark_value(LOGGED, value)
         return recorder.take()
 
     first, second = step(1, 2), step(3, 4)
-    assert Taken.matrix([first, second]).tolist() == [[1, 2], [3, 4]]
-    listed = second._replace(values=[5, 6])
-    assert Taken.matrix([first, listed]).tolist() == [[1, 2], [5, 6]]
+    assert MarkBatch.matrix([first, second]).tolist() == [[1, 2], [3, 4]]
+    listed = second._replace(raw_readings=[5, 6])
+    assert MarkBatch.matrix([first, listed]).tolist() == [[1, 2], [5, 6]]
     large = step(1, 1 << 70)
     assert large.readings == [1, 1 << 70]
     with pytest.raises(OverflowError):
-        Taken.matrix([first, large])
+        MarkBatch.matrix([first, large])
 
 
-def test_a_build_of_another_edition_is_not_used() -> None:
-    """One that is left over where the code has gone on: marks are made in Python until it is built again."""
+def test_a_build_of_another_abi_version_is_not_used() -> None:
+    """A build that older sources left behind: marks are made in Python until it is built again."""
     code = (
-        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.EDITION = 0; "
+        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.ABI_VERSION = 0; "
         "sys.modules['autoprof._capture.marks._c'] = old; "
-        "from autoprof._capture.marks import extension, in_c; print(extension, in_c())"
+        "from autoprof._capture.marks import extension, uses_extension; print(extension, uses_extension())"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["None", "False"]

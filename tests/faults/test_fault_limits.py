@@ -18,7 +18,7 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._capture.marks import MARKS
+from autoprof._capture.marks import MAX_MARKS
 from autoprof._capture.probes import fast, hooks
 from autoprof.testing import FakeClock, ListSink
 
@@ -35,8 +35,8 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def keep(marks: int) -> None:
         for module in (recording, hooks, fast):
-            monkeypatch.setattr(module, "MARKS", marks, raising=False)
-            monkeypatch.setattr(module, "FULL", 2 * marks, raising=False)
+            monkeypatch.setattr(module, "MAX_MARKS", marks, raising=False)
+            monkeypatch.setattr(module, "MAX_BUFFER_LENGTH", 2 * marks, raising=False)
 
     return keep
 
@@ -105,8 +105,8 @@ def test_ten_million_spans_in_a_step_are_bounded_counted_and_said() -> None:
         model(torch.ones(1, 2)).sum().backward()
         watched.step()
     first, second = watched.sink.frames
-    assert len(first.layout.names) == MARKS // 2 + 1
-    assert first.dropped == 20_000_002 - MARKS
+    assert len(first.layout.names) == MAX_MARKS // 2 + 1
+    assert first.dropped == 20_000_002 - MAX_MARKS
     assert count(second, Phase.BACKWARD) == {"Sequential": 1, "0": 1, "1": 1, "2": 1}
 
 

@@ -1,7 +1,7 @@
 from collections.abc import Callable, MutableSequence
 from typing import Any
 
-EDITION: int
+ABI_VERSION: int
 
 class Tape(MutableSequence[Any]):
     def __init__(self, apart: int, serial: int) -> None: ...

@@ -1,8 +1,7 @@
-"""A step's marks as they come out of the buffer, and whether that is one of C."""
+"""The marks of one step, taken out of the recorder's buffer."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -10,71 +9,59 @@ import numpy as np
 
 from ...frame import Nanoseconds, ShapeChange
 
-try:
-    from . import _c
-except ImportError:  # no compiler where autoprof was installed, or an interpreter without a lock
-    _c = None  # type: ignore[assignment]
-
-EDITION: Final = 1
-"""Of what C and Python have in common; a build that is left over from another one is not used."""
-extension: Any = _c if getattr(_c, "EDITION", None) == EDITION else None
-"""The extension in C, or None."""
-PURE: Final = "AUTOPROF_PURE"
-"""The variable of the environment that has marks made in Python throughout."""
-BYTES: Final = 8
-"""Of an integer in a ``Tape``."""
+INTEGER_BYTES: Final = 8
+"""Size of an integer in a buffer in C."""
 
 
-class Taken(NamedTuple):
-    """A step's marks: codes and readings, whose they are where no thread is named, if one is, how many were dropped.
+class MarkBatch(NamedTuple):
+    """The marks of one step, and how many the limit of the buffer dropped.
 
-    ``kept`` and ``values`` are codes and readings as the buffer had them: 64-bit integers in bytes, or lists. They
-    become arrays where steps are resolved, several at a time: with cold caches that took half of a step's end.
+    ``raw_codes`` and ``raw_readings`` are as the buffer held them: 64-bit integers in bytes (C), or lists (Python).
+    They become arrays when steps are resolved, several at a time: with cold caches that took half of a step's end.
+    ``thread`` is the training thread; with ``multithreaded``, THREAD marks name the threads of other marks.
     """
 
-    kept: bytes | list[int]
-    values: bytes | list[Any]
+    raw_codes: bytes | list[int]
+    raw_readings: bytes | list[Any]
     thread: int
-    mixed: bool
+    multithreaded: bool
     dropped: int
     shapes: tuple[ShapeChange, ...] = ()
     detail_ns: int = 0
 
     @property
-    def marks(self) -> int:
-        """How many marks there are."""
-        return len(self.kept) // BYTES if isinstance(self.kept, bytes) else len(self.kept)
+    def mark_count(self) -> int:
+        """The number of marks."""
+        return len(self.raw_codes) // INTEGER_BYTES if isinstance(self.raw_codes, bytes) else len(self.raw_codes)
 
     @property
     def key(self) -> Hashable:
-        """What equal codes have in common."""
-        return self.kept if isinstance(self.kept, bytes) else tuple(self.kept)
+        """A key that is equal for equal sequences of codes."""
+        return self.raw_codes if isinstance(self.raw_codes, bytes) else tuple(self.raw_codes)
 
     @property
     def codes(self) -> list[int]:
-        """The codes, one a mark."""
-        return _listed(self.kept)
+        """The code of each mark."""
+        return _to_list(self.raw_codes)
 
     @property
     def readings(self) -> list[Any]:
-        """The readings, one a mark."""
-        return _listed(self.values)
+        """The reading of each mark."""
+        return _to_list(self.raw_readings)
 
     @staticmethod
-    def matrix(steps: Sequence[Taken]) -> Nanoseconds:
-        """Return the readings of steps with as many marks each, a row a step, where they are integers."""
-        shape = len(steps), steps[0].marks
-        kept = [step.values for step in steps if isinstance(step.values, bytes)]
-        if len(kept) == len(steps):
-            return np.frombuffer(b"".join(kept), np.int64).reshape(shape)
+    def matrix(steps: Sequence[MarkBatch]) -> Nanoseconds:
+        """Return the integer readings of steps with equally many marks as an array (steps, marks).
+
+        Raises ``OverflowError`` for a reading that needs more than 64 bits.
+        """
+        shape = len(steps), steps[0].mark_count
+        raw = [step.raw_readings for step in steps if isinstance(step.raw_readings, bytes)]
+        if len(raw) == len(steps):
+            return np.frombuffer(b"".join(raw), np.int64).reshape(shape)
         return np.array([step.readings for step in steps], dtype=np.int64).reshape(shape)
 
 
-def _listed(kept: bytes | list[Any]) -> list[Any]:
-    found: list[Any] = np.frombuffer(kept, np.int64).tolist() if isinstance(kept, bytes) else kept
-    return found
-
-
-def in_c() -> bool:
-    """Tell whether marks are made in C."""
-    return extension is not None and not os.environ.get(PURE)
+def _to_list(raw: bytes | list[Any]) -> list[Any]:
+    items: list[Any] = np.frombuffer(raw, np.int64).tolist() if isinstance(raw, bytes) else raw
+    return items

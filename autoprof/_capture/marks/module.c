@@ -240,7 +240,7 @@ PyMODINIT_FUNC PyInit__c(void) {
         return NULL;
     if (PyModule_AddObjectRef(module, "Tape", (PyObject *)&TapeType) < 0 ||
         PyModule_AddObjectRef(module, "State", (PyObject *)&StateType) < 0 ||
-        PyModule_AddIntConstant(module, "EDITION", 1) < 0) { /* see taken.py */
+        PyModule_AddIntConstant(module, "ABI_VERSION", 1) < 0) { /* see mark_batch.py */
         Py_DECREF(module);
         return NULL;
     }

@@ -92,6 +92,6 @@ def tensor_hooks(recorder: Recorder, nodes: NodeWatch, gaps: list[Gap]) -> Watch
             for node in found.nodes:
                 watch_output(node, ordinal, thread)
             if not found.nodes and (found.leaf or not found.whole):
-                recorder.leave_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
+                recorder.count_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
 
     return Watch(nodes, watch_inputs, watch_outputs, watch_gaps, gaps)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from ..marks import END, FAR, FULL, GRAPH_BEGIN, GRAPH_END, STEP
+from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
 from .collectives import Reducer
 from .fast import Fast
@@ -52,7 +52,7 @@ class BackwardPasses:
             recorder.mark(ordinal | GRAPH_BEGIN)
             self._announced.append(ordinal)
         except Exception:
-            recorder.fail("backward passes")
+            recorder.handle_failure("backward passes")
             return False
         return True
 
@@ -67,7 +67,7 @@ class BackwardPasses:
                 self.reducer.end()
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
-            self._recorder.fail("backward passes")
+            self._recorder.handle_failure("backward passes")
 
     def begin(self, task: int) -> None:
         """Take up the pass ``task``: a new one, or one that another was inside of."""
@@ -88,7 +88,7 @@ class BackwardPasses:
 
     def _run_out(self) -> None:
         # No node is left, so every module's backward is over; the call has yet to return.
-        self._recorder.mark(END)
+        self._recorder.mark(BACKWARD_END)
         if len(self._announced) == 1:
             self._end_threads()
         if self.reducer is not None:
@@ -112,9 +112,9 @@ class BackwardPasses:
         try:
             for thread, place in self._ran.items():
                 if thread not in (here, recorder.thread) and place is not None:
-                    recorder.append(END, recorder.clock.read_at(place), thread)
+                    recorder.append(BACKWARD_END, recorder.clock.read_at(place), thread)
         except Exception:
-            recorder.fail("backward passes")
+            recorder.handle_failure("backward passes")
         self._ran.clear()
 
 
@@ -143,16 +143,16 @@ def node_mark(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int]
                 passes.begin(_task())
             if codes[0] == serial and len(codes) == 2:
                 thread = get_ident()
-                if thread == training and len(buffer) < FULL:
+                if thread == training and len(buffer) < MAX_BUFFER_LENGTH:
                     extend((codes[1], read()))
                 else:
                     append(codes[1], read(), thread)
             else:  # calls of an earlier step lie that many steps back
-                offset, reading, thread = max(codes[0] - serial, -FAR) * STEP, read(), get_ident()
+                offset, reading, thread = max(codes[0] - serial, -MAX_STEPS_BACK) * STEP_STRIDE, read(), get_ident()
                 for code in codes[1:]:
                     append(code + offset, reading, thread)
         except Exception:
-            recorder.fail("backward hooks")
+            recorder.handle_failure("backward hooks")
 
     return Fast(recorder, lambda: read, passes=passes).hook("node_mark", mark_node)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from ..marks import END, FAR, FULL, STEP
+from ..marks import BACKWARD_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
 from .autograd_hooks import Pair
 from .backward import BackwardPasses
@@ -38,10 +38,10 @@ def watch_far_inputs(
         try:
             if _task() != passes.running:
                 passes.begin(_task())
-            code = (ordinal | END) + max(serial - recorder.serial, -FAR) * STEP
+            code = (ordinal | BACKWARD_END) + max(serial - recorder.serial, -MAX_STEPS_BACK) * STEP_STRIDE
             recorder.append(code, recorder.clock.read_at(place), get_ident())
         except Exception:
-            recorder.fail("backward hooks")
+            recorder.handle_failure("backward hooks")
 
     def watch(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
         watch_inputs(args, kwargs, ordinal, thread)
@@ -49,7 +49,11 @@ def watch_far_inputs(
         own = clock.home if device is None else device
         for tensor in tensors_of((args, kwargs)):
             node = tensor.grad_fn
-            if node is not None and clock.index_of(tensor) not in (None, own) and len(recorder.buffer) < FULL:
+            if (
+                node is not None
+                and clock.index_of(tensor) not in (None, own)
+                and len(recorder.buffer) < MAX_BUFFER_LENGTH
+            ):
                 node.register_prehook(partial(mark, recorder.serial, ordinal, clock.place(own)))
         return NO_GAP
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..marks import END, KIND_MASK, MARKS, PASS, START, extension
+from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_MARKS, PASS_THROUGH, extension
 from ..recorder import Recorder
 from .autograd_hooks import Hook, Watch
 from .hook_state import HookState
@@ -41,7 +41,7 @@ class Fast:
         owner: type[HookState] = HookState,
     ) -> None:
         self._state: Any = None
-        if recorder.tape is None:
+        if recorder.native_buffer is None:
             return
 
         def failed(probe: Any, module: Any, error: Exception) -> None:
@@ -51,12 +51,12 @@ class Fast:
                 if passes is None:
                     probe.fail(module, again)
                 else:
-                    recorder.fail("backward hooks")
+                    recorder.handle_failure("backward hooks")
 
         state = self._state = extension.State(
             owner,
             torch.Tensor,
-            recorder.tape,
+            recorder.native_buffer,
             failed,
             torch._C._current_graph_task_id,
             torch._C._autograd._get_sequence_nr,
@@ -65,17 +65,17 @@ class Fast:
             passes,
             torch.is_grad_enabled,
             torch._C._is_any_autocast_enabled,
-            (START, END, PASS, KIND_MASK),
-            MARKS,
-            MARKS,
+            (BACKWARD_START, BACKWARD_END, PASS_THROUGH, KIND_MASK),
+            MAX_MARKS,
+            MAX_MARKS,
             get_ident(),
         )
         if watch is not None:
             state.mark = watch.nodes.mark
 
         def renew() -> None:
-            usual = recorder.keeps and not (passes is not None and passes.several)
-            state.renew(usual, recorder.alone, recorder.thread, read())
+            usual = recorder.is_appending and not (passes is not None and passes.several)
+            state.renew(usual, recorder.single_thread, recorder.thread, read())
 
         recorder.on_change(renew)
         renew()

@@ -232,9 +232,9 @@ def log_timing(name: str, ms: float) -> None:
         except (TypeError, ValueError, OverflowError):
             ns = -1
         if 0 <= ns < LONGEST_NS:
-            recorder.value(recorder.user_code(name) | LOGGED, ns)
+            recorder.mark_value(recorder.user_code(name) | LOGGED, ns)
         else:
-            recorder.count("log_timing: not a duration")
+            recorder.count_failure("log_timing: not a duration")
 
 
 def probe_function(path: str, name: str, where: str) -> Handle:

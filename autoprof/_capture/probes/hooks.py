@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..marks import END, FULL, KIND_MASK, MARKS, PASS, START
+from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_BUFFER_LENGTH, MAX_MARKS, PASS_THROUGH
 from ..recorder import Recorder
 from .autograd_hooks import Gap, Hook, NodeWatch, Pair, Watch, tensor_hooks
 from .backward import BackwardPasses, node_mark
@@ -90,11 +90,11 @@ def _readers(recorder: Recorder, device: int | None) -> tuple[Callable[[], Any],
 
 def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
     buffer, extend, training = recorder.buffer, recorder.extend, recorder.thread
-    (read, here), alone, append = _readers(recorder, device), recorder.alone, recorder.append
+    (read, here), alone, append = _readers(recorder, device), recorder.single_thread, recorder.append
 
     def renew() -> None:
         nonlocal extend, read, here, training, alone
-        extend, training, alone = recorder.extend, recorder.thread, recorder.alone
+        extend, training, alone = recorder.extend, recorder.thread, recorder.single_thread
         read, here = _readers(recorder, device)
 
     recorder.on_change(renew)
@@ -103,7 +103,7 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> Pair:
         if _compiling():
             return
         try:
-            if get_ident() == training and len(buffer) < FULL:
+            if get_ident() == training and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((self.entering if _task() == -1 else self.recomputing, read()))
             else:
                 code = self.entering if _task() == -1 else self.recomputing
@@ -156,12 +156,12 @@ def _following_enter(recorder: Recorder, device: int | None, watch: Watch, sever
                         watch_input(node, ordinal, thread)
                 else:
                     newest = watch_inputs(args, kwargs, ordinal, thread)
-                if newest < made - 1 and len(gaps) < MARKS:
+                if newest < made - 1 and len(gaps) < MAX_MARKS:
                     gaps.append((ordinal, made))
             else:
                 self.beside.setdefault(thread, []).append(ordinal)
                 watch_inputs(args, kwargs, ordinal, thread)
-            if thread == training and len(buffer) < FULL:
+            if thread == training and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((ordinal | code, read()))
             else:
                 append(ordinal | code, read() if module is self.module else here(), thread)
@@ -212,9 +212,10 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
     """Return what has an autograd node mark what it means to a call.
 
     A node has one prehook, however many calls its tensor enters and leaves; what it means to them is a list: the
-    step's serial, then an END or a START, then any PASS, the outer call's first. Within a thread a node is known by
-    its sequence number (a Python object of it would keep the graph alive). A number that another thread's node has as
-    well costs one mark; a node that is taken for a new one gets a second prehook, which repeats the first.
+    step's serial, then a BACKWARD_END or BACKWARD_START, then any PASS_THROUGH, the outer call's first. Within a thread
+    a node is known by its sequence number (a Python object of it would keep the graph alive). A number that another
+    thread's node has as well costs one mark; a node that is taken for a new one gets
+    a second prehook, which repeats the first.
     """
     serial, home, search, mark_node = recorder.serial, get_ident(), GraphSearch(), node_mark(recorder, passes)
     nodes: dict[Any, list[int]] = {}
@@ -231,8 +232,8 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
         # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
         number: int = node._sequence_nr()
         key = number if thread == home else (_numbered.thread, number)
-        if key not in nodes and len(nodes) < MARKS:
-            codes = nodes[key] = [serial, ordinal | END]
+        if key not in nodes and len(nodes) < MAX_MARKS:
+            codes = nodes[key] = [serial, ordinal | BACKWARD_END]
             node.register_prehook(MethodType(mark_node, codes))
         return number
 
@@ -245,16 +246,16 @@ def _node_hooks(recorder: Recorder, passes: BackwardPasses, gaps: list[Gap]) -> 
                 watch_input(node, ordinal, home)
 
     def watch_output(node: Any, ordinal: int, thread: int) -> None:
-        # The backward of the call starts when this node runs. The START of an inner call opens those around it.
+        # The backward of the call starts when this node runs. An inner call's BACKWARD_START opens the outer calls.
         key = node._sequence_nr() if thread == home else (_numbered.thread, node._sequence_nr())
         codes = nodes.get(key)
         if codes is None:
-            if len(nodes) < MARKS:
-                codes = nodes[key] = [serial, ordinal | START]
+            if len(nodes) < MAX_MARKS:
+                codes = nodes[key] = [serial, ordinal | BACKWARD_START]
                 node.register_prehook(MethodType(mark_node, codes))
-        elif codes[1] < ordinal or codes[1] == ordinal | END:  # the node was there before the call
-            codes.insert(2, ordinal | PASS)
-        elif codes[1] & KIND_MASK == END:
-            codes[1] = ordinal | START  # which closes all that the END would have closed
+        elif codes[1] < ordinal or codes[1] == ordinal | BACKWARD_END:  # the node was there before the call
+            codes.insert(2, ordinal | PASS_THROUGH)
+        elif codes[1] & KIND_MASK == BACKWARD_END:
+            codes[1] = ordinal | BACKWARD_START  # which closes all that the BACKWARD_END would have closed
 
     return NodeWatch(watch_input, watch_output, watch_gap, nodes, mark_node)

@@ -54,7 +54,7 @@ class Fetches:
         try:
             return self._begin(source, explicit, kind)
         except Exception:  # whatever a loader's attributes raise
-            self._recorder.fail("loaders")
+            self._recorder.handle_failure("loaders")
             return False
 
     def _begin(self, source: Any, explicit: bool, kind: int) -> bool:
@@ -94,7 +94,7 @@ class Fetches:
             if not self._course.is_excluded:
                 self._ask(given)
         except Exception:
-            self._recorder.fail("loaders")
+            self._recorder.handle_failure("loaders")
             return False
         return told
 

@@ -64,7 +64,7 @@ class LogProbe:
 
     def failed(self) -> None:
         """Count a failure of ours."""
-        self._recorder.fail("calls that log")
+        self._recorder.handle_failure("calls that log")
 
     def remove(self) -> None:
         """Put everything back once no session needs it."""

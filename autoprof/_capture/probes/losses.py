@@ -59,7 +59,7 @@ class _Kind(HookState):
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Count a failure of ours and mark no more."""
         self._failed = True
-        self._recorder.fail("losses")
+        self._recorder.handle_failure("losses")
 
 
 class LossListener:

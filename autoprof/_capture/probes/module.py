@@ -116,14 +116,14 @@ class ModuleProbe(HookState):
         try:
             memory, began = self._memory, perf_counter_ns()
             for value in memory.at_mark():  # type: ignore[union-attr]
-                self.recorder.value(MEMORY, value)
+                self.recorder.mark_value(MEMORY, value)
             memory.spent_ns += perf_counter_ns() - began  # type: ignore[union-attr]
         except Exception as error:
             self.fail(module, error)
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
         """Take the hooks off after a failure of ours and count it; the user's call goes on."""
-        self.recorder.fail(self.where)
+        self.recorder.handle_failure(self.where)
         if not _walks_hooks(error):
             with contextlib.suppress(Exception):
                 self.detach()

@@ -220,7 +220,7 @@ class RangingRecorder(Recorder):
                 self.ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD)
         except Exception:
             self.ranges.off = True
-            self.fail("ranges")
+            self.handle_failure("ranges")
         super().mark(code)
         try:
             if kind == LEAVE:
@@ -229,7 +229,7 @@ class RangingRecorder(Recorder):
                 self.ranges.close((GRAPH_BEGIN, code >> ORDINAL_SHIFT))
         except Exception:
             self.ranges.off = True
-            self.fail("ranges")
+            self.handle_failure("ranges")
 
     def stop(self) -> None:
         """Append nothing any more, and open no range."""

@@ -31,7 +31,7 @@ class SavingListener:
             apart = self._apart("torch.save")
             apart.__enter__()
         except Exception:
-            self._recorder.fail("torch.save")
+            self._recorder.handle_failure("torch.save")
             return False
         self._open.append(apart)
         return True
@@ -40,7 +40,7 @@ class SavingListener:
         try:
             self._open.pop().__exit__(None, None, None)
         except Exception:
-            self._recorder.fail("torch.save")
+            self._recorder.handle_failure("torch.save")
 
 
 def probe_saving(recorder: Recorder, apart: Callable[[str], AbstractContextManager[None]], handle: Handle) -> None:

@@ -77,7 +77,7 @@ class ShapeProbe:
 
     def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
         if len(self._seen) >= KEPT:
-            self._recorder.leave_untimed(f"sets of shapes beyond {KEPT} of a module")
+            self._recorder.count_untimed(f"sets of shapes beyond {KEPT} of a module")
             return
         self._seen.add(shapes)
         inputs = named_shapes(_called(module, args, kwargs))
@@ -86,7 +86,7 @@ class ShapeProbe:
 
     def fail(self, module: nn.Module) -> None:
         """Take the hook off after a failure of ours and count it; the user's call goes on."""
-        self._recorder.fail(self.where)
+        self._recorder.handle_failure(self.where)
         with contextlib.suppress(Exception):
             self.detach()
 

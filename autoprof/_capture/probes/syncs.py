@@ -120,7 +120,7 @@ class SyncProbe:
 
     def failed(self) -> None:
         """Count a failure of ours."""
-        self._recorder.fail("calls that wait for the device")
+        self._recorder.handle_failure("calls that wait for the device")
 
     def remove(self) -> None:
         """Put everything back once no session needs it."""
