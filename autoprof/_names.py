@@ -82,11 +82,3 @@ def _is_plain(char: str) -> bool:
 
 def _cut_bytes(text: str, limit: int) -> str:
     return text.encode()[:limit].decode(errors="ignore")
-
-
-def with_phase(name: str, phase: str) -> str:
-    """Return the name of a span where its phase is not shown beside it: ``VRT/Stage8``, ``VRT/Stage8 [backward]``.
-
-    A forward, and what has one phase only, goes by its bare name, which is the one people look for.
-    """
-    return f"{name} [{phase}]" if phase in ("recompute", "backward") and name != f"({phase})" else name

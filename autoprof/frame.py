@@ -31,22 +31,84 @@ NOT_MEASURED: Final = -1
 """What a column of measured values holds where nothing was measured; never shown as a value."""
 
 
+class PhaseTraits(NamedTuple):
+    """The properties of a phase that other modules use."""
+
+    short: str = ""
+    """Its name in at most 5 characters, for narrow terminals; empty where the phase's own name is that short."""
+    color: str = "#7f7f7f"
+    """Its colour in figures."""
+    in_module: bool = False
+    """Whether it is a part of a module's call, which a target may select."""
+    in_name: bool = False
+    """Whether names show it where there is no column for phases: ``VRT/Stage8 [backward]``."""
+    own_work: bool = True
+    """False where a rank may be waiting for other ranks."""
+    scales_with_batch: bool = True
+    """False for work on parameters."""
+
+
 class Phase(str, Enum):
-    """What a span's time was spent on; ``OTHER`` is what no span covers and belongs to no span."""
+    """The kind of work that a span's time was spent on; ``OTHER`` is unattributed time and belongs to no span.
+
+    This is the table of phases, in the order of a step: a value and its traits are all that there is to a phase.
+    """
+
+    _value_: str
+    traits: PhaseTraits
 
     DATA = "data"
     H2D = "h2d"
-    FORWARD = "forward"
-    RECOMPUTE = "recompute"
-    BACKWARD = "backward"
-    COMM = "comm"
-    OPTIMIZER = "optimizer"
+    FORWARD = "forward", PhaseTraits("fwd", "#0072b2", in_module=True)
+    RECOMPUTE = "recompute", PhaseTraits("rec", "#e69f00", in_module=True, in_name=True)
+    BACKWARD = "backward", PhaseTraits("bwd", "#009e73", in_module=True, in_name=True)
+    COMM = "comm", PhaseTraits(own_work=False, scales_with_batch=False)
+    OPTIMIZER = "optimizer", PhaseTraits("opt", scales_with_batch=False)
     USER = "user"
-    VALIDATION = "validation"
-    OTHER = "other"
+    OTHER = "other", PhaseTraits(own_work=False)
+
+    def __new__(cls, value: str, traits: PhaseTraits = PhaseTraits()) -> Phase:  # noqa: B008 (immutable)
+        phase = str.__new__(cls, value)
+        phase._value_, phase.traits = value, traits
+        return phase
 
     def __str__(self) -> str:
-        return self.value
+        return self._value_
+
+    @classmethod
+    def add(cls, value: str, traits: PhaseTraits = PhaseTraits()) -> Phase:  # noqa: B008 (immutable)
+        """Add a phase of another package to the table, before ``OTHER``, or return the existing phase of this name.
+
+        Call it when your package is imported: sinks read the table when they open. Readers of saved runs call it
+        for every phase, so that they accept phases of other packages and versions.
+        """
+        found = cls._value2member_map_.get(value)
+        if isinstance(found, Phase):
+            return found
+        phase, name = str.__new__(cls, value), value.upper()
+        if name in cls._member_map_:
+            raise ValueError(f"phase: {value!r} differs from {name.lower()!r} only in its case")
+        phase._name_, phase._value_, phase.traits = name, value, traits
+        setattr(cls, name, phase)  # these three lines are what Enum does for a member in its body
+        cls._member_map_[name] = cls._value2member_map_[value] = phase
+        cls._member_names_.insert(-1, name)
+        return phase
+
+    @property
+    def short(self) -> str:
+        """Its name in at most 5 characters."""
+        return self.traits.short or self._value_[:5]
+
+    def qualify(self, name: str) -> str:
+        """Return a span's name for places without a column for phases: ``VRT/Stage8 [backward]``.
+
+        A forward, and names with a single phase, keep their bare name, which people search for.
+        """
+        return f"{name} [{self}]" if self.traits.in_name and name != f"({self})" else name
+
+
+MODULE_PHASES: Final = tuple(phase for phase in Phase if phase.traits.in_module)
+"""The phases of a module's call."""
 
 
 class NamedShape(NamedTuple):

@@ -394,10 +394,10 @@ class Summary:
         values = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
         not_finite = data.get("not_finite", {})
         values["scalars"] = {**data["scalars"], **{name: float(text) for name, text in not_finite.items()}}
-        values["phases"] = {Phase(phase): ns for phase, ns in data["phases"].items()}
-        values["rows"] = tuple(Row(**{**row, "phase": Phase(row["phase"])}) for row in data["rows"])
+        values["phases"] = {Phase.add(phase): ns for phase, ns in data["phases"].items()}
+        values["rows"] = tuple(Row(**{**row, "phase": Phase.add(row["phase"])}) for row in data["rows"])
         values["findings"] = tuple(
-            Finding(**{**found, "phase": None if found["phase"] is None else Phase(found["phase"])})
+            Finding(**{**found, "phase": None if found["phase"] is None else Phase.add(found["phase"])})
             for found in data["findings"]
         )
         values["what_if"] = tuple(WhatIf(**_renamed(one, _RENAMED_PROGRESS)) for one in data.get("what_if", ()))

@@ -15,7 +15,7 @@ from .._resolve import RawStep
 from .._stats.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S
 from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .calls import Shape, StepCalls
 from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
@@ -26,7 +26,6 @@ MODULE_NS: Final = 5_000_000
 """What a count may take for each module of the model: some 30 operators, forward and backward, at 0.15 ms."""
 SEQUENCES: Final = 64
 """Sequences of shapes in a step that are told apart."""
-PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 NEVER: Final = "no recorded step called the model as a whole"
@@ -240,7 +239,7 @@ def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, 
 
 
 def _by_phase(work: WorkCount) -> dict[str, int]:
-    return {str(phase): work.flops(phases=phase) or 0 for phase in PHASES}
+    return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
 
 
 def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:

@@ -16,10 +16,11 @@ import numpy as np
 from .._units import NS_PER_S
 from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
 
-STEP_COLUMNS: Final = (
+_BEFORE_PHASES: Final = (
     "rank", "step", "warmup", "start_unix_ns", "step_ns", "duration_ns", "device_duration_ns", "throughput",
-    *(f"{phase}_ns" for phase in Phase), "overhead_ns", "dropped",
 )  # fmt: skip
+_AFTER_PHASES: Final = ("overhead_ns", "dropped")
+STEP_COLUMNS: Final = (*_BEFORE_PHASES, *(f"{phase}_ns" for phase in Phase), *_AFTER_PHASES)
 SPAN_COLUMNS: Final = (
     "rank", "step", "warmup", "span", "parent", "name", "fqn", "phase", "lane", "calls", "total_ns", "self_ns",
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
@@ -48,11 +49,12 @@ class StepTable:
         """The columns behind the fixed ones: ``memory/…`` and ``scalar/…``."""
         self.late: dict[str, None] = {}
         """The columns that came too late for the header."""
+        self._phases = tuple(Phase)  # the header's, whatever is added to the table later
 
     def header(self, first: Mapping[str, object]) -> str:
         """Return the header for rows that have these extra values."""
         self.extra = tuple(first)
-        return line((*STEP_COLUMNS, *self.extra, MORE))
+        return line((*_BEFORE_PHASES, *(f"{phase}_ns" for phase in self._phases), *_AFTER_PHASES, *self.extra, MORE))
 
     def row(self, frame: StepFrame) -> str:
         """Return the frame's row."""
@@ -61,7 +63,7 @@ class StepTable:
         self.late.update(dict.fromkeys(late))
         known = (_number(extra.get(name)) for name in self.extra)
         more = json.dumps({name: _number(value) for name, value in late.items()}, ensure_ascii=False) if late else ""
-        return line((*_step_values(frame, self.rank), *known, more))
+        return line((*_step_values(frame, self.rank, self._phases), *known, more))
 
 
 def extras(frame: StepFrame) -> dict[str, float]:
@@ -72,14 +74,14 @@ def extras(frame: StepFrame) -> dict[str, float]:
     }
 
 
-def _step_values(frame: StepFrame, rank: int) -> tuple[object, ...]:
+def _step_values(frame: StepFrame, rank: int, columns: tuple[Phase, ...]) -> tuple[object, ...]:
     phases = frame.phase_ns()
     samples = frame.scalars.get("samples")
     throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else ""
     device = "" if frame.device_duration_ns is None else frame.device_duration_ns
     return (
         rank, frame.step, int(frame.warmup), frame.start_unix_ns, frame.step_ns, frame.duration_ns, device, throughput,
-        *(phases.get(phase, 0) for phase in Phase), frame.overhead_ns, frame.dropped,
+        *(phases.get(phase, 0) for phase in columns), frame.overhead_ns, frame.dropped,
     )  # fmt: skip
 
 

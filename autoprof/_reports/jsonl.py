@@ -171,7 +171,7 @@ class FrameDecoder:
         layout = Layout(
             names=tuple(columns["names"]),
             fqns=tuple(columns["fqns"]),
-            phases=tuple(map(Phase, columns["phases"])),
+            phases=tuple(map(Phase.add, columns["phases"])),
             parents=tuple(columns["parents"]),
             calls=tuple(columns["calls"]),
             lanes=tuple(columns["lanes"]),

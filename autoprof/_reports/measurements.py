@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .._units import format_bytes, format_flops, format_percent, format_rate, format_span
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from ..summary import Gauge, Summary, Work, WorkRow
 from .text import fit, safe, wrap
 
@@ -15,7 +15,6 @@ ROOM: Final = 11
 ROWS: Final = 16
 """Names in the table of work; the rest is counted in one line."""
 _COLUMN: Final = 10
-_PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
 
 
 def measured_lines(summary: Summary, width: int) -> Iterator[str]:
@@ -83,7 +82,7 @@ def brief_gauges(summary: Summary) -> list[str]:
 def _work_sentence(work: Work) -> str:
     if work.reason is not None:
         return f"not counted: {work.reason}"
-    parts = [f"{phase} {format_flops(flops)}" for phase in _PHASES if (flops := work.flops.get(str(phase)))]
+    parts = [f"{phase} {format_flops(flops)}" for phase in MODULE_PHASES if (flops := work.flops.get(str(phase)))]
     said = f"{', '.join(parts) or 'none that counts'} a step"
     if work.flops_per_s is not None:
         said += f"; {format_flops(work.flops_per_s)}/s without recompute"
@@ -138,7 +137,7 @@ def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:
         return
     again = any(row.flops.get(str(Phase.RECOMPUTE)) for row in work.rows)
     rated = any(row.mfu is not None for row in work.rows)
-    phases = [phase for phase in _PHASES if again or phase is not Phase.RECOMPUTE]
+    phases = [phase for phase in MODULE_PHASES if again or phase is not Phase.RECOMPUTE]
     heads = [*map(str, phases), "per s", *(["MFU", *(["HFU"] if again else [])] if rated else [])]
     room = width - _COLUMN * len(heads)
     yield fit("FLOP a step", room) + "".join(f"{head:>{_COLUMN}}" for head in heads)

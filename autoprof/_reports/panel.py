@@ -31,12 +31,6 @@ from .text import (
 )
 
 REST: Final = "everything else"
-SHORT: Final = {
-    Phase.DATA: "data", Phase.H2D: "h2d", Phase.FORWARD: "fwd", Phase.RECOMPUTE: "rec", Phase.BACKWARD: "bwd",
-    Phase.COMM: "comm", Phase.OPTIMIZER: "opt", Phase.USER: "user", Phase.VALIDATION: "val", Phase.OTHER: "other",
-}  # fmt: skip
-"""Phases where room is short."""
-
 _NUMBERS: Final = len("  12345.6 ms  100.0 %")
 _SPLIT: Final = len("  fwd 12345")
 _SPLIT_FROM: Final = 78
@@ -145,7 +139,7 @@ def _phases(summary: Summary, width: int) -> str:
     text = "  ".join([f"{phase.value} {format_percent(share, limit)}" for phase, share in shares])
     if len(text) <= width:
         return text
-    return " ".join([f"{SHORT[phase]} {format_round_percent(share, limit)}%" for phase, share in shares])
+    return " ".join([f"{phase.short} {format_round_percent(share, limit)}%" for phase, share in shares])
 
 
 def _speed(summary: Summary) -> list[str]:

@@ -6,7 +6,7 @@ from .._stats.name_lines import name_lines
 from .._units import format_ms, format_rate, format_round_percent, format_span
 from ..summary import Summary
 from .measurements import brief_gauges, brief_work
-from .panel import SHORT, top_lines
+from .panel import top_lines
 from .text import safe
 
 
@@ -17,7 +17,7 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
     whole = max(summary.total_step_ns, 1)
     limit = summary.clock_limit_ns * summary.steps / whole
     phases = [(phase, ns / whole) for phase, ns in summary.phases.items() if ns]
-    shares = [f"{SHORT[phase]} {format_round_percent(share, limit)} %" for phase, share in phases]
+    shares = [f"{phase.short} {format_round_percent(share, limit)} %" for phase, share in phases]
     parts = [f"autoprof | step {step}", format_ms(summary.step_mean_ns), " ".join(shares)]
     if summary.throughput is not None:
         parts.append(format_rate(summary.throughput, summary.throughput_unit))

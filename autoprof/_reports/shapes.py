@@ -7,7 +7,7 @@ from typing import Final
 
 from .._stats.name_lines import name_lines, walk
 from .._units import format_count, format_ms
-from ..frame import NOT_MEASURED, NamedShape, Phase, StepFrame
+from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
 from ..summary import Row, Shapes, Summary
 from .text import crop, safe, wrap
 
@@ -59,7 +59,7 @@ def render_shapes(summary: Summary, width: int) -> list[str]:
 def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, width: int) -> Iterator[str]:
     modules = len({fqn for one in sets for fqn in one.fqns})
     yield f"{name}: {modules} {'module' if modules == 1 else 'modules'}"
-    for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD):
+    for phase in MODULE_PHASES:
         for row in rows:
             if row.phase is phase and row.calls:
                 calls = format_count(row.calls / max(summary.steps, 1))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from .._names import with_phase
 from ..frame import StepFrame
 from .slices import STEP, Slice, Slicer
 from .timeline import GRID_NS, Track, track_name
@@ -48,7 +47,7 @@ class SpeedscopeEncoder:
             number = known.get(one.span)
             if number is None:
                 key = ("step", None) if one.span == STEP else (
-                    with_phase(layout.names[one.span], str(layout.phases[one.span])), layout.fqns[one.span]
+                    layout.phases[one.span].qualify(layout.names[one.span]), layout.fqns[one.span]
                 )  # fmt: skip
                 number = known[one.span] = self._frames.setdefault(key, len(self._frames))
             self._note(place, "O", number, one.start)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from .._names import with_phase
 from .._units import NS_PER_S
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from .slices import STEP, Slicer
@@ -103,7 +102,7 @@ class TraceEncoder:
             static = self._static[layout] = []
             for name, fqn, phase in zip(layout.names, layout.fqns, layout.phases, strict=True):
                 args = {"name": name, "phase": str(phase), **({} if fqn is None else {"fqn": fqn})}
-                head = _dumps({"ph": "X", "name": with_phase(name, str(phase)), "cat": str(phase), "args": args})
+                head = _dumps({"ph": "X", "name": phase.qualify(name), "cat": str(phase), "args": args})
                 static.append(head[:-2])
         return static
 

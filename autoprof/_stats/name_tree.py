@@ -13,12 +13,11 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Nanoseconds, Phase
+from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Layout, Nanoseconds
 from .self_times import SignedSums, Terms, own_terms
 
-SPLIT: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
-VALUES: Final = 1 + len(SPLIT)
-"""Numbers a node has: its total, and the part of it that each phase of ``SPLIT`` took."""
+VALUES: Final = 1 + len(MODULE_PHASES)
+"""Numbers a node has: its total, and the part of it that each phase of ``MODULE_PHASES`` took."""
 
 
 def parent_name(name: str, names: Container[str]) -> str | None:
@@ -99,7 +98,7 @@ class Tree:
             calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
             self.nodes.append(Node(own, label, parent, depth, place.is_header, beside, calls))
             terms.append([(span, 1) for span in place.entering])
-            terms.extend(own_terms(layout, place.spans, phase) for phase in SPLIT)
+            terms.extend(own_terms(layout, place.spans, phase) for phase in MODULE_PHASES)
             children = _with_headers(place.children.values(), place.name, under_header=place.is_header)
             self._add(children, layout, terms, own, index, depth + 1, beside)
 

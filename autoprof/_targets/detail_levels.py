@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from .._names import clean_name
-from ..config import MODULE_PHASES
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from .select import NO_RULE, Target
 
 

@@ -9,10 +9,10 @@ from typing import overload
 from torch import nn
 
 from .._names import clean_name
-from ..config import MODULE_PHASES, Config, Rule
+from ..config import Config, Rule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from .coverage import hidden_notes
 from .no_match import explain_no_match
 from .tree import Node, walk

@@ -3,7 +3,6 @@
 from .load import load_config, parse_config
 from .publish import json_schema, reference_markdown
 from .schema import (
-    MODULE_PHASES,
     Config,
     ConsoleOptions,
     Deep,
@@ -19,7 +18,6 @@ from .schema import (
 from .source import Source
 
 __all__ = [
-    "MODULE_PHASES",
     "Config",
     "ConsoleOptions",
     "Deep",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -13,8 +13,8 @@ from ..frame import Phase
 from .part import Part
 from .patterns import ANY_FQN, check_template, compile_pattern
 
-MODULE_PHASES: Final = (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD)
 ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
+"""``MODULE_PHASES`` as a type, which has to be written out."""
 
 _FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -32,7 +32,7 @@ class Rule(Part):
     """The name to show; `\\1`, `\\g<word>` stand for groups of `match`, `\\g<0>` for the fqn. Several modules
     under one name add up. Default: the fqn with `/` for `.` (for the model itself: its class name)."""
     phases: tuple[ModulePhase, ...] = Field(
-        default=MODULE_PHASES, min_length=1, json_schema_extra={"uniqueItems": True}
+        default=get_args(ModulePhase), min_length=1, json_schema_extra={"uniqueItems": True}
     )
     """What is timed."""
     memory: bool = Field(default=False, strict=True)

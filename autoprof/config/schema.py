@@ -24,11 +24,10 @@ from .options import (
     WandbOptions,
 )
 from .part import Part
-from .rules import MODULE_PHASES, FunctionRule, Rule
+from .rules import FunctionRule, Rule
 from .source import Source
 
 __all__ = [
-    "MODULE_PHASES",
     "Config",
     "ConsoleOptions",
     "CsvOptions",

@@ -12,6 +12,7 @@ from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
 from .._reports.fonts import Script, script_for
 from .._reports.text import elide
 from .._units import NS_PER_MS
+from ..frame import MODULE_PHASES
 from .profile import Call, DeepProfile
 from .text import describe_steps
 
@@ -28,7 +29,6 @@ POINTS: Final = 2000
 NAME_CELLS: Final = 30
 NAMED: Final = 24
 """Calls up to which the axis names the layers instead of counting them."""
-PHASES: Final = {"forward": COLORS[0], "recompute": COLORS[1], "backward": COLORS[2]}
 _PHASE: Final = re.compile(r"^(.*) \[(backward|recompute)\]$")
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
@@ -93,10 +93,10 @@ def _draw_layers(
     shown = [(name, parts) for name, parts in layers if name in kept]
     rows = np.arange(len(shown))
     reached = np.zeros(len(shown))
-    for phase, color in PHASES.items():
+    for phase in MODULE_PHASES:
         part = np.array([parts.get(phase, 0) / NS_PER_MS for _, parts in shown])
         if part.any():
-            axes.barh(rows, part, left=reached, height=0.64, color=color, label=phase)
+            axes.barh(rows, part, left=reached, height=0.64, color=phase.traits.color, label=phase.value)
             reached += part
     most = float(reached.max()) or 1.0
     for row, value in enumerate(reached):

@@ -30,10 +30,6 @@ TAIL_BYTES: Final = 2**22
 """… and of its end."""
 FEWEST: Final = 10
 """Steps that all ranks must have in common."""
-OWN: Final = frozenset(
-    {Phase.DATA, Phase.H2D, Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD, Phase.OPTIMIZER, Phase.USER}
-)
-"""Phases in which a rank works; in ``comm`` it waits, and nobody knows what it does in ``other``."""
 
 Key = tuple[str, Phase]
 
@@ -70,7 +66,7 @@ class RankFacts:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RankFacts:
         """Read back what ``dataclasses.asdict`` made."""
-        phase = None if data["phase"] is None else Phase(data["phase"])
+        phase = None if data["phase"] is None else Phase.add(data["phase"])
         turned = {"own_ns": tuple(data["own_ns"]), "excess_ns": tuple(data["excess_ns"]), "phase": phase}
         return cls(**{**data, **turned})
 
@@ -90,7 +86,7 @@ class Record:
         for name, fqn, phase, lane, ns in zip(
             layout.names, layout.fqns, layout.phases, layout.lanes, own_ns, strict=True
         ):
-            if lane == TRAINING_LANE and phase in OWN and not (phase is Phase.BACKWARD and fqn is None):
+            if lane == TRAINING_LANE and phase.traits.own_work and not (phase is Phase.BACKWARD and fqn is None):
                 self._rows[name, phase] += ns
                 whole += ns
         self.own[frame.step], self.length[frame.step] = whole, frame.step_ns

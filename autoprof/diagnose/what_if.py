@@ -18,8 +18,6 @@ NO_CHECKPOINTING: Final = "no checkpointing"
 TOGETHER: Final = "all together"
 MOST: Final = 3
 """The largest batch of the table, in batches of this run."""
-FIXED: Final = (Phase.OPTIMIZER, Phase.COMM)
-"""Phases whose work is that of the parameters, whatever the batch."""
 
 
 def what_if(seen: Evidence) -> tuple[WhatIf, ...]:
@@ -108,7 +106,8 @@ def _freed(seen: Evidence) -> int:
 def _fixed_ns(seen: Evidence) -> int:
     """Return the time of all steps that no larger batch makes longer: of the parameters, and of the host's launches."""
     run = seen.summary
-    return min(sum(run.phases.get(phase, 0) for phase in FIXED) + _launch_ns(seen), run.total_step_ns)
+    parameters_ns = sum(ns for phase, ns in run.phases.items() if not phase.traits.scales_with_batch)
+    return min(parameters_ns + _launch_ns(seen), run.total_step_ns)
 
 
 def _launch_ns(seen: Evidence) -> int:

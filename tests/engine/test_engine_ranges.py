@@ -20,7 +20,6 @@ from torch.utils.checkpoint import checkpoint
 import autoprof
 from autoprof._capture.probes import ranges as ranges_module
 from autoprof._capture.probes.ranges import NvtxRanges, Ranges
-from autoprof._names import with_phase
 from autoprof.errors import SessionError
 from autoprof.frame import Phase
 from autoprof.testing import ListSink
@@ -292,7 +291,7 @@ def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
     assert not [reason for reason in session.summary().skipped if "range" in reason]
     spans, timed = Counter[str](), Counter[str]()
     for span in (span for frame in sink.frames for span in frame.spans if span.calls and span.fqn is not None):
-        name = with_phase(span.name, str(span.phase))
+        name = span.phase.qualify(span.name)
         spans[name] += 1
         timed[name] += span.host_ns > 0 or span.phase is not Phase.BACKWARD
     del listener.opened["(backward)"]

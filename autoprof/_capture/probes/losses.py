@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
-from ...frame import Phase
+from ...frame import MODULE_PHASES, Phase
 from ..recorder import Recorder
 from .autograd_hooks import Pair
 from .cross_device import hooks_by_input
@@ -28,14 +28,13 @@ from .patch import Attribute, Patch, PatchProbe
 
 CALLED_LOSS: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 """How the classes of losses are named that do not derive from torch's."""
-PHASES = frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})
 
 
 class _Kind(HookState):
     """The losses of one class: what marks their calls is what a module's hooks would be."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
-        super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, PHASES))
+        super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, frozenset(MODULE_PHASES)))
         self._recorder = recorder
         self._failed = False
         several = hooks.passes.several

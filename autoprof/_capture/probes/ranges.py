@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from ..._names import with_phase
 from ...errors import SessionError
 from ...frame import Phase
 from ..clocks import Clock
@@ -126,7 +125,7 @@ class Ranges:
         call = Call(name, Phase.BACKWARD in phases, around)
         phase = Phase.FORWARD if _task() == -1 else Phase.RECOMPUTE
         if phase in phases:
-            self.open(call, with_phase(name, str(phase)))
+            self.open(call, phase.qualify(name))
         else:
             self._threads.stack.append(_Entry(call, None, ()))
         if call.follows and not self.off:
@@ -163,7 +162,7 @@ class Ranges:
         for one in reversed(path):
             if one.follows and not any(entry.key is one for entry in stack):
                 self._begin(task, stack)
-                self.open(one, with_phase(one.name, "backward"), task)
+                self.open(one, Phase.BACKWARD.qualify(one.name), task)
 
     def _run_input(self, call: Call, _grads: Any) -> None:
         task, stack = _task(), self._threads.stack
@@ -215,7 +214,7 @@ class RangingRecorder(Recorder):
         try:
             if kind in (ENTER, RESUME):
                 label = self.labels[code >> KIND_BITS & INDEX_MASK]
-                self.ranges.open(code >> KIND_BITS, with_phase(label.name, str(label.phase)))
+                self.ranges.open(code >> KIND_BITS, label.phase.qualify(label.name))
             elif kind == GRAPH_BEGIN:
                 self.ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD)
         except Exception:
