@@ -1,4 +1,4 @@
-"""Logs of trainings, whoever wrote them: ``load_logs`` makes a table of them, ``plot_metrics`` a figure of that."""
+"""Logs of training runs of any tool: ``load_logs`` reads them into a table, ``plot_metrics`` draws the table."""
 
 from .figure import plot_metrics
 from .load import load_logs

@@ -1,34 +1,33 @@
-"""From the raw columns of one file to a table: one row a step and rank, the columns of ``fields`` first."""
+"""The table of one file, from its raw records: one row per step and rank, the columns of ``fields`` first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .engine import need_pandas
+from .extras import import_pandas
 from .fields import FIELDS
-from .readers.base import Raw
+from .formats._base import RawRecords
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
-"""Columns filled from every key that means them; of the others one key is the column: no two are mixed."""
+"""Columns filled from all keys that mean them. Any other column comes from one key: values are never mixed."""
 
 
-class Built:
-    """One file's table, and what is to be said about it."""
+class LogTable:
+    """The table of one file (``frame``), counts of its records, and ``notes`` for the user."""
 
-    def __init__(self, raw: Raw) -> None:
+    def __init__(self, raw: RawRecords) -> None:
         self._raw = raw
         self.notes: list[str] = list(raw.notes)
         self.records = 0
         self.repeated = 0
         self.out_of_order = 0
         self._no_steps = False
-        self.frame = self._build(raw.frame())
+        self.frame = self._build(raw.to_frame())
 
     def _build(self, frame: pd.DataFrame) -> pd.DataFrame:
         self.records = len(frame)
@@ -37,12 +36,12 @@ class Built:
         self._split_validation(frame)
         table = self._columns(frame)
         table = self._units(table)
-        table = self._place(table, frame)
+        table = self._fill_steps(table, frame)
         table = self._merge(table)
         return _derive(table, self.notes, counted=not self._no_steps)
 
     def _split_validation(self, frame: pd.DataFrame) -> None:
-        """Make the loss of records that call themselves validation another column."""
+        """Move the loss of validation records into ``val_loss``, and drop their times and rates."""
         if "_split" not in frame:
             return
         is_validation = (
@@ -54,7 +53,7 @@ class Built:
             if meaning.field == "loss" and key in frame:
                 frame[f"val_{key}"] = frame[key].where(is_validation)
                 frame[key] = frame[key].mask(is_validation)
-                self._raw.learn(f"val_{key}", meaning._replace(field="val_loss"))
+                self._raw.add_meaning(f"val_{key}", meaning._replace(field="val_loss"))
             elif (
                 meaning.field in ("step_time_s", "data_time", "throughput", "tokens_per_s", "steps_per_s")
                 and key in frame
@@ -62,15 +61,15 @@ class Built:
                 frame[key] = frame[key].mask(is_validation)
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Choose for each column of ``fields`` the key that it comes from; the rest keep their own names."""
+        """Choose the key of each known column; other keys keep their own names."""
         by_field: dict[str, list[str]] = {}
         for key, meaning in self._raw.meanings.items():
-            if key in frame and meaning.card is None:
+            if key in frame and meaning.gpu is None:
                 by_field.setdefault(meaning.field, []).append(key)
         columns: dict[str, Any] = {}
         used: set[str] = set()
         for name in FIELDS:
-            keys = sorted(by_field.get(name, ()), key=lambda key: self._raw.meanings[key].rank)
+            keys = sorted(by_field.get(name, ()), key=lambda key: self._raw.meanings[key].preference)
             keys = [key for key in keys if frame[key].notna().any()]
             if not keys:
                 continue
@@ -88,14 +87,12 @@ class Built:
                 if best in self._raw.unknown_units:
                     self._raw.unknown_units.add(name)
             columns[name] = column.astype("float64")
-        cards = {
-            meaning.card: key
-            for key, meaning in self._raw.meanings.items()
-            if meaning.card is not None and key in frame
+        gpus = {
+            meaning.gpu: key for key, meaning in self._raw.meanings.items() if meaning.gpu is not None and key in frame
         }
-        for card in sorted(cards):
-            columns[f"gpu_util_{card}"] = frame[cards[card]].astype("float64")
-            used.add(cards[card])
+        for gpu in sorted(gpus):
+            columns[f"gpu_util_{gpu}"] = frame[gpus[gpu]].astype("float64")
+            used.add(gpus[gpu])
         for key in frame.columns:
             if key not in used and not str(key).startswith("_") and key not in columns:
                 columns[str(key)] = frame[key]
@@ -103,10 +100,10 @@ class Built:
             columns["rank"] = frame["_rank"]
         if "_time" in frame and "timestamp" not in columns:
             columns["timestamp"] = frame["_time"]
-        return need_pandas().DataFrame(columns, index=frame.index)
+        return import_pandas().DataFrame(columns, index=frame.index)
 
     def _units(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Settle the units that the log does not say, and say so."""
+        """Guess the units that the log does not give, by the size of the values, and add a note."""
         unknown = self._raw.unknown_units
         if "memory" in table and "memory" in unknown:
             largest = table["memory"].max()
@@ -115,29 +112,30 @@ class Built:
             self.notes.append(f"memory: no unit in the log, read as {unit}")
         if "timestamp" in table and table["timestamp"].max() > 1e11:  # milliseconds since 1970
             table["timestamp"] /= 1e3
-        if "step_time_s" in table and table["step_time_s"].min() > 1e8:  # "time" that is a moment
+        if "step_time_s" in table and table["step_time_s"].min() > 1e8:  # the key "time" held a date
             table["timestamp"] = table.pop("step_time_s")
-        cards = [name for name in table if str(name).startswith("gpu_util_") and str(name)[9:].isdigit()]
-        if cards:
-            table["gpu_util"] = table[cards].mean(axis="columns")
-        for name in ("gpu_util", *cards, "mfu"):
+        per_gpu = [name for name in table if str(name).startswith("gpu_util_") and str(name)[9:].isdigit()]
+        if per_gpu:
+            table["gpu_util"] = table[per_gpu].mean(axis="columns")
+        for name in ("gpu_util", *per_gpu, "mfu"):
             if name in table:
                 values = table[name].where(table[name] >= 0)
-                if 0 < values.max() <= 1.0 and (values.dropna() % 1 != 0).any() and name not in _said(self._raw, name):
+                is_fraction = 0 < values.max() <= 1.0 and (values.dropna() % 1 != 0).any()
+                if is_fraction and not _has_unit(self._raw, name):
                     values *= 100
                 table[name] = values
         return table
 
-    def _place(self, table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-        """Give every record a step: its own, counted on over epochs; else the one before; else a number."""
+    def _fill_steps(self, table: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
+        """Give every record a step: its own, else that of the record before it, else the epoch or its number."""
         if "rank" in table:
             ranks = table["rank"].dropna().unique()
             if len(ranks) == 1:
                 table["rank"] = ranks[0]
         if "step" not in table or not table["step"].notna().any():
-            if "epoch" in table and _tells_apart(table):
+            if "epoch" in table and _is_epoch_unique(table):
                 table["step"] = table["epoch"]
-                self.notes.append("no step in the log: the epoch is the step")
+                self.notes.append("no step in the log: the epoch is used as the step")
             else:
                 ranked = table.groupby("rank", dropna=False).cumcount() if "rank" in table else np.arange(len(table))
                 table["step"] = ranked + 1.0
@@ -145,18 +143,17 @@ class Built:
             self._no_steps = True
             return table
         if "epoch" in table:
-            self._count_on(table, frame)
-        homeless = table["step"].isna()
-        if homeless.any():
+            self._continue_steps(table, frame)
+        if table["step"].isna().any():
             table["step"] = (table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]).ffill()
-            lost = int(table["step"].isna().sum())
+            dropped = int(table["step"].isna().sum())
             table = table[table["step"].notna()]
-            if lost:
-                self.notes.append(f"records before the first step, left out: {lost}")
+            if dropped:
+                self.notes.append(f"records before the first step, dropped: {dropped}")
         return table
 
-    def _count_on(self, table: pd.DataFrame, frame: pd.DataFrame) -> None:
-        """Count steps that begin anew in each epoch on over the epochs."""
+    def _continue_steps(self, table: pd.DataFrame, frame: pd.DataFrame) -> None:
+        """Number steps through all epochs if the log restarts them in each epoch."""
         known = table["step"].notna() & table["epoch"].notna()
         rows = table[known]
         if "rank" in rows and rows["rank"].nunique() > 1:
@@ -167,37 +164,37 @@ class Built:
         epochs = np.unique(epoch)
         least = np.array([step[epoch == number].min() for number in epochs[:256]])
         most = np.array([step[epoch == number].max() for number in epochs[:256]])
-        again = least[1:] < most[:-1]
-        if not again.any() or again.mean() < 0.8:
+        restarted = least[1:] < most[:-1]
+        if not restarted.any() or restarted.mean() < 0.8:
             return
         total = frame["_of"][known].max() if "_of" in frame else np.nan
         length = total if total == total and total >= step.max() else step.max() + (step.min() == 0)
         table["step"] += ((table["epoch"] - epoch.min()) * length).where(known, 0.0)
-        self.notes.append(f"steps begin anew in each epoch: counted on, {length:.0f} to an epoch")
+        self.notes.append(f"steps restart in each epoch: numbered through, {length:.0f} steps per epoch")
 
     def _merge(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Make one row of the records of a step and rank: what several lines say, the last where they repeat it."""
+        """Join the records of one step and rank into a row; of repeated values the last wins."""
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())
         if table.duplicated(keys).any():
             measured = [name for name in table if name in FIELDS and name not in (*_POSITIONS, "elapsed_s")]
             counts = table.groupby(keys, sort=False, dropna=False)[measured].count()
-            told = next((name for name in ("loss", "val_loss") if name in counts), None)
-            most = counts[told] if told is not None else counts.max(axis="columns")
-            self.repeated = int((most - 1).clip(lower=0).sum())
+            loss = next((name for name in ("loss", "val_loss") if name in counts), None)
+            times_logged = counts[loss] if loss is not None else counts.max(axis="columns")
+            self.repeated = int((times_logged - 1).clip(lower=0).sum())
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
         elif self.out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
         if self.repeated:
-            self.notes.append(f"steps logged again later, the last is kept: {self.repeated}")
+            self.notes.append(f"steps logged again later, the last record is kept: {self.repeated}")
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
         return table.reset_index(drop=True)
 
 
-def _tells_apart(table: pd.DataFrame) -> bool:
-    """Say whether the epoch can stand for the step: every record has one, and no two losses the same."""
+def _is_epoch_unique(table: pd.DataFrame) -> bool:
+    """Return whether every record has an epoch, and no two losses the same one."""
     if "rank" in table and table["rank"].nunique() > 1:
         return False
     epoch = table["epoch"]
@@ -205,27 +202,30 @@ def _tells_apart(table: pd.DataFrame) -> bool:
     return bool(epoch.notna().all() and losses.is_unique and len(losses))
 
 
-def _said(raw: Raw, name: str) -> Iterable[str]:
-    """Return the name where the log says the unit of a share."""
-    if name.startswith("gpu_util"):
-        return ()
-    return (name,) if any(m.field == name and k not in raw.unknown_units for k, m in raw.meanings.items()) else ()
+def _has_unit(raw: RawRecords, name: str) -> bool:
+    """Return whether the log gives the unit of a share. Keys of GPU utilisation imply ``%`` and are no evidence."""
+    return not name.startswith("gpu_util") and any(
+        meaning.field == name and key not in raw.unknown_units for key, meaning in raw.meanings.items()
+    )
 
 
 def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFrame:
-    """Add what follows from other columns, and say so: time of a step, throughput, time since the start."""
+    """Add step time, throughput and elapsed time where other columns give them, each with a note.
+
+    ``counted`` is False if the steps are not from the log.
+    """
 
     def add(name: str, values: Any, formula: str) -> None:
         if name not in table and values.notna().any():
             table[name] = values
             notes.append(f"{name} = {formula}")
 
-    pd = need_pandas()
+    pd = import_pandas()
     steps = table["step"].diff()
     if "steps_per_s" in table:
         add("step_time_s", 1 / table["steps_per_s"].where(table["steps_per_s"] > 0), "1 / steps per second")
     one_rank = "rank" not in table or table["rank"].nunique(dropna=False) <= 1
-    if "elapsed_s" in table and one_rank and counted:  # what stands for a step is none
+    if "elapsed_s" in table and one_rank and counted:  # a record's number says nothing about the steps between
         seconds = table["elapsed_s"].diff()
         add(
             "step_time_s",
@@ -255,9 +255,9 @@ def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFram
         add("elapsed_s", each.fillna(0).cumsum(), "sum of step times")
     order = [name for name in ("rank", "step", "epoch", "elapsed_s", "timestamp", *FIELDS) if name in table]
     order = list(dict.fromkeys(order))
-    cards = [name for name in table if str(name).startswith("gpu_util_")]
-    rest = [name for name in table if name not in order and name not in cards]
-    table = table[[*order, *cards, *rest]]
+    per_gpu = [name for name in table if str(name).startswith("gpu_util_")]
+    rest = [name for name in table if name not in order and name not in per_gpu]
+    table = table[[*order, *per_gpu, *rest]]
     for name in ("step", "rank", "epoch"):
         if (
             name in table

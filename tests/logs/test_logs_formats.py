@@ -100,11 +100,11 @@ def test_what_several_lines_say_of_a_step_is_one_row() -> None:
     assert megatron.loc[100, ["loss", "val_loss"]].notna().all()
 
 
-def test_steps_that_begin_anew_in_each_epoch_are_counted_on() -> None:
+def test_steps_that_restart_in_each_epoch_are_numbered_through() -> None:
     """mmengine's ``[2][10/50]`` is step 60."""
     df = load_logs(FIXTURES / "mmengine.log")
     assert list(df["step"]) == list(range(10, 151, 10))
-    assert any("counted on, 50 to an epoch" in note for note in df.attrs["files"][0]["notes"])
+    assert any("numbered through, 50 steps per epoch" in note for note in df.attrs["files"][0]["notes"])
 
 
 def test_a_folder_of_checkpoints_is_one_run(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_pattern_that_only_python_understands_works(tmp_path: Path) -> None:
     assert list(df["loss"]) == [2.5, 2.0]
 
 
-@pytest.mark.parametrize(("pattern", "said"), [("(", "no regular expression"), (r"step (\d+)", "no named group")])
+@pytest.mark.parametrize(("pattern", "said"), [("(", "not a regular expression"), (r"step (\d+)", "no named group")])
 def test_a_wrong_pattern_is_said(pattern: str, said: str) -> None:
     """A pattern that cannot be used is an error of the user's, with what is allowed."""
     with pytest.raises(AutoprofError, match=said):

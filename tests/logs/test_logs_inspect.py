@@ -83,8 +83,8 @@ def test_the_format_without_a_name_names_the_file(tmp_path: Path, monkeypatch: p
     ("arguments", "said"),
     [
         (["nowhere.log"], "no such file"),
-        ([str(FIXTURES / "README.md")], "no record of a training"),
-        ([str(FIXTURES / "seed.jsonl"), "--pattern", "("], "no regular expression"),
+        ([str(FIXTURES / "README.md")], "no training record"),
+        ([str(FIXTURES / "seed.jsonl"), "--pattern", "("], "not a regular expression"),
         ([str(FIXTURES / "seed.jsonl"), "--pattern", "(?P<loss>never)"], "no line matches"),
         ([str(FIXTURES / "seed.jsonl"), "-o", "a.png", "--format", "svg"], "no svg"),
         ([str(FIXTURES / "seed.jsonl"), "--smooth", "0"], "1 or more"),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autoprof.logs import load_logs, source
-from autoprof.logs.engine import Engine
-from autoprof.logs.layout import Layout, layout_of
-from autoprof.logs.readers import text
-from autoprof.logs.readers.megatron import MEGATRON
-from autoprof.logs.readers.plain import TEXT
+from autoprof.logs import load_logs, log_file
+from autoprof.logs.formats import _text
+from autoprof.logs.formats.megatron import FORMAT as MEGATRON
+from autoprof.logs.formats.text import FORMAT as TEXT
+from autoprof.logs.line_database import LineDatabase
+from autoprof.logs.line_splitting import SplitPlan, plan_split
 
 FIXTURES = Path(__file__).parent / "fixtures"
 LINES = 3000
@@ -168,12 +168,12 @@ CASES = (
 @pytest.fixture(autouse=True)
 def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read small blocks: what the first teaches serves in those behind it."""
-    monkeypatch.setattr(source, "BLOCK_BYTES", 200_000)
+    monkeypatch.setattr(log_file, "BLOCK_BYTES", 200_000)
 
 
 def _matched(path: Path) -> pd.DataFrame:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "layout_of", lambda *_: None)
+        patch.setattr(_text, "plan_split", lambda *_: None)
         return load_logs(path)
 
 
@@ -188,14 +188,14 @@ def _same(path: Path) -> pd.DataFrame:
 def cut(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the number of lines that each layout took from a block."""
     taken: list[int] = []
-    real = Engine.cut
+    real = LineDatabase.split
 
-    def spy(self: Engine, layout: Layout, record: str, keep: bool = False) -> pd.DataFrame:
+    def spy(self: LineDatabase, layout: SplitPlan, record: str, keep: bool = False) -> pd.DataFrame:
         part = real(self, layout, record, keep)
         taken.append(0 if keep else len(part))
         return part
 
-    monkeypatch.setattr(Engine, "cut", spy)
+    monkeypatch.setattr(LineDatabase, "split", spy)
     return taken
 
 
@@ -247,14 +247,14 @@ def test_a_layout_that_differs_from_the_expressions_is_not_used(
     path.write_text("\n".join(plain(Draw(0))))
     matched = _matched(path)
 
-    def wrong(line: str, form: object, form_of: object) -> Layout | None:
-        layout = layout_of(line, form, form_of)  # type: ignore[arg-type]
+    def wrong(line: str, form: object, parse_line: object) -> SplitPlan | None:
+        layout = plan_split(line, form, parse_line)  # type: ignore[arg-type]
         assert layout is not None
         query = layout.query.replace("try_cast(v2 as double)", "case when n = 7 then 1 else try_cast(v2 as double) end")
         assert query != layout.query
-        return Layout(layout.form, query)
+        return SplitPlan(layout.form, query)
 
-    monkeypatch.setattr(text, "layout_of", wrong)
+    monkeypatch.setattr(_text, "plan_split", wrong)
     pd.testing.assert_frame_equal(load_logs(path), matched, check_exact=True)
 
 
@@ -263,7 +263,7 @@ def test_a_line_without_separators_has_no_layout() -> None:
     line = "step 5 loss 2.5 lr 0.1 time 3.0"
     form = TEXT.form(line)
     assert form is not None
-    assert layout_of(line, form, TEXT.form) is None
+    assert plan_split(line, form, TEXT.form) is None
 
 
 def test_a_number_whose_unit_depends_on_its_value_has_no_layout() -> None:
@@ -271,5 +271,5 @@ def test_a_number_whose_unit_depends_on_its_value_has_no_layout() -> None:
     line = _megatron(1, Draw(0))
     form = MEGATRON.form(line)
     assert form is not None
-    assert layout_of(line, form, MEGATRON.form) is not None
-    assert layout_of(line, form, lambda text: None if "12345.678" in text else MEGATRON.form(text)) is None
+    assert plan_split(line, form, MEGATRON.form) is not None
+    assert plan_split(line, form, lambda text: None if "12345.678" in text else MEGATRON.form(text)) is None

@@ -264,7 +264,7 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
         ("bytes", bytes(range(256)) * 20),
         ("empty", b""),
     ):
-        with pytest.raises(AutoprofError, match="no record of a training"):
+        with pytest.raises(AutoprofError, match="no training record"):
             _load(tmp_path, content, name)
 
 

@@ -1,20 +1,21 @@
-"""autoprof's own ``steps.jsonl``."""
+"""autoprof's own records: ``steps.jsonl``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from ..pairs import Hints
-from .objects import JsonFormat
+from ..line_forms import FormatHints
+from ._json import JsonFormat
 
-AUTOPROF: Final = JsonFormat(
-    "autoprof",
-    marks=frozenset({"phases_ms", "layout_id"}),
-    hints=Hints(
+FORMAT: Final = JsonFormat(
+    name="autoprof",
+    priority=30,
+    own_keys=frozenset({"phases_ms", "layout_id"}),
+    hints=FormatHints(
         rename={"phases_ms_data": "data_time", "memory_peak_bytes": "memory", "memory_rss_bytes": "memory"},
         units={"data_time": "ms", "memory": "bytes"},
     ),
-    leave=frozenset(
+    ignored_keys=frozenset(
         {"layout", "spans", "layout_id", "dropped", "overhead_ns", "duration_ns", "device_duration_ns", "not_finite"}
     ),
 )

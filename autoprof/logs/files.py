@@ -1,0 +1,84 @@
+"""The log files that a path names, without duplicates, and the run that each belongs to."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ..errors import AutoprofError
+
+_CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
+_RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
+_MAX_NAME_PARTS: Final = 64
+
+
+def find_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the files of a path, of a folder (recursively, without hidden ones) or of a pattern with ``*``."""
+    text = os.fspath(path)
+    place = Path(text).expanduser()
+    if place.is_dir():
+        found = [
+            Path(folder) / name
+            for folder, _, names in os.walk(place)
+            for name in sorted(names)
+            if not name.startswith(".")
+            and not any(part.startswith(".") for part in Path(folder).relative_to(place).parts)
+        ]
+        return sorted(found)
+    if place.exists():
+        return [place]
+    found = sorted(Path(name) for name in glob.glob(str(place), recursive=True))
+    if not found:
+        problem = "no file matches this pattern" if glob.has_magic(text) else "no such file or folder"
+        raise AutoprofError(f"{text}: {problem}; allowed: a log file, a folder, or a pattern such as 'runs/*/log.txt'")
+    return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
+
+
+def drop_duplicates(files: Sequence[Path]) -> list[Path]:
+    """Drop files whose records another file has: states of older checkpoints, text beside the same records."""
+    newest: dict[tuple[Path, str], tuple[int, Path]] = {}
+    with_records = {file.parent for file in files if file.name == "steps.jsonl"}
+    scalars = {file.parent.parent for file in files if file.parent.name == "vis_data" and file.name == "scalars.json"}
+    kept = []
+    for file in files:
+        checkpoint = _CHECKPOINT.match(file.parent.name)
+        if checkpoint is not None and file.name == "trainer_state.json":
+            key, number = (file.parent.parent, file.name), int(checkpoint[1])
+            if number >= newest.get(key, (-1, file))[0]:
+                newest[key] = number, file
+        elif (file.name == "timing.log" and file.parent in with_records) or (
+            scalars and file.name != "scalars.json" and (file.parent in scalars or file.parent.parent in scalars)
+        ):
+            continue
+        else:
+            kept.append(file)
+    return kept + [file for _, file in newest.values()]
+
+
+def rank_of(file: Path) -> int | None:
+    """Return the rank in the name of the file's folder; None if it has none."""
+    found = _RANK.match(file.parent.name)
+    return None if found is None else int(found[1])
+
+
+def name_runs(files: Sequence[Path]) -> dict[Path, str]:
+    """Return the name of each file's run: the shortest end of its path that is unique. Ranks of one run share it."""
+    places = {}
+    for file in files:
+        place = file.resolve()
+        if _RANK.match(place.parent.name) or _CHECKPOINT.match(place.parent.name):
+            place = place.parent.parent
+        places[file] = place
+    distinct = sorted(set(places.values()))
+    names: dict[Path, str] = {}
+    for length in range(1, _MAX_NAME_PARTS):
+        names = {place: "/".join(place.parts[-length:]) for place in distinct}
+        if len(set(names.values())) == len(distinct):
+            break
+    if len(distinct) > 1 and len({name.rpartition("/")[2] for name in names.values()}) == 1:
+        names = {place: name.rpartition("/")[0] or name for place, name in names.items()}  # the same file name in each
+    return {file: names[place] for file, place in places.items()}

@@ -1,0 +1,49 @@
+"""The log formats, one module each. A file's format is detected from its content, never from its name.
+
+A module of this package without a leading underscore is a format; it holds a ``LogFormat`` under ``FORMAT``. Another
+package adds a format through an entry point of the group ``autoprof.logs.formats``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._plugins import PartKind
+from ..line_forms import FormatHints
+from ..log_file import LogFile
+from ._base import LogFormat, RawRecords
+from ._json import JsonFormat
+from ._pattern import PatternFormat
+from ._text import TextFormat
+
+__all__ = [
+    "FormatHints", "JsonFormat", "LogFormat", "PatternFormat", "RawRecords", "TextFormat",
+    "detect_format", "formats_by_name",
+]  # fmt: skip
+
+LOG_FORMATS: Final = PartKind("log format", "autoprof.logs.formats", "FORMAT", LogFormat)
+_LINES_PER_PLACE: Final = 800
+"""Lines of the sample that are scored, from each of its three places."""
+
+
+def formats_by_name() -> dict[str, LogFormat]:
+    """Return all formats by the name that ``load_logs(reader=)`` accepts; a built-in format keeps its name."""
+    return {log_format.name: log_format for log_format in reversed(LOG_FORMATS.parts.values())}
+
+
+def detect_format(log_file: LogFile) -> LogFormat | None:
+    """Return the format with the highest score on a sample of the file; None if no format finds a record.
+
+    Of equal scores the higher ``priority`` wins, then the name that comes first in the alphabet.
+    """
+    sample = log_file.sample()
+    if len(sample) > 3 * _LINES_PER_PLACE:
+        middle = len(sample) // 2
+        sample = [
+            *sample[:_LINES_PER_PLACE],
+            *sample[middle : middle + _LINES_PER_PLACE],
+            *sample[-_LINES_PER_PLACE:],
+        ]
+    scored = [(log_format.score(sample), log_format) for _, log_format in sorted(formats_by_name().items())]
+    score, best = max(scored, key=lambda entry: (entry[0], entry[1].priority))
+    return best if score > 0 else None

@@ -1,0 +1,97 @@
+"""Files that are one JSON document: the Trainer's ``trainer_state.json``, a list of records, a dict of lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..line_database import LineDatabase
+from ..log_file import LogFile
+from ._base import LogFormat, RawRecords
+from .jsonl import FORMAT as JSONL
+
+_RECORDS_PER_BLOCK: Final = 50_000
+_CERTAIN: Final = 1e6
+"""The score of a document: above that of any format that counts the lines of a sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonDocument(LogFormat):
+    """A JSON document that holds the records."""
+
+    def score(self, sample: Sequence[str]) -> float:
+        """Return a high score if a bracket opens in the first line and is closed in a later one."""
+        first = next((line.strip() for line in sample if line.strip()), "").lstrip("\ufeff")
+        if not first.startswith(("{", "[")):
+            return 0.0
+        lines = sum(bool(line.strip()) for line in sample)
+        try:
+            data = json.loads(first)
+        except ValueError:
+            opens = first in ("{", "[") or first.startswith(('{"', "[{"))
+            inside = sum(line.startswith((" ", "\t", "}", "]", "{")) for line in sample)
+            return _CERTAIN if opens and inside >= 0.8 * lines - 1 else 0.0
+        return _CERTAIN if lines == 1 and len(_find_records(data)) > 1 else 0.0
+
+    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
+        """Parse the whole document, then read its records as JSON lines."""
+        text = log_file.text()
+        raw = RawRecords(self.name)
+        try:
+            data = json.loads(text)
+        except ValueError:
+            records, cut = _parse_objects(text)
+            if cut is not None:
+                raw.notes.append(f"incomplete JSON document: only the {len(records)} records before character {cut}")
+        else:
+            records = _find_records(data)
+            if isinstance(data, dict) and "log_history" in data:
+                raw.format_name = "hf trainer_state"
+        for start in range(0, len(records), _RECORDS_PER_BLOCK):
+            part = records[start : start + _RECORDS_PER_BLOCK]
+            raw.lines += database.load("\n".join(json.dumps(record, ensure_ascii=False) for record in part))
+            JSONL.read_block(raw, database, start)
+        return raw
+
+
+def _find_records(data: Any) -> list[dict[str, Any]]:
+    """Return the longest list of objects in a document, or the rows of its columns of equal length."""
+    if isinstance(data, list):
+        return [item for item in data if isinstance(item, dict)]
+    if not isinstance(data, dict):
+        return []
+    inner = [_find_records(value) for value in data.values() if isinstance(value, (list, dict))]
+    longest = max(inner, key=len, default=[])
+    columns = {
+        key: value
+        for key, value in data.items()
+        if isinstance(value, list) and value and not isinstance(value[0], (dict, list))
+    }
+    length = max(map(len, columns.values()), default=0)
+    if length > max(len(longest), 1):
+        full = {key: value for key, value in columns.items() if len(value) == length}
+        return [dict(zip(full, row, strict=True)) for row in zip(*full.values(), strict=True)]
+    return longest or [data]
+
+
+def _parse_objects(text: str) -> tuple[list[dict[str, Any]], int | None]:
+    """Return the objects of an incomplete document, and the position of the unread rest; None if nothing is left."""
+    decoder = json.JSONDecoder()
+    records: list[dict[str, Any]] = []
+    at = text.find("{", 0 if text.lstrip().startswith("{") and "[" not in text[:64] else max(text.find("["), 0))
+    end = at
+    while at >= 0:
+        try:
+            data, stop = decoder.raw_decode(text, at)
+        except ValueError:
+            at = text.find("{", at + 1)
+            continue
+        if isinstance(data, dict):
+            records.append(data)
+        end, at = stop, text.find("{", stop)
+    return records, end if text[end:].strip() else None
+
+
+FORMAT: Final = JsonDocument(name="json document", priority=25)

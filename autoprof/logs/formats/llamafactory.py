@@ -1,0 +1,18 @@
+"""LLaMA-Factory's ``trainer_log.jsonl``. Its throughput is in tokens/s, its ``vram_allocated`` in GB.
+
+Source of the records: ``LogCallback`` in llamafactory/train/callbacks.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..line_forms import FormatHints
+from ._json import JsonFormat
+
+FORMAT: Final = JsonFormat(
+    name="llamafactory",
+    priority=30,
+    own_keys=frozenset({"current_steps", "total_steps"}),
+    hints=FormatHints(rename={"throughput": "tokens_per_s", "total_tokens": "tokens"}, units={"memory": "GiB"}),
+)
