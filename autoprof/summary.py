@@ -15,7 +15,7 @@ Severity = Literal["info", "warning", "critical"]
 NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
 
-RENAMED: Final[Mapping[str, str]] = {"apart": "excluded", "pace": "progress"}
+RENAMED: Final[Mapping[str, str]] = {"apart": "excluded", "pace": "progress", "gauges": "metrics"}
 """Keys of ``summary.json`` as older versions wrote them, with today's."""
 _RENAMED_PROGRESS: Final[Mapping[str, str]] = {"left_steps": "remaining_steps", "left_ns": "remaining_ns"}
 
@@ -186,7 +186,7 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
+class MetricStats:
     """Mean, extremes and last value of one metric of a device or the host, read about once a second."""
 
     mean: float
@@ -326,7 +326,7 @@ class Summary:
     loader: Mapping[str, int] = field(default_factory=dict)
     throughput_unit: str = "samples"
     progress: Progress | None = None
-    gauges: Mapping[str, Gauge] = field(default_factory=dict)
+    metrics: Mapping[str, MetricStats] = field(default_factory=dict)
     work: Work | None = None
     unsampled_ns: int = 0
 
@@ -407,7 +407,7 @@ class Summary:
         values["excluded"] = tuple(Excluded(**one) for one in data.get("excluded", ()))
         values["notes"] = tuple(data["notes"])
         values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
-        values["gauges"] = {name: Gauge(**gauge) for name, gauge in data.get("gauges", {}).items()}
+        values["metrics"] = {name: MetricStats(**stats) for name, stats in data.get("metrics", {}).items()}
         values["work"] = _read_work(data["work"]) if data.get("work") else None
         return cls(**values)
 

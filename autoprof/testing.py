@@ -18,16 +18,14 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ._capture.clocks import Clock, ClockLimits, DeviceClock, HostClock, Place
-from ._capture.memory import FakeAllocator
 from ._capture.probes.syncs import METHODS
 from ._session.builder import open_session as _open_session
 from ._session.session import Session
+from .devices import Clock, ClockLimits, DeviceClock, HostClock, Memory, Place
 from .frame import NOT_MEASURED, Layout, Span, StepFrame
 from .summary import Summary
 
 if TYPE_CHECKING:
-    from ._capture.memory import Memory
     from .config import Config
     from .sinks import Sink
 
@@ -214,6 +212,77 @@ class FakeEvent:
     def __init__(self) -> None:
         self.place: Place | None = None
         self.reached_ns = 0
+
+
+class FakeAllocator(Memory):
+    """Hand out blocks from a cache whose blocks are never merged, and keep the counters of torch's allocator.
+
+    A request takes the smallest free block that holds it, split if it is larger; else new memory is reserved. Beyond
+    the capacity the cache is freed, which counts as a retry; if that is not enough, memory has run out
+    (``MemoryError``). ``base_bytes`` are allocated from the start, for example parameters.
+    """
+
+    def __init__(self, capacity_bytes: int, base_bytes: int = 0) -> None:
+        self._capacity = capacity_bytes
+        self._free: list[int] = []
+        self.allocated = self.peak = self.reserved = base_bytes
+        self.retries = self.ooms = 0
+
+    def allocate(self, count: int) -> int:
+        """Take ``count`` bytes; return the block, for ``free``."""
+        fitting = [block for block in self._free if block >= count]
+        if fitting:
+            block = min(fitting)
+            self._free.remove(block)
+            if block > count:
+                self._free.append(block - count)
+        else:
+            if self.reserved + count > self._capacity:
+                self.retries += 1
+                self.reserved -= sum(self._free)
+                self._free.clear()
+            if self.reserved + count > self._capacity:
+                self.ooms += 1
+                raise MemoryError(f"{count} bytes of {self._capacity}")
+            self.reserved += count
+        self.allocated += count
+        self.peak = max(self.peak, self.allocated)
+        return count
+
+    def free(self, block: int) -> None:
+        """Return a block to the cache."""
+        self.allocated -= block
+        self._free.append(block)
+
+    def reset_peak(self) -> None:
+        """Set the peak to the present level, as ``torch.cuda.reset_peak_memory_stats`` does."""
+        self.peak = self.allocated
+
+    def level_bytes(self) -> int:
+        """Return the allocated bytes."""
+        return self.allocated
+
+    def at_mark(self) -> tuple[int, ...]:
+        """Return the allocated bytes, their running peak, the reserved bytes."""
+        return self.allocated, self.peak, self.reserved
+
+    def at_step_end(self) -> dict[str, int]:
+        """Return the readings of every step; reading costs nothing here."""
+        return self.readings()
+
+    def readings(self) -> dict[str, int]:
+        """Return the readings of a CUDA device."""
+        found = {"allocated_bytes": self.allocated, "reserved_bytes": self.reserved, "peak_bytes": self.peak}
+        found["inactive_split_bytes"] = sum(self._free)
+        counts = {"alloc_retries": self.retries, "ooms": self.ooms}
+        return found | {key: count for key, count in counts.items() if count}
+
+    def capacity_bytes(self) -> int | None:
+        """Return the capacity."""
+        return self._capacity
+
+    def close(self) -> None:
+        """Do nothing: the allocator holds no resource."""
 
 
 class ListSink:

@@ -52,7 +52,7 @@ def throw_marks_away(session: Any) -> None:
     The model's calls are taken as well: until then it has a second hook, which learns what the first of them is.
     """
     taken = session._recorder.take()
-    session._pipeline.gauges._root.take(taken)
+    session._pipeline.metrics._root.take(taken)
     if session._tracker._clock.device_type is not None:
         session._tracker._clock.release(taken.readings)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
-from autoprof._capture.memory import HostMemory
+from autoprof.devices import HostMemory
 
 from .engine import Synthetic
 from .ours import Discard

@@ -12,9 +12,8 @@ import autoprof
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "_plugins", "_process", "_names", "_units", "frame", "summary",
-    "config", "_capture.clocks", "_capture.memory", "_capture.mark_cost", "_stats", "_session.governor",
+    "devices", "config", "_capture.memory", "_capture.mark_cost", "_stats", "_session.governor",
     "_targets", "_capture.marks", "_capture.recorder", "_resolve",
-    "_metrics.flops", "devices",
     "_reports", "_storage", "compare", "logs",
     "_capture.probes", "diagnose", "_metrics", "_capture.calibration", "sinks", "_session.outputs",
     "_session.sampling", "_session.lifecycle", "_session.pipeline", "_session.training_state",

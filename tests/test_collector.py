@@ -11,8 +11,8 @@ import pytest
 from torch import nn
 
 from autoprof import StepFrame
-from autoprof._capture.clocks import HostClock
 from autoprof._process.gc_paused import GcPaused
+from autoprof.devices import HostClock
 from autoprof.testing import ListSink, open_session
 
 QUIET = {"sinks": {}}

@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import nn
 
-from autoprof._capture.mark_cost import Price
+from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.probes import ModuleProbe
 from autoprof._session import lifecycle
 from autoprof._targets import Coverage, Reason
@@ -442,7 +442,7 @@ class TestClock:
 
     def test_the_price_is_the_least_of_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whatever else runs only adds to it."""
-        prices = iter([Price(900.0, 2000.0), Price(500.0, 3000.0), *[Price(800.0, 2500.0)] * 9])
+        prices = iter([MarkCost(900.0, 2000.0), MarkCost(500.0, 3000.0), *[MarkCost(800.0, 2500.0)] * 9])
         monkeypatch.setattr(measures, "measure_price", lambda _clock: next(prices))
         found = measures.check_price(measures.best_price(FakeClock()))
         assert found.data == {"forward_ns": 1000.0, "forward_backward_ns": 6000.0}

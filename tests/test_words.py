@@ -20,7 +20,7 @@ MOST_WHATS = 2.0
 PENDING: frozenset[str] = frozenset(
     {
         "_capture", "_metrics", "_names", "_process", "_reports", "_resolve", "_session", "_stats", "_storage",
-        "_units", "cli", "compare", "compat", "config", "deep", "demo", "devices", "diagnose", "doctor",
+        "_units", "cli", "compare", "compat", "config", "deep", "demo", "diagnose", "doctor",
         "errors", "frame", "logs", "sinks", "summary", "testing",
     }
 )  # fmt: skip

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..devices import Clock, ClockLimits, Reading
 from ..frame import Phase
-from .clocks import Clock, ClockLimits, Reading
-from .mark_cost import Price
+from .mark_cost import MarkCost
 from .probes import ModuleProbe, make_hooks
 from .recorder import Recorder
 
@@ -31,13 +31,13 @@ class _Scratch(nn.Module):
         return value * 1.0
 
 
-def measure_price(clock: Clock) -> Price:
+def measure_price(clock: Clock) -> MarkCost:
     """Measure both prices in about 5 ms. Touches no random state, no device memory and no module of the user's."""
     forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
     with torch.enable_grad():
         plain = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
         followed = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
-    return Price(plain, followed)
+    return MarkCost(plain, followed)
 
 
 def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:

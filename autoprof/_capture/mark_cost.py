@@ -1,4 +1,4 @@
-"""What marks cost: found by ``calibrate``, charged by ``resolve``."""
+"""``MarkCost``: the overhead of one mark, measured by ``calibration`` and subtracted by ``_resolve``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """Nanoseconds per mark: of a call's forward alone, and of a call whose backward is followed."""
+class MarkCost:
+    """Nanoseconds per mark: of a call whose forward alone is timed, and of one whose backward is timed as well."""
 
-    plain_ns: float = 0.0
-    followed_ns: float = 0.0
+    forward_ns: float = 0.0
+    backward_ns: float = 0.0
 
     def of(self, marks: int) -> float:
-        """Return what so many marks cost at most."""
-        return marks * max(self.plain_ns, self.followed_ns)
+        """Return an upper bound of the cost of this many marks, in nanoseconds."""
+        return marks * max(self.forward_ns, self.backward_ns)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from .._names import clean_name
 from .._process.signals import raised_by_handler
+from ..devices import Clock
 from ..frame import Phase, ShapeChange
-from .clocks import Clock
 from .marks import (
     ENTER,
     INDEX_MASK,

@@ -14,11 +14,12 @@ from .._capture import recorder
 from .._resolve import RawStep
 from .._stats.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S
-from ..devices import Flags, Peak, Utilization, find_peak, peak_seconds, tf32_flags, utilization
+from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .calls import Shape, StepCalls
 from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
+from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 1_500_000_000
 """What the first count of a process may take by itself: torch loads what its fake tensors need."""
@@ -41,7 +42,7 @@ class DevicePeak(NamedTuple):
     name: str | None = None
     peak: Peak | None = None
     reason: str | None = None
-    flags: Flags = Flags(matmul=False, conv=False)
+    flags: Tf32Flags = Tf32Flags(matmul=False, conv=False)
     benchmark: bool | None = None
 
 
@@ -57,7 +58,7 @@ class _MeanStep(NamedTuple):
     parts: Parts
 
 
-class WorkMeter:
+class FlopMeter:
     """Count the work of each sequence of calls that steps are made of, and hold it against their time.
 
     A count takes the training thread a second or so. It waits until the run has lasted so long that this is less than
@@ -266,20 +267,12 @@ def _rates(work: WorkCount, line: Line, steps: int, device: DevicePeak) -> Utili
     return utilization(work, sum(timed.values()) / steps, device.peak, device.flags, why_no_peak=device.reason)
 
 
-def peak_of(model: nn.Module, device: torch.device) -> DevicePeak:
-    """Return the peak of the device that the model lies on."""
-    places: set[Any] = {parameter.device for parameter in model.parameters()} or {device}
-    flags = tf32_flags(torch.backends, torch.version.hip is not None)
+def peak_of(model: nn.Module, place: torch.device) -> DevicePeak:
+    """Return the peak of the model's device; without parameters, of the device at ``place``."""
+    places: set[Any] = {parameter.device for parameter in model.parameters()} or {place}
     if len(places) > 1:
-        return DevicePeak(reason="the model lies on several devices", flags=flags)
+        return DevicePeak(reason="the model lies on several devices")
     place = places.pop()
-    name = torch.cuda.get_device_name(place) if place.type == "cuda" else str(place)
-    peak, reason = find_peak(name, place.type)
-    return DevicePeak(
-        name, peak, reason, flags, cudnn_benchmark(torch.backends.cudnn) if place.type == "cuda" else None
-    )
-
-
-def cudnn_benchmark(settings: Any) -> bool | None:
-    """Read ``torch.backends.cudnn``; None where cuDNN is off or has to be deterministic, which benchmarking is not."""
-    return bool(settings.benchmark) if settings.enabled and not settings.deterministic else None
+    device = device_of(place)
+    peak, reason = device.peak(place)
+    return DevicePeak(device.name(place), peak, reason, device.tf32(), device.benchmarks_convolutions())

@@ -11,28 +11,28 @@ from .._process.signals import raised_by_handler
 from .._resolve import RawStep
 from ..summary import Summary
 from .calls import RootProbe, StepCalls
-from .flop_meter import WorkMeter
-from .telemetry import Readings
-from .throughput import Paces
+from .flop_meter import FlopMeter
+from .telemetry import Telemetry
+from .throughput import ThroughputMeter
 
 _NO_CALLS = StepCalls((), False, None)
 
 
-class Gauges:
+class Metrics:
     """Pace, readings and work of a run. A part that fails is switched off and loses only itself."""
 
     def __init__(
         self,
         root: RootProbe | None = None,
-        readings: Readings | None = None,
-        work: WorkMeter | None = None,
+        readings: Telemetry | None = None,
+        work: FlopMeter | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root
         self._readings = readings
         self._work = work
         self._say = say
-        self._pace = Paces()
+        self._pace = ThroughputMeter()
         self._waiting: deque[tuple[RawStep, StepCalls]] = deque()
         self._steps = 0
         self._apart = False
@@ -94,11 +94,11 @@ class Gauges:
 
     def of(self, summary: Summary) -> Summary:
         """Return the summary with its pace, what was read, and the work."""
-        gauges = {} if self._readings is None else self._readings.gauges()
+        stats = {} if self._readings is None else self._readings.metrics()
         if self._readings is not None and (problem := self._readings.problem()) and problem not in summary.notes:
             summary = summary.with_note(problem)
         work = None if self._work is None else self._work.of(summary)
-        return replace(summary, progress=self._pace.of(summary, self._steps), gauges=gauges, work=work)
+        return replace(summary, progress=self._pace.of(summary, self._steps), metrics=stats, work=work)
 
     def finish(self, *, count: bool) -> None:
         """Take a last reading and, to ``count``, count what could not be counted while the run went on."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from .._resolve import RawStep
-from ..devices import DeviceReading, HostReader, HostReading, Monitor, open_device
-from ..devices.monitor import FAILURES
-from ..devices.nvml import import_nvml
-from ..errors import MissingExtra
-from ..summary import Gauge
+from ..devices import FAILURES, DeviceReading, HostReader, HostReading, Monitor, device_of
+from ..summary import MetricStats
 
 PERIOD_S: Final = 1.0
 """The least time between two readings of the host."""
@@ -26,7 +23,7 @@ CAUSE: Final = "gpu_throttled_by_"
 """What the name of a cause begins with; only the readings that name it hold it."""
 
 
-class Readings:
+class Telemetry:
     """Statistics of what was read, and the newest values as scalars of the step in which they came."""
 
     def __init__(
@@ -93,14 +90,14 @@ class Readings:
                 sums[3] = value
                 sums[4] += 1
 
-    def gauges(self) -> dict[str, Gauge]:
+    def metrics(self) -> dict[str, MetricStats]:
         """Return what the readings came to, warm-up apart; a cause of throttling as its share of all readings."""
         asked = self._sums.get("gpu_throttled", [0.0] * 5)[4]
         found = {}
         for name, (total, low, high, last, count) in self._sums.items():
             if name.startswith(CAUSE):
                 low, count = (low if count == asked else 0.0), asked
-            found[name] = Gauge(total / count, low, high, last, int(count))
+            found[name] = MetricStats(total / count, low, high, last, int(count))
         return found
 
     def problem(self) -> str | None:
@@ -121,28 +118,13 @@ class Readings:
             host.close()
 
 
-def open_readings(device: torch.device) -> tuple[Readings, str | None]:
-    """Begin to read the host, and the device where that can be done; return the reason where it cannot."""
+def open_telemetry(place: torch.device) -> tuple[Telemetry, str | None]:
+    """Start to read the host, and the device where it has telemetry; return the reason where it is missing."""
     host = HostReader()
-    host.read()  # from here on processor time is counted
-    if device.type != "cuda":
-        return Readings(host), None
-    try:
-        reader, reason = _open(device)
-    except MissingExtra as error:
-        return Readings(host), f"without readings of the GPU: {error}"
-    if reader is None:
-        return Readings(host), f"without readings of the GPU: {reason}"
-    return Readings(host, Monitor({DEVICE: reader})), None
-
-
-def _open(device: torch.device) -> tuple[Any, str | None]:
-    if torch.version.hip is not None:
-        return None, "NVML knows only devices of NVIDIA"
-    nvml = import_nvml()
-    index = device.index if device.index is not None else torch.cuda.current_device()
-    uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    return open_device(nvml, index, None if uuid is None else str(uuid))
+    host.read()  # the CPU time counts from here
+    reader, reason = device_of(place).telemetry(place)
+    monitor = None if reader is None else Monitor({DEVICE: reader})
+    return Telemetry(host, monitor), None if reason is None else f"no telemetry of the GPU: {reason}"
 
 
 def _of_device(reading: DeviceReading) -> Iterator[tuple[str, float]]:

@@ -18,7 +18,7 @@ LOGGED: Final = "session.log"
 RECOGNISED: Final = "dimension 0 of what the model takes and returns"
 
 
-class Paces:
+class ThroughputMeter:
     """Know the units of a step: those that the user logs, else the batch size where it can be told."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from .._units import format_bytes, format_flops, format_percent, format_rate, format_span
 from ..frame import MODULE_PHASES, Phase
-from ..summary import Gauge, Summary, Work, WorkRow
+from ..summary import MetricStats, Summary, Work, WorkRow
 from .text import fit, safe, wrap
 
 ROOM: Final = 11
@@ -64,7 +64,7 @@ def brief_work(work: Work | None) -> list[str]:
 
 def brief_gauges(summary: Summary) -> list[str]:
     """Phrase the last readings of the GPU, and of the host where there is none."""
-    gauges, said = summary.gauges, []
+    gauges, said = summary.metrics, []
     if (use := gauges.get("gpu_utilization")) is not None:
         said.append(f"GPU {100 * use.last:.0f} %")
     if (memory := gauges.get("gpu_memory_bytes")) is not None:
@@ -94,9 +94,9 @@ def _work_sentence(work: Work) -> str:
 
 
 def _phrases(summary: Summary, prefix: str) -> Iterator[str]:
-    gauges = summary.gauges
+    gauges = summary.metrics
 
-    def of(name: str) -> Gauge | None:
+    def of(name: str) -> MetricStats | None:
         return gauges.get(prefix + name)
 
     if (use := of("utilization")) is not None:
@@ -125,7 +125,7 @@ def _phrases(summary: Summary, prefix: str) -> Iterator[str]:
         yield f"the machine {_range(busy, 100, ' %')} busy"
 
 
-def _range(gauge: Gauge, scale: float, unit: str) -> str:
+def _range(gauge: MetricStats, scale: float, unit: str) -> str:
     if f"{gauge.low * scale:.0f}" == f"{gauge.high * scale:.0f}":
         return f"{gauge.mean * scale:.0f}{unit}"
     return f"{gauge.mean * scale:.0f}{unit} ({gauge.low * scale:.0f} to {gauge.high * scale:.0f})"

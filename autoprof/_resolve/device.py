@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from .._capture.clocks import DeviceTimes, Place, Times
+from ..devices import DeviceTimes, Place, Times
 from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase
 from .launch_lag import QueueLead, waited_ns
 from .spans import Plan
@@ -46,10 +46,10 @@ class _Instants:
 
     def __init__(self, plan: Plan, count: int, host_ns: Nanoseconds, device: DeviceTimes) -> None:
         self.half = count + 2
-        at = np.zeros_like(device.ns) if device.at is None else device.at
+        at = np.zeros_like(device.ns) if device.place is None else device.place
         pairs = [(device.ns, at)]
-        if device.left is not None and device.left_ns is not None:
-            pairs.append((device.left_ns, device.left))
+        if device.previous_place is not None and device.previous_ns is not None:
+            pairs.append((device.previous_ns, device.previous_place))
         is_time = np.ones(self.half, dtype=bool)
         is_time[plan.values + 1] = False
         columns: Nanoseconds = np.full((3, len(pairs), self.half), NOT_MEASURED, dtype=np.int64)
@@ -120,7 +120,7 @@ class DeviceAccount:
         whole = [instants.take_out(paused + 1, resumed + 1) for paused, resumed in plan.pauses]
         duration_ns = instants.at_home(end) if all(whole) else None
         waited, starts = instants.waited(lead), plan.starts + 1
-        if device.at is None:
+        if device.place is None:
             ends = plan.ends + 1
             start = instants.ns[starts]
             return plan, DeviceColumns(start, instants.ns[ends] - start, waited[ends] - waited[starts], duration_ns)

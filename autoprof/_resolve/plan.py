@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .._capture import marks
-from .._capture.mark_cost import Price
+from .._capture.mark_cost import MarkCost
 from .._capture.marks import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .grad_accumulation import Rounds
@@ -31,7 +31,7 @@ class Planner:
     ``history`` finds a call of an earlier step (a graph that outlived its step) by its ordinal, or returns None.
     """
 
-    def __init__(self, labels: Sequence[Label], price: Price, history: Callable[[int], Call | None]) -> None:
+    def __init__(self, labels: Sequence[Label], price: MarkCost, history: Callable[[int], Call | None]) -> None:
         self._labels = labels
         self._price = price
         self._history = history
@@ -87,7 +87,7 @@ class Planner:
             self._close_to(lane, 0, max(lane.last, 0) if cut else end)
         followed = sum(code >= marks.ORDINAL_STRIDE for code in codes)
         read = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # which the readings themselves charge
-        overhead_ns = round(followed * self._price.followed_ns + (end - followed - read) * self._price.plain_ns)
+        overhead_ns = round(followed * self._price.backward_ns + (end - followed - read) * self._price.forward_ns)
         repeatable = not cut and min(codes, default=0) >= 0
         plan = self._spans.plan(self._values, self._pauses.found, self._calls, self._unmatched, overhead_ns, repeatable)
         return replace(plan, micro_steps=self._rounds.micro_steps)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import torch
 
 from .._capture import marks
-from .._capture.clocks import Clock, Reading
 from .._capture.marks import MarkBatch
+from ..devices import Clock, Reading
 from ..frame import TRAINING_LANE
 
 NO_MARKS: Final = MarkBatch([], [], 0, False, 0)

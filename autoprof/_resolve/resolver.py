@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from .._capture.mark_cost import Price
+from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
 from ..frame import TRAINING_LANE, StepFrame
 from .device import DeviceAccount
@@ -32,7 +32,7 @@ class Resolver:
     what a step of tens of modules costs is fixed cost of the array operations.
     """
 
-    def __init__(self, labels: Sequence[Label], price: Price) -> None:
+    def __init__(self, labels: Sequence[Label], price: MarkCost) -> None:
         self.late_steps = 0
         self.unmatched = 0
         self._account = DeviceAccount()

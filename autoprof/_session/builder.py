@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from .._capture.calibration import measure_price
-from .._capture.clocks import Clock, choose_clock
-from .._capture.mark_cost import Price
-from .._capture.memory import Footprint, Memory, choose_memory
+from .._capture.mark_cost import MarkCost
+from .._capture.memory import Footprint
 from .._capture.probes import (
     Compilations,
     Handle,
@@ -28,12 +27,13 @@ from .._capture.probes import (
 from .._capture.recorder import Recorder
 from .._metrics import RootProbe
 from .._process.signals import DeferSigint
+from ..devices import Clock, Memory, device_of
 from ..diagnose import Diagnosis, Facts, Signals, Surroundings, Watch
 from ..errors import SessionError
 from . import lifecycle
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .pipeline import Pipeline
-from .probe_setup import Setup, make_gauges, make_sampling, open_snapshots, probe_step
+from .probe_setup import Setup, make_metrics, make_sampling, open_snapshots, probe_step
 from .sampling import Sampling
 from .session import Session
 from .step_tracker import StepTracker
@@ -87,12 +87,12 @@ def open_session(
     device = anchor.device if anchor is not None else torch.device("cpu")
     follow, notes = clock is None, []
     if clock is None:
-        clock, note = choose_clock(device.type, device.index)
+        clock, note = device_of(device).clock(device)
         notes += [note] if note else []
     recorder = make_recorder(clock, settings.ranges if settings.enabled else "off")
     if not settings.enabled:
-        idle = Pipeline(recorder, Price(), None, ())
-        memory = memory or choose_memory(device)
+        idle = Pipeline(recorder, MarkCost(), None, ())
+        memory = memory or device_of(device).memory(device)
         steps = StepTracker(model, settings, recorder, idle, clock=clock, memory=memory)
         return Session(steps, recorder, idle, memory, enabled=False)
     wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
@@ -128,14 +128,14 @@ class _Wiring:
         self._clock = clock
         self._recorder = recorder
         self._follow = follow
-        self._price = measure_price(clock) if follow else Price()
+        self._price = measure_price(clock) if follow else MarkCost()
         self._selection = select_targets(model, settings)
         self._modules = [target.module for target in self._selection.targets]
 
     def begin(self, notes: list[str], optimizers: tuple[Any, ...], sinks: Iterable[Sink]) -> Session:
         """Wire everything up, and attach it last."""
         undo, settings = self.undo, self._settings
-        memory = choose_memory(self._device) if self._memory is None else self._memory
+        memory = device_of(self._device).memory(self._device) if self._memory is None else self._memory
         undo.add(memory.close)
         functions = _probe_functions(settings, undo)
         folder = make_folder(settings, self._device, undo)
@@ -146,8 +146,8 @@ class _Wiring:
         sampling, placement = make_sampling(setup, hooks, footprint)
         root = RootProbe(self._model, self._recorder, followed=setup.follows_backward)
         sampling.step_probes.append(root)
-        pipeline.gauges = make_gauges(setup, root, pipeline.say)
-        undo.add(pipeline.gauges.close)
+        pipeline.metrics = make_metrics(setup, root, pipeline.say)
+        undo.add(pipeline.metrics.close)
         steps = StepTracker(
             self._model,
             settings,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._capture.probes import Handle
+from ..devices import device_of
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
@@ -35,7 +36,7 @@ def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFold
         world_size=world_size,
         name=_shared_name() if world_size > 1 else None,
         config=settings.model_dump(mode="json"),
-        devices=[torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)],
+        devices=[device_of(device).name(device)],
     )
     undo.add(folder.discard)
     return folder

@@ -11,17 +11,17 @@ from time import monotonic, perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.calibration import LimitMeter
-from .._capture.clocks import Clock
-from .._capture.mark_cost import Price
+from .._capture.mark_cost import MarkCost
 from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
-from .._capture.memory import Footprint, Memory, tabulate
+from .._capture.memory import Footprint, tabulate
 from .._capture.recorder import Recorder
-from .._metrics import Gauges
+from .._metrics import Metrics
 from .._names import shorten, visible
 from .._process.gc_paused import GcPaused
 from .._process.signals import raised_by_handler
 from .._resolve import RawStep, Resolver
 from .._stats import Aggregate
+from ..devices import Clock, Memory
 from ..diagnose import Diagnosis
 from ..frame import StepFrame
 from ..sinks import Display, Sink
@@ -48,7 +48,7 @@ logger = logging.getLogger("autoprof")
 class Pipeline:
     """Resolve, aggregate and write, on the training thread; a sink that fails loses only itself."""
 
-    def __init__(self, recorder: Recorder, price: Price, folder: RunFolder | None, notes: Iterable[str]) -> None:
+    def __init__(self, recorder: Recorder, price: MarkCost, folder: RunFolder | None, notes: Iterable[str]) -> None:
         self.folder = folder
         self.skipped: dict[str, int] = {}
         self.diagnosis = Diagnosis()
@@ -58,7 +58,7 @@ class Pipeline:
         """Asks which modules are recorded when they are called."""
         self.footprint: Footprint | None = None
         self.memory: Memory | None = None
-        self.gauges = Gauges()
+        self.metrics = Metrics()
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -102,7 +102,7 @@ class Pipeline:
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
                 source.spent_ns = 0
-        self.gauges.closed(raw)
+        self.metrics.closed(raw)
         if self._compiled:
             self._name_unseen(raw)
             if not raw.warmup:
@@ -114,7 +114,7 @@ class Pipeline:
 
     def _deliver_some(self) -> bool:
         """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
-        self.gauges.account()  # where work is counted, that takes long, and leaves garbage
+        self.metrics.account()  # where work is counted, that takes long, and leaves garbage
         with self._gc_paused:
             until_ns = perf_counter_ns() + SLICE_NS
             for frame in self._resolver.ready():
@@ -129,7 +129,7 @@ class Pipeline:
 
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
-        self.gauges.account()
+        self.metrics.account()
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 
@@ -232,7 +232,7 @@ class Pipeline:
 
     def _gauged(self, summary: Summary) -> Summary:
         try:
-            return self.gauges.of(summary)
+            return self.metrics.of(summary)
         except Exception as error:
             if raised_by_handler(error):
                 raise
@@ -254,7 +254,7 @@ class Pipeline:
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)
-        self._attempt(partial(self.gauges.finish, count=how == CLOSED))
+        self._attempt(partial(self.metrics.finish, count=how == CLOSED))
         self.diagnosis.final = True
         try:
             summary = self.summary()
@@ -263,7 +263,7 @@ class Pipeline:
                 raise
             self.say(f"no summary after {type(error).__name__}: {error}")
             summary = Summary.empty(tuple(self._notes))
-        self._attempt(self.gauges.close)
+        self._attempt(self.metrics.close)
         if self.folder is not None:
             self._attempt(partial(self._note_facts, self.folder))
             self._attempt(partial(self.folder.write_summary, summary))
@@ -284,6 +284,6 @@ class Pipeline:
 
     def abandon(self) -> None:
         """Touch no file any more."""
-        self.gauges.close()
+        self.metrics.close()
         self._sinks.clear()
         self.folder = None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .._capture.mark_cost import Price
-from .._capture.memory import Footprint, Memory, SnapshotWindow
+from .._capture.mark_cost import MarkCost
+from .._capture.memory import Footprint, SnapshotWindow
 from .._capture.probes import (
     BackwardProbe,
     CopyProbe,
@@ -32,7 +32,8 @@ from .._capture.probes import (
     probe_update,
 )
 from .._capture.recorder import Recorder
-from .._metrics import Gauges, Readings, RootProbe, WorkMeter, open_readings, peak_of
+from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry, peak_of
+from ..devices import Memory
 from ..frame import Phase
 from .sampling import Level, Probe, Sampling
 from .step_tracker import StepTracker
@@ -54,7 +55,7 @@ class Setup:
     device: torch.device
     recorder: Recorder
     memory: Memory
-    price: Price
+    price: MarkCost
     follow: bool
 
     @property
@@ -68,20 +69,20 @@ class Setup:
         return self.settings.sample.budget if self.follow else None
 
 
-def make_gauges(setup: Setup, root: RootProbe, say: Callable[[str], None]) -> Gauges:
+def make_metrics(setup: Setup, root: RootProbe, say: Callable[[str], None]) -> Metrics:
     """Open what reads the devices and counts the work."""
     settings, model, device = setup.settings, setup.model, setup.device
-    readings: Readings | None = None
+    readings: Telemetry | None = None
     if setup.follow and settings.monitor == "auto":
-        readings, note = open_readings(device)
+        readings, note = open_telemetry(device)
         if note is not None:
             say(note)
     work = None
     if settings.flops != "off":
         targets = [(target.name, target.fqn) for target in setup.selection]
         trust = settings.flops == "trust"
-        work = WorkMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device), trust=trust)
-    return Gauges(root, readings, work, say)
+        work = FlopMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device), trust=trust)
+    return Metrics(root, readings, work, say)
 
 
 def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sampling, Placement]:

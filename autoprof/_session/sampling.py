@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
-from .._capture.mark_cost import Price
+from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from ..summary import PairedCost
@@ -45,7 +45,7 @@ class Sampling:
         *,
         every: int = 1,
         budget: float | None = None,
-        price: Price | None = None,
+        price: MarkCost | None = None,
     ) -> None:
         self.gap_remaining = 0
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
@@ -60,7 +60,7 @@ class Sampling:
         self._recorder = recorder
         self._levels = levels or [Level()]
         self._every = every
-        self._price = price or Price()
+        self._price = price or MarkCost()
         self._on: Sequence[Probe] | None = None
         self._toggle_ns = 0
         self._began_ns = 0

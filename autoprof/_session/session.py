@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._capture.memory import Memory
 from .._capture.probes import Handle, TimedLoader
 from .._capture.recorder import Recorder
 from .._process.signals import raised_by_handler
+from ..devices import Memory
 from ..errors import SessionError
 from ..summary import Summary
 from . import lifecycle
@@ -98,7 +98,7 @@ class Session:
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
-        self._pipeline.gauges.loads(iterable)
+        self._pipeline.metrics.loads(iterable)
         wrapped: Any = TimedLoader(iterable, self._tracker.fetches)
         return wrapped  # type: ignore[no-any-return]
 

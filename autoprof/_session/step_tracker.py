@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from .._capture.clocks import Clock
-from .._capture.memory import Memory
 from .._capture.probes import BoundaryProbe, Fetches, OptimizerHooks, Placement
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint, raised_by_handler
 from .._resolve import RawStep
+from ..devices import Clock, Memory
 from ..frame import Phase
 from . import lifecycle
 from .pipeline import Pipeline
@@ -199,7 +198,7 @@ class StepTracker:
             clock=self._clock,
             start=start,
             settles=self.sampling.settling,
-            warmup=self._pipeline.gauges.took_apart() or self._number <= self._warmup or True in apart,
+            warmup=self._pipeline.metrics.took_apart() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )
@@ -223,12 +222,12 @@ class StepTracker:
 
     def _follow_device(self, placement: Placement, start: Any) -> Any:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
-        before = self._clock, self._clock.home
+        before = self._clock, self._clock.device_index
         note = placement.follow()
         if note is not None:
             self._pipeline.say(note)
         self._clock = clock = self._recorder.clock
-        if (clock, clock.home) == before:
+        if (clock, clock.device_index) == before:
             return start
         if self.raw is None:
             before[0].release(() if start is None else (start,))
@@ -236,8 +235,8 @@ class StepTracker:
             self.raw.leave_alone()
         if clock is not before[0]:
             self._pipeline.calibrate(clock)
-        elif clock.home is not None:
-            self._memory = self._memory.on(clock.home)
+        elif clock.device_index is not None:
+            self._memory = self._memory.on(clock.device_index)
         return clock.read()
 
     # Pauses, and the end.

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import torch
 
-from .._capture.clocks import Clock
 from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUE_KINDS
 from .._capture.probes import Evaluations
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint
+from ..devices import Clock
 from ..frame import Phase
 from ..summary import Excluded
 

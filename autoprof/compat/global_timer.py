@@ -22,12 +22,12 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from .._capture.clocks import Clock, HostClock, choose_clock
 from .._capture.probes import span
 from .._names import clean_name
 from .._process.signals import raised_by_handler
 from .._session.outputs import rank as rank_here
 from .._units import NS_PER_MS, NS_PER_S
+from ..devices import DEVICES, Clock, HostClock
 from ..errors import OutputError
 
 FOLDER: Final = "time_log"
@@ -71,7 +71,7 @@ class _Closed(NamedTuple):
 
     def _device_ns(self) -> int | None:
         device = self.clock.times(self.readings).device
-        if device is None or (device.at is not None and (device.at[0] != device.at[1] or device.at[0] < 0)):
+        if device is None or (device.place is not None and (device.place[0] != device.place[1] or device.place[0] < 0)):
             return None
         return int(device.ns[1] - device.ns[0])
 
@@ -201,8 +201,9 @@ class MyTimer:
         """Return the clock to read: the host's, until this process has begun to use a device."""
         if self._clock is None:
             self._clock = HostClock()
-        if self._follow and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            self._clock, _ = choose_clock("cuda")
+        used = next((one for one in DEVICES.parts.values() if one.in_use()), None) if self._follow else None
+        if used is not None:
+            self._clock, _ = used.clock(torch.device(used.types[0]))
             self._follow = False
         return self._clock
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from .._capture.clocks import HostClock
 from .._capture.marks import MAX_MARKS
 from .._capture.probes import log_timing as record_in_session
 from .._capture.probes.function import LONGEST_NS
@@ -32,6 +31,7 @@ from .._process.signals import raised_by_handler
 from .._reports.card import HEALTHY, render_card
 from .._session.outputs import rank as rank_here
 from .._stats import Aggregate
+from ..devices import HostClock
 from ..diagnose import Evidence, Observer, diagnose
 from ..diagnose.thresholds import MIN_STEPS
 from ..errors import OutputError

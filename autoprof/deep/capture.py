@@ -10,9 +10,10 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from .._capture.memory.snapshot import History, TorchHistory, bounded
+from .._capture.memory.snapshot import bounded
 from .._process.signals import raised_by_handler
 from .._units import format_bytes, format_ns
+from ..devices import AllocatorHistory, find_allocator_history
 from ..errors import SessionError
 from .analyse import analyse
 from .named import NamedRanges
@@ -48,7 +49,7 @@ class Capture:
         say: Callable[[str], None],
         snapshot_folder: Path | None = None,
         replace: bool = False,
-        history: History | None = None,
+        history: AllocatorHistory | None = None,
     ) -> None:
         self.options = options
         self.folder = folder
@@ -64,7 +65,7 @@ class Capture:
         self._say_it = say
         self._snapshot_folder = snapshot_folder or folder
         self._replace = replace
-        self._history: History = TorchHistory() if history is None else history
+        self._history = find_allocator_history() if history is None else history
         self._own_history = False
         self._profiler = Profiler(self._give_way)
         self._named: NamedRanges | None = None
@@ -197,14 +198,14 @@ class Capture:
             self._attempt(self._begin_snapshot)
 
     def _begin_snapshot(self) -> None:
-        if not self._history.available():
+        if self._history is None or not self._history.available():
             self.say("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
         elif not self._history.recording():
             self._history.start(entries=ENTRIES, stacks="python")
             self._own_history = True
 
     def _end_snapshot(self) -> None:
-        if not self.options.snapshot or not self._history.available():
+        if not self.options.snapshot or self._history is None or not self._history.available():
             return
         path, limit = self.path(self.options.names.snapshot), self.options.max_mib * MIB
         try:
@@ -219,7 +220,7 @@ class Capture:
             self._stop_history()
 
     def _stop_history(self) -> None:
-        if self._own_history:
+        if self._history is not None and self._own_history:
             self._own_history = False
             self._history.stop()
 

@@ -1,12 +1,20 @@
-"""What the machine can do and what it does: peaks from data sheets, readings of devices and of the host."""
+"""Devices: the clock, memory, telemetry, peaks and waiting calls of each kind of device.
 
-from .host import HostReader, HostReading
-from .monitor import Monitor
-from .nvml import DeviceReader, DeviceReading, open_device
-from .peaks import PEAKS, Peak, find_peak
-from .utilization import Flags, Utilization, arithmetic, peak_seconds, tf32_flags, utilization
+A kind of device is one file of this package without leading underscore, or an entry point of the group
+``autoprof.devices``. Everything that such a file needs is exported here.
+"""
+
+from ._clock import Clock, ClockLimits, DeviceTimes, HostClock, Place, Reading, Times
+from ._device import DEVICES, Device, device_of, find_allocator_history
+from ._device_clock import DeviceClock, EventSource, Stamp, TorchEvents
+from ._memory import AllocatorHistory, HostMemory, Memory
+from ._monitor import FAILURES, Monitor, TelemetryReader
+from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
+from ._telemetry import DeviceReading, HostReader, HostReading
 
 __all__ = [
-    "PEAKS", "DeviceReader", "DeviceReading", "Flags", "HostReader", "HostReading", "Monitor", "Peak", "Utilization",
-    "arithmetic", "find_peak", "open_device", "peak_seconds", "tf32_flags", "utilization",
+    "DEVICES", "FAILURES", "AllocatorHistory", "Arithmetic", "Clock", "ClockLimits", "Device", "DeviceClock",
+    "DeviceReading", "DeviceTimes", "EventSource", "HostClock", "HostMemory", "HostReader", "HostReading", "Memory",
+    "Monitor", "Peak", "Place", "Reading", "Stamp", "TelemetryReader", "Tf32Flags", "Times", "TorchEvents", "device_of",
+    "find_allocator_history", "find_peak",
 ]  # fmt: skip

@@ -149,7 +149,7 @@ def launch_bound(seen: Evidence) -> Finding | None:
     if not isinstance(weighed, Weighed):
         return weighed
     worst = max(bound, key=lambda one: (one[1], one[0].name))[0]
-    use = seen.summary.gauges.get("gpu_utilization")
+    use = seen.summary.metrics.get("gpu_utilization")
     if use is not None and use.mean >= BUSY:  # the queue ran short, and the device did not stand still for it
         share, busy = format_percent(weighed.mean_share), format_percent(use.mean)
         missing = f"inconclusive: the queue was empty for {share} of the step, yet NVML saw the device busy {busy}"

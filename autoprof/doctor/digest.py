@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..devices import DEVICES, Device
+
 DEPTH: Final = 20
 """Containers inside containers that are looked into: one that holds itself must end."""
 
@@ -64,7 +66,8 @@ def digest_random() -> Digests:
     """Digest the random state of torch on every device, of numpy and of Python."""
     state = RandomState.take()
     found = {"random state of torch": digest(state.cpu)}
-    found |= {f"random state of cuda:{i}": digest(one) for i, one in enumerate(state.cuda)}
+    for _, states in state.devices:
+        found |= {f"random state of {name}": digest(one) for name, one in states.items()}
     found["random state of numpy"] = _hash(pickle.dumps(state.numpy))
     found["random state of Python"] = _hash(repr(state.python).encode())
     return found
@@ -111,20 +114,20 @@ class RandomState:
     """The state of every generator that a model is likely to draw from."""
 
     cpu: Tensor
-    cuda: tuple[Tensor, ...]
+    devices: tuple[tuple[Device, Mapping[str, Tensor]], ...]
     numpy: Any
     python: Any
 
     @classmethod
     def take(cls) -> RandomState:
-        """Read the states; a CUDA that nobody has used yet is left asleep."""
-        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
-        return cls(torch.get_rng_state(), cuda, np.random.get_state(), random.getstate())
+        """Read the states; a device that this process does not use is not initialised for it."""
+        devices = tuple((one, states) for one in DEVICES.parts.values() if (states := one.random_states()))
+        return cls(torch.get_rng_state(), devices, np.random.get_state(), random.getstate())
 
     def put(self) -> None:
         """Set the states."""
         torch.set_rng_state(self.cpu)
-        if self.cuda:
-            torch.cuda.set_rng_state_all(list(self.cuda))
+        for device, states in self.devices:
+            device.set_random_states(states)
         np.random.set_state(self.numpy)
         random.setstate(self.python)

@@ -9,10 +9,10 @@ from typing import TextIO
 
 import torch
 
-from .._capture.clocks import Clock, choose_clock
 from .._capture.probes import find_anchor
 from .._targets import Coverage, predict_coverage, select_targets
 from ..config import Config, parse_config
+from ..devices import Clock, device_of
 from .hazards import check_hazards
 from .installation import check_fonts, check_output, check_switch, check_terminal, check_versions
 from .measures import best_price, check_clock, check_price
@@ -88,4 +88,4 @@ def _try(
 def _clock(subject: Subject) -> tuple[Clock, str | None]:
     anchor = find_anchor(subject.model)
     device = torch.device("cpu") if anchor is None else anchor.device
-    return choose_clock(device.type, device.index)
+    return device_of(device).clock(device)

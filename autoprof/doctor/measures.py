@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from .._capture.calibration import LimitMeter, measure_price
-from .._capture.clocks import Clock, ClockLimits
-from .._capture.mark_cost import Price
+from .._capture.mark_cost import MarkCost
 from .._units import format_ns
+from ..devices import Clock, ClockLimits
 from .result import Result, ok, problem, unknown, warning
 
 READS: Final = 20_000
@@ -101,15 +101,15 @@ def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
     return ok("clock", shown, **found)
 
 
-def best_price(clock: Clock) -> Price:
+def best_price(clock: Clock) -> MarkCost:
     """Measure the price of a mark several times and keep the least: what else runs here only adds to it."""
     prices = [measure_price(clock) for _ in range(ROUNDS)]
-    return Price(min(one.plain_ns for one in prices), min(one.followed_ns for one in prices))
+    return MarkCost(min(one.forward_ns for one in prices), min(one.backward_ns for one in prices))
 
 
-def check_price(price: Price) -> Result:
+def check_price(price: MarkCost) -> Result:
     """Say what a call costs with its spans, over the same call without hooks."""
-    forward, both = FORWARD_MARKS * price.plain_ns, BACKWARD_MARKS * price.followed_ns
+    forward, both = FORWARD_MARKS * price.forward_ns, BACKWARD_MARKS * price.backward_ns
     found = {"forward_ns": forward, "forward_backward_ns": both}
     shown = f"{format_ns(forward)} a call for forward, {format_ns(both)} for forward and backward"
     return ok("span-cost", f"{shown}, over a call without hooks", **found)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .._session.builder import SWITCH, open_session
 from .._targets import CallCounter, measure_coverage, select_targets
 from ..config import Config, Sample, Sinks
+from ..devices import device_of
 from ..errors import AutoprofError
 from ..frame import Phase, StepFrame
 from ..summary import Summary
@@ -227,8 +228,8 @@ def _copied(batch: Any) -> Any:
 
 def _synchronize(model: nn.Module) -> None:
     anchor = next(model.parameters(), None)
-    if anchor is not None and anchor.device.type == "cuda":
-        torch.cuda.synchronize(anchor.device)
+    if anchor is not None:
+        device_of(anchor.device).synchronize(anchor.device)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from autoprof._capture.clocks import DeviceClock, EventSource, Place
+from autoprof.devices import DeviceClock, EventSource, Place
 from autoprof.testing import open_session
 
 from ..engine import OPTIONS, deliver

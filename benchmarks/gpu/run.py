@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import torch
 
-from autoprof._capture.clocks import DeviceClock
-from autoprof._capture.clocks.cuda import CudaEvents
+from autoprof.devices import DeviceClock
+from autoprof.devices.cuda import CudaEvents
 
 from .. import floors, machine, ours
 from .. import others as instead

@@ -5,8 +5,7 @@ import sys
 import pytest
 from fake_nvml import FakeNvml
 
-from autoprof.devices import open_device
-from autoprof.devices.nvml import import_nvml
+from autoprof.devices._nvml import import_nvml, open_reader
 from autoprof.errors import MissingExtra
 
 A, B = {"uuid": "GPU-aaaa-1", "busy": 11}, {"uuid": "GPU-bbbb-2", "busy": 22}
@@ -19,7 +18,7 @@ CUT = {
 
 def read(nvml, index, uuid=None, environment=()):
     """Read the device once."""
-    reader, reason = open_device(nvml, index, uuid, dict(environment))
+    reader, reason = open_reader(nvml, index, uuid, dict(environment))
     assert reason is None
     return reader.read()
 
@@ -80,12 +79,12 @@ def test_a_slice_is_read_as_a_slice():
         (FakeNvml(A), 1, None, {"CUDA_VISIBLE_DEVICES": "0"}, "names 1 devices, torch says cuda:1"),
         (FakeNvml(A, B | {"uuid": "GPU-aabb"}), 0, None, {"CUDA_VISIBLE_DEVICES": "GPU-aa"}, "not the UUID of one"),
         (FakeNvml(A, B | {"name": "Tesla T4"}), 0, None, {}, "set CUDA_DEVICE_ORDER=PCI_BUS_ID"),
-        (FakeNvml(CUT), 0, None, {}, "the device is cut into slices"),
+        (FakeNvml(CUT), 0, None, {}, "the device is split into slices"),
     ],
 )  # fmt: skip
 def test_a_device_that_cannot_be_told_is_not_guessed(nvml, index, uuid, environment, why):
     """There is no reader, a reason, and NVML is given back."""
-    reader, reason = open_device(nvml, index, uuid, environment)
+    reader, reason = open_reader(nvml, index, uuid, environment)
     assert reader is None
     assert why in reason
     assert nvml.users == 0
@@ -101,7 +100,7 @@ def test_what_a_device_does_not_tell_is_none_and_asked_once():
     """A consumer card has no power limit; asking each second would be for nothing."""
     nvml = FakeNvml(A)
     nvml.unsupported = {"power", "throttle"}
-    reader, _ = open_device(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
     readings = [reader.read() for _ in range(3)]
     assert [reading.power_mw for reading in readings] == [None] * 3
     assert readings[0].throttled_by is None
@@ -112,7 +111,7 @@ def test_what_a_device_does_not_tell_is_none_and_asked_once():
 def test_a_driver_that_fails_once_is_asked_again():
     """A value missed is None, not zero and not the old one."""
     nvml = FakeNvml(A)
-    reader, _ = open_device(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
     nvml.broken = {"memory", "clock"}
     assert (reader.read().memory_used_bytes, reader.read().sm_clock_mhz) == (None, None)
     nvml.broken = set()
@@ -122,7 +121,7 @@ def test_a_driver_that_fails_once_is_asked_again():
 def test_nvml_is_given_back():
     """It counts its users."""
     nvml = FakeNvml(A)
-    reader, _ = open_device(nvml, 0, "aaaa-1", {})
+    reader, _ = open_reader(nvml, 0, "aaaa-1", {})
     assert nvml.users == 1
     reader.close()
     assert nvml.users == 0

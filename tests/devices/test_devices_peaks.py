@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from autoprof._metrics.flops import Kind, WorkCount, WorkKey
-from autoprof.devices import PEAKS, Flags, arithmetic, find_peak, tf32_flags, utilization
+from autoprof._metrics.utilization import arithmetic, utilization
+from autoprof.devices import Tf32Flags, device_of, find_peak
+from autoprof.devices.cuda import PEAKS, tf32_flags
 from autoprof.frame import Phase
 
 BF16, FP32, CONV = Kind("bfloat16", "matmul"), Kind("float32", "matmul"), Kind("float32", "conv")
-OFF, ON = Flags(False, False), Flags(True, True)
+OFF, ON = Tf32Flags(False, False), Tf32Flags(True, True)
 SECOND = 1_000_000_000
 
 
@@ -45,7 +47,7 @@ def work(*rows: tuple[str, Phase, Kind, float]) -> WorkCount:
 )
 def test_peaks_are_those_of_the_data_sheets(name, kind, tflops):
     """Dense, per device as torch counts devices, by form factor."""
-    peak, reason = find_peak(name)
+    peak, reason = find_peak(name, PEAKS)
     assert reason is None
     assert peak.tflops[kind] == tflops
 
@@ -63,7 +65,7 @@ def test_peaks_are_those_of_the_data_sheets(name, kind, tflops):
 )
 def test_a_name_that_is_not_exactly_known_has_no_peak(name, nearest):
     """Neither part of a name, nor another spelling, nor a slice of a device; the nearest is named, not used."""
-    peak, reason = find_peak(name)
+    peak, reason = find_peak(name, PEAKS)
     assert peak is None
     assert reason.startswith(f"no peak is known for '{name}'")
     if nearest:
@@ -72,7 +74,10 @@ def test_a_name_that_is_not_exactly_known_has_no_peak(name, nearest):
 
 def test_a_processor_has_no_peak():
     """There is no sheet for one; its figures depend on the clock that it happens to run at."""
-    assert find_peak("Some CPU", "cpu") == (None, "no peak is known for a device of type 'cpu'")
+    assert device_of(torch.device("cpu")).peak(torch.device("cpu")) == (
+        None,
+        "no peak is known for a device of type 'cpu'",
+    )
 
 
 def test_every_peak_says_where_it_comes_from():
@@ -89,9 +94,9 @@ def test_tf32_needs_its_flag_and_a_device_that_has_it():
     """One flag for products of matrices, one for convolutions; a V100 has no TF32 whatever they say."""
     a100, v100 = PEAKS["NVIDIA A100 80GB PCIe"], PEAKS["Tesla V100-SXM2-16GB"]
     assert arithmetic(FP32, OFF, a100) == "fp32"
-    assert arithmetic(FP32, Flags(True, False), a100) == "tf32"
-    assert arithmetic(CONV, Flags(True, False), a100) == "fp32"
-    assert arithmetic(CONV, Flags(False, True), a100) == "tf32"
+    assert arithmetic(FP32, Tf32Flags(True, False), a100) == "tf32"
+    assert arithmetic(CONV, Tf32Flags(True, False), a100) == "fp32"
+    assert arithmetic(CONV, Tf32Flags(False, True), a100) == "tf32"
     assert arithmetic(CONV, ON, v100) == "fp32"
     assert arithmetic(BF16, ON, v100) is None
     assert arithmetic(Kind("float64", "matmul"), ON, a100) is None
@@ -110,7 +115,7 @@ def test_mfu_leaves_recompute_out_and_hfu_counts_it():
 def test_each_arithmetic_is_held_against_its_own_peak():
     """The time that the device would need at its peak, over the time taken."""
     count = work(("a", Phase.FORWARD, BF16, 31.2), ("b", Phase.FORWARD, FP32, 1.95), ("c", Phase.FORWARD, CONV, 15.6))
-    found = utilization(count, SECOND, PEAKS["NVIDIA A100 80GB PCIe"], Flags(False, True))
+    found = utilization(count, SECOND, PEAKS["NVIDIA A100 80GB PCIe"], Tf32Flags(False, True))
     assert found.mfu == pytest.approx(0.1 + 0.1 + 0.1)
 
 
@@ -131,7 +136,7 @@ def test_more_than_the_peak_is_refused(phase):
 
 def test_without_a_peak_there_is_a_rate_and_a_reason():
     """What is known is said."""
-    peak, why = find_peak("NVIDIA H999")
+    peak, why = find_peak("NVIDIA H999", PEAKS)
     found = utilization(work(("a", Phase.FORWARD, BF16, 2)), 2 * SECOND, peak, OFF, why_no_peak=why)
     assert (found.mfu, found.hfu, found.model_flops_per_s) == (None, None, 1e12)
     assert found.reason == why
@@ -165,9 +170,9 @@ def backends(matmul: bool, conv: bool) -> SimpleNamespace:
 
 def test_the_flags_of_torch_are_read():
     """By default convolutions may be rounded, products of matrices not; on ROCm no convolution is."""
-    assert tf32_flags(torch.backends) == Flags(matmul=False, conv=True)
-    assert tf32_flags(backends(matmul=True, conv=False)) == Flags(matmul=True, conv=False)
-    assert tf32_flags(backends(matmul=True, conv=True), rocm=True) == Flags(matmul=True, conv=False)
+    assert tf32_flags(torch.backends) == Tf32Flags(matmul=False, conv=True)
+    assert tf32_flags(backends(matmul=True, conv=False)) == Tf32Flags(matmul=True, conv=False)
+    assert tf32_flags(backends(matmul=True, conv=True), rocm=True) == Tf32Flags(matmul=True, conv=False)
 
 
 class Mixed:
@@ -191,7 +196,7 @@ def test_flags_set_in_the_new_way_are_read_in_the_new_way():
 
         cudnn = Mixed("ieee")
 
-    assert tf32_flags(Backends) == Flags(matmul=True, conv=False)
+    assert tf32_flags(Backends) == Tf32Flags(matmul=True, conv=False)
 
 
 def rows() -> list[str]:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import autoprof
-from autoprof._metrics.flop_meter import cudnn_benchmark
+from autoprof.devices.cuda import cudnn_benchmark
 from autoprof.diagnose import Facts, OptimizerFact, Surroundings, describe_optimizers, diagnose, evidence_of_run
 from autoprof.summary import Finding, Summary, UnfusedAttention, Work, WorkKind
 

@@ -8,7 +8,7 @@ import pytest
 from evidence_builders import evidence_of, finding_of
 
 from autoprof.diagnose import diagnose
-from autoprof.summary import Finding, Gauge
+from autoprof.summary import Finding, MetricStats
 
 STEP = {"forward": 40.0, "backward": 50.0}
 
@@ -16,9 +16,9 @@ STEP = {"forward": 40.0, "backward": 50.0}
 def judged(use: float | None) -> Finding:
     """Judge a run whose queue was empty for most of the step, the device busy for so much of the time."""
     rows = evidence_of(STEP, repeat=20).summary.rows
-    gauges = {} if use is None else {"gpu_utilization": Gauge(use, use, use, use, 60)}
+    gauges = {} if use is None else {"gpu_utilization": MetricStats(use, use, use, use, 60)}
     bound = tuple(replace(row, host_bound=0.8) for row in rows)
-    seen = evidence_of(STEP, repeat=20, clock="device", rows=bound, gauges=gauges)
+    seen = evidence_of(STEP, repeat=20, clock="device", rows=bound, metrics=gauges)
     found = finding_of(diagnose(seen), "launch-bound")
     assert found is not None
     return found

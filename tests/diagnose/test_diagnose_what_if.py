@@ -23,14 +23,14 @@ ADAM = OptimizerFact("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, devi
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
 
 
-def seed(*, saved: int | None = 5 * GIB, pace: bool = True, **changes: Any) -> Evidence:
+def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) -> Evidence:
     """Return the seed's run: 32 GiB of 48, 12 of them Adam's state; 88.5 h to go."""
     facts = Facts(memory_capacity_bytes=48 * GIB, optimizers=(ADAM,))
     seen = evidence_of(STEP, repeat=20, facts=facts, memory=MEMORY, **{"throughput": 0.5, **changes})
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
     summary = tabulate(summary, Holdings(Held(6 * GIB, 0, 6 * GIB, 12 * GIB)))
-    length = Progress("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if pace else None
+    length = Progress("logged", 2960.0, round(17.7 * HOUR), 53100, 53100, round(88.5 * HOUR)) if progress else None
     return replace(seen, summary=replace(summary, progress=length))
 
 
@@ -80,7 +80,7 @@ def test_throughput_epoch_and_time_to_the_end_follow_from_it() -> None:
 
 def test_a_run_of_unknown_length_says_so() -> None:
     """The time for the same samples stands in its place."""
-    summary = diagnose(seed(pace=False))
+    summary = diagnose(seed(progress=False))
     assert all(one.remaining_ns is None and one.epoch_ns is None for one in summary.what_if)
     text = " ".join(" ".join(render_card(summary, width=80)).split())
     assert "to the end: unknown, for nobody said how long the run is" in text
@@ -129,7 +129,7 @@ def test_the_hosts_launches_do_not_grow_with_the_batch() -> None:
 @pytest.mark.parametrize("pace", [True, False])
 def test_the_table_stands_in_its_columns(width: int, pace: bool) -> None:
     """No line is wider than asked for, and every number ends where its heading does."""
-    lines = render_card(diagnose(seed(pace=pace)), width=width)
+    lines = render_card(diagnose(seed(progress=pace)), width=width)
     assert max(map(len, lines)) <= width
     start = next(at for at, line in enumerate(lines) if line.startswith("what if"))
     rows = lines[start : start + 7]

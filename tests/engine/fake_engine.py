@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from autoprof._capture.clocks import Place
+from autoprof.devices import Place
 from autoprof.testing import FakeDevice
 
 
@@ -64,8 +64,8 @@ def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return threading.get_ident() if _engine["thread"] is None else int(_engine["thread"])
 
     with monkeypatch.context() as patch:
-        for module in ("clocks.device", "probes.backward", "probes.cross_device"):
-            patch.setattr(f"autoprof._capture.{module}.get_ident", ident)
+        for module in ("devices._device_clock", "_capture.probes.backward", "_capture.probes.cross_device"):
+            patch.setattr(f"autoprof.{module}.get_ident", ident)
         patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
         patch.setitem(_engine, "apart", True)
         yield

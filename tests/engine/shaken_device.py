@@ -8,7 +8,7 @@ from random import Random
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from autoprof._capture.clocks import DeviceClock, Place
+from autoprof.devices import DeviceClock, Place
 from autoprof.testing import FakeClock, FakeDevice, FakeEvent
 
 PLACES: tuple[Place, ...] = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 7))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof import read_run
 from autoprof._capture.calibration import COLD, NOTHINGS, LimitMeter
-from autoprof._capture.clocks import ClockLimits, DeviceClock, HostClock
+from autoprof.devices import ClockLimits, DeviceClock, HostClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG: dict[str, Any] = {

@@ -10,9 +10,9 @@ from engine_laws import Watched, check_laws, everything
 from torch import nn
 
 from autoprof import Phase, Session
-from autoprof._capture.clocks import DeviceClock
-from autoprof._capture.clocks.device import PREPARED
 from autoprof._resolve import resolver as resolving
+from autoprof.devices import DeviceClock
+from autoprof.devices._device_clock import PREPARED
 from autoprof.frame import NOT_MEASURED
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -373,7 +373,7 @@ def test_two_threads_never_get_the_same_event() -> None:
 
 def test_events_beyond_the_pool_are_given_back_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A giant step does not leave a giant pool."""
-    monkeypatch.setattr("autoprof._capture.clocks.device.POOLED", 10)
+    monkeypatch.setattr("autoprof.devices._device_clock.POOLED", 10)
     clock = FakeDevice(FakeClock()).device_clock()
     clock._pools[0].clear()
     clock.release([clock.read() for _ in range(100)])

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 import autoprof
 from autoprof import Phase, StepFrame
 from autoprof._capture.marks import MEMORY
-from autoprof._capture.memory import HostMemory, Memory
 from autoprof._capture.probes import ModuleProbe, make_hooks
 from autoprof._capture.recorder import Recorder
 from autoprof._targets import Target
+from autoprof.devices import HostMemory, Memory
 from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import FakeClock, FakeDevice
 

@@ -454,7 +454,7 @@ def test_a_logged_duration_is_a_row_and_no_part_of_the_account() -> None:
 
 def test_a_logged_duration_lies_near_its_step() -> None:
     """On the host's real clock too, even as the first mark of a step."""
-    from autoprof._capture.clocks import HostClock
+    from autoprof.devices import HostClock
 
     watched = record(lambda: log_timing("x", 1.0), clock=HostClock())
     assert watched.frames[0].spans[0].start_ns == -1_000_000

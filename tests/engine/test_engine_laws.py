@@ -22,9 +22,9 @@ from shaken_device import shaken_clock
 from torch import nn
 
 from autoprof import Phase
-from autoprof._capture.clocks import HostClock
 from autoprof._resolve.device import APART, CUT, UNSEEN
 from autoprof._stats import UNTIMED_STEPS
+from autoprof.devices import HostClock
 from autoprof.frame import UNTIMED_LANE
 from autoprof.testing import FakeClock
 

@@ -12,7 +12,7 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof._capture import marks
-from autoprof._capture.mark_cost import Price
+from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import resolver as resolving
 from autoprof._resolve.plan import Planner
@@ -215,7 +215,7 @@ def following(recorder: Recorder, *names: str) -> list[int]:
 def backwards(recorder: Recorder, marked: list[tuple[int, int]]) -> dict[tuple[str, int], tuple[int, int, int]]:
     """Plan these marks; return by name and lane where a backward starts and ends, and how many calls it is."""
     codes, lanes = zip(*marked, strict=True)
-    plan = Planner(recorder.labels, Price(), lambda _ordinal: None).plan(codes, lanes)
+    plan = Planner(recorder.labels, MarkCost(), lambda _ordinal: None).plan(codes, lanes)
     layout, found = plan.layout, {}
     for span, (name, phase, lane) in enumerate(zip(layout.names, layout.phases, layout.lanes, strict=True)):
         parent = layout.parents[span]

@@ -13,9 +13,9 @@ from torch import nn
 
 from autoprof import Phase, log_timing, span
 from autoprof._capture import recorder as recording
-from autoprof._capture.clocks import HostClock, choose_clock
 from autoprof._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, LOGGED, THREAD, MarkBatch
 from autoprof._capture.recorder import Recorder
+from autoprof.devices import HostClock, device_of
 from autoprof.testing import FakeClock
 
 
@@ -235,14 +235,14 @@ def test_the_host_clock_reads_the_monotonic_clock_and_never_waits() -> None:
 
 def test_a_cpu_model_gets_the_host_clock() -> None:
     """No note, for nothing is missing."""
-    clock, note = choose_clock("cpu")
+    clock, note = device_of(torch.device("cpu")).clock(torch.device("cpu"))
     assert isinstance(clock, HostClock)
     assert note is None
 
 
 def test_an_accelerator_without_timed_events_gets_the_host_clock_and_says_so() -> None:
     """Not measured is said, not invented."""
-    clock, note = choose_clock("xpu")
+    clock, note = device_of(torch.device("xpu")).clock(torch.device("xpu"))
     assert isinstance(clock, HostClock)
     assert note is not None
     assert "host times only" in note

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof._capture.clocks.device import PREPARED
 from autoprof._resolve.device import APART, CUT
 from autoprof._stats import UNTIMED_STEPS
+from autoprof.devices._device_clock import PREPARED
 from autoprof.frame import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
 from autoprof.testing import FakeClock, FakeDevice
 

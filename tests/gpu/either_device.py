@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Session
-from autoprof._capture.clocks import Place
+from autoprof.devices import Place
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 from benchmarks.gpu.checks import no_synchronisation
 from benchmarks.gpu.kernels import calibrate

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from autoprof._capture.memory import FakeAllocator
 from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._stats import Aggregate
 from autoprof.frame import Span, StepFrame
 from autoprof.summary import Row, Summary
-from autoprof.testing import FakeClock, ListSink, open_session
+from autoprof.testing import FakeAllocator, FakeClock, ListSink, open_session
 
 
 class Work(nn.Module):

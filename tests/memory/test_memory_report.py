@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 import autoprof
-from autoprof._capture.memory import FakeAllocator, Held, Holdings, tabulate
+from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.memory import MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._reports.memory_text import readings, render_memory
 from autoprof.cli import main
 from autoprof.summary import MemoryRow, Summary
+from autoprof.testing import FakeAllocator
 
 GIB = 2**30
 

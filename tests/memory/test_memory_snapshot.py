@@ -13,8 +13,9 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.memory import SnapshotWindow
-from autoprof._capture.memory.snapshot import TorchHistory, bounded
+from autoprof._capture.memory.snapshot import bounded
 from autoprof.config import load_config
+from autoprof.devices.cuda import CudaHistory
 from autoprof.errors import ConfigError
 
 
@@ -79,7 +80,7 @@ def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
     assert path.name == "memory_snapshot_rank3.pickle"
     assert pickle.loads(path.read_bytes())["device_traces"] == [[0, 1, 2, 3], []]
     assert said == [
-        "memory_snapshot_rank3.pickle has the allocations of steps 2 to 3; their times include what recording them took"
+        "memory_snapshot_rank3.pickle has the allocations of steps 2 to 3; their times include the cost of recording"
     ]
 
 
@@ -221,10 +222,10 @@ def test_torch_gets_one_observer_a_process(monkeypatch: pytest.MonkeyPatch, tmp_
     """However many sessions ask for one."""
     attached: list[Any] = []
     monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", attached.append, raising=False)
-    monkeypatch.setattr(TorchHistory, "_observed", False)
+    monkeypatch.setattr(CudaHistory, "_observed", False)
     called: list[int] = []
     for number in range(3):
-        TorchHistory().on_oom(lambda number=number: called.append(number))
+        CudaHistory().on_oom(lambda number=number: called.append(number))
     attached[0](0, 1, 2, 3)
     assert (len(attached), called) == (1, [0])
 
@@ -252,7 +253,7 @@ def torch_history(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
     """And its function is the one that was there before."""
     before = torch.cuda.memory._record_memory_history
-    history = TorchHistory()
+    history = CudaHistory()
     history.start(entries=7, stacks="python")
     assert history.recording()
     history.stop()
@@ -263,7 +264,7 @@ def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
 
 def test_a_recording_that_the_user_starts_meanwhile_goes_on(torch_history: list[Any]) -> None:
     """What was asked for last is what holds."""
-    history = TorchHistory()
+    history = CudaHistory()
     history.start(entries=7, stacks="python")
     torch.cuda.memory._record_memory_history(max_entries=9)
     history.stop()

@@ -28,8 +28,8 @@ from zoo_train import Record, allocations, train
 from zoo_witness import Witness
 
 from autoprof import Phase, StepFrame, Summary
-from autoprof._capture.clocks import HostClock
 from autoprof._capture.marks import UNTIMED_LEAF
+from autoprof.devices import HostClock
 
 ROOT: Final = "(root)"
 EVERYTHING: Final = everything(targets=[{"match": "", "name": ROOT}, {"match": ".*"}])

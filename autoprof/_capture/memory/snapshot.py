@@ -1,7 +1,7 @@
-"""The allocator's own snapshot, for a window of steps or when memory runs out: ``memory_snapshot_rank0.pickle``.
+"""The allocator's snapshot, of a window of steps or when memory runs out: ``memory_snapshot_rank0.pickle``.
 
-The file is what ``torch.cuda.memory._dump_snapshot`` writes, for pytorch.org/memory_viz; only what is older than its
-size allows is left out.
+The file has the format of ``torch.cuda.memory._dump_snapshot``, for pytorch.org/memory_viz; the oldest part of the
+history is left out where it exceeds the size limit.
 """
 
 from __future__ import annotations
@@ -11,92 +11,20 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
-
-import torch
+from typing import Any, Final, Protocol
 
 from ..._process.signals import raised_by_handler
 from ..._units import format_bytes
+from ...devices import AllocatorHistory, find_allocator_history
 
 OOM_FILES: Final = 4
-"""Snapshots written when memory runs out, each over the last: cuDNN tries again with less, and a search for the
-largest batch catches many."""
+"""Snapshots written when memory runs out, each over the last: cuDNN retries with less memory, and a search for the
+largest batch runs out many times."""
 MIB: Final = 2**20
 
 
-class History(Protocol):
-    """What the allocator's recording is asked for; the tests have a fake one."""
-
-    def available(self) -> bool:
-        """Tell whether there is a device whose allocator records."""
-
-    def recording(self) -> bool:
-        """Tell whether somebody records already."""
-
-    def start(self, *, entries: int, stacks: str) -> None:
-        """Record allocations from now on."""
-
-    def stop(self) -> None:
-        """Record no more, unless somebody else has asked for it meanwhile."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return what is held, and what was recorded."""
-
-    def on_oom(self, call: Callable[[], None]) -> None:
-        """Have this called each time memory has run out, before the exception is raised. There is no way back."""
-
-
-class TorchHistory:
-    """The recording of torch's native CUDA allocator."""
-
-    _observed: ClassVar[bool] = False
-    """Whether this process has its observer: one for all sessions, for torch cannot take it off."""
-
-    def __init__(self) -> None:
-        self._wrapped: tuple[Any, Any] | None = None
-        self._touched = False
-
-    def available(self) -> bool:
-        return torch.cuda.is_available()
-
-    def recording(self) -> bool:
-        return bool(torch._C._cuda_isHistoryEnabled())
-
-    def start(self, *, entries: int, stacks: str) -> None:
-        memory: Any = torch.cuda.memory
-        record = memory._record_memory_history
-        record(max_entries=entries, stacks=stacks)
-
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            self._touched = True
-            return record(*args, **kwargs)
-
-        self._touched, self._wrapped = False, (record, noting)
-        memory._record_memory_history = noting
-
-    def stop(self) -> None:
-        if self._wrapped is None:
-            return
-        memory: Any = torch.cuda.memory
-        (record, noting), self._wrapped = self._wrapped, None
-        if memory._record_memory_history is noting:
-            memory._record_memory_history = record
-        if not self._touched:  # else it is the user who records now, or who has stopped it
-            record(None)
-
-    def snapshot(self) -> dict[str, Any]:
-        found: dict[str, Any] = torch.cuda.memory._snapshot()
-        return found
-
-    def on_oom(self, call: Callable[[], None]) -> None:
-        if TorchHistory._observed:
-            return
-        TorchHistory._observed = True
-        torch._C._cuda_attach_out_of_memory_observer(lambda *_facts: call())  # type: ignore[attr-defined]
-
-
 class Wanted(Protocol):
-    """What the configuration says of it (``memory_snapshot``)."""
+    """The options of ``memory_snapshot`` in the configuration."""
 
     @property
     def first(self) -> int | None: ...
@@ -117,16 +45,21 @@ class Wanted(Protocol):
 class SnapshotWindow:
     """Record the allocator for a window of steps and write its snapshot; or write one when memory has run out.
 
-    Where the user records already, his recording is left alone and only its snapshot is taken. Nothing is raised.
+    Where the user already records, that recording goes on and only its snapshot is taken. Raises nothing.
     """
 
     def __init__(
-        self, wanted: Wanted, folder: Path, rank: int, say: Callable[[str], None], history: History | None = None
+        self,
+        wanted: Wanted,
+        folder: Path,
+        rank: int,
+        warn: Callable[[str], None],
+        history: AllocatorHistory | None = None,
     ) -> None:
         self._wanted = wanted
         self._stem = folder / f"memory_snapshot_rank{rank}"
-        self._say = say
-        self._history: History = TorchHistory() if history is None else history
+        self._warn = warn
+        self._history = find_allocator_history() if history is None else history
         self._ended = 0
         self._started = False
         self._open = False
@@ -134,20 +67,20 @@ class SnapshotWindow:
         self._process = os.getpid()
 
     def begin(self) -> None:
-        """Start what is wanted from the first step on."""
-        if not self._history.available():
-            self._say("memory_snapshot: there is no CUDA device, so no snapshot is written")
+        """Start the recordings that begin with the first step."""
+        if self._history is None or not self._history.available():
+            self._warn("memory_snapshot: there is no CUDA device, so no snapshot is written")
             self._open = False
             self._ended = -1
             return
         if self._wanted.oom:
-            _watch(self, self._history)
+            _observe_oom(self, self._history)
         if self._wanted.history:
             self._attempt(self._record)
         self._attempt(self._enter)
 
     def step_begins(self, step: int) -> None:
-        """Take note that this step begins; steps that are not recorded need not be told of."""
+        """Follow the begin of a step; calls for unsampled steps are not needed."""
         if self._ended < 0:
             return
         self._ended = step - 1
@@ -155,7 +88,7 @@ class SnapshotWindow:
         self._attempt(self._enter)
 
     def close(self) -> None:
-        """Write what an unfinished window has, and leave no recording on."""
+        """Write the snapshot of an unfinished window, and stop recording."""
         _forget(self)
         if self._ended < 0 or os.getpid() != self._process:
             return
@@ -176,12 +109,13 @@ class SnapshotWindow:
                 self._stop()
 
     def _record(self) -> None:
-        if not self._started and not self._history.recording():
-            self._history.start(entries=self._wanted.entries, stacks=self._wanted.stacks)
+        history = self._history
+        if history is not None and not self._started and not history.recording():
+            history.start(entries=self._wanted.entries, stacks=self._wanted.stacks)
             self._started = True
 
     def _stop(self) -> None:
-        if self._started:
+        if self._history is not None and self._started:
             self._started = False
             self._history.stop()
 
@@ -191,10 +125,10 @@ class SnapshotWindow:
         path = self._write("")
         if path is not None:
             steps = f"steps {first} to {self._ended}" if self._ended > first else f"step {first}"
-            self._say(f"{path.name} has the allocations of {steps}; their times include what recording them took")
+            self._warn(f"{path.name} has the allocations of {steps}; their times include the cost of recording")
 
     def memory_ran_out(self) -> None:
-        """Write what the allocator holds; the exception that follows is none of ours."""
+        """Write the allocator's blocks; torch raises its exception afterwards."""
         if os.getpid() == self._process and self._ooms < OOM_FILES:
             self._ooms += 1
             self._attempt(self._write_oom)
@@ -202,14 +136,15 @@ class SnapshotWindow:
     def _write_oom(self) -> None:
         path = self._write("_oom")
         if path is not None:
-            self._say(f"memory ran out: {path.name} has what the allocator held")
+            self._warn(f"memory ran out: {path.name} has the allocator's blocks at that moment")
 
     def _write(self, suffix: str) -> Path | None:
         path = self._stem.with_name(f"{self._stem.name}{suffix}.pickle")
+        assert self._history is not None
         limit = self._wanted.max_mib * MIB
         content = bounded(self._history.snapshot(), limit)
         if content is None:
-            self._say(f"{path.name} is not written: without any history it has more than {format_bytes(limit)}")
+            self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(limit)} (max_mib)")
             return None
         part = path.with_suffix(".part")
         try:
@@ -228,13 +163,13 @@ class SnapshotWindow:
             if raised_by_handler(error):
                 raise
             self._ended = -1
-            self._say(f"memory_snapshot is off after {type(error).__name__}: {error}")
+            self._warn(f"memory_snapshot is off after {type(error).__name__}: {error}")
             with suppress(Exception):
                 self._stop()
 
 
 def bounded(snapshot: dict[str, Any], limit: int) -> bytes | None:
-    """Pickle a snapshot into at most ``limit`` bytes: the older half of its history goes until it fits."""
+    """Pickle a snapshot into at most ``limit`` bytes; drop the older half of its history until it fits."""
     while len(content := pickle.dumps(snapshot)) > limit:
         traces = snapshot.get("device_traces") or []
         if not any(traces):
@@ -246,8 +181,8 @@ def bounded(snapshot: dict[str, Any], limit: int) -> bytes | None:
 _windows: list[SnapshotWindow] = []
 
 
-def _watch(window: SnapshotWindow, history: History) -> None:
-    """Have the allocator tell when memory has run out."""
+def _observe_oom(window: SnapshotWindow, history: AllocatorHistory) -> None:
+    """Write the window's snapshot when memory runs out."""
     _windows.append(window)
     history.on_oom(_ran_out)
 

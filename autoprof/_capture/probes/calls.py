@@ -14,7 +14,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from ..clocks import Clock, DeviceClock
+from ...devices import Clock, DeviceClock
 
 SITES: Final = 256
 """Call sites kept apart; what comes beyond shares one."""

@@ -46,7 +46,7 @@ def watch_far_inputs(
     def watch(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
         watch_inputs(args, kwargs, ordinal, thread)
         clock = recorder.clock
-        own = clock.home if device is None else device
+        own = clock.device_index if device is None else device
         for tensor in tensors_of((args, kwargs)):
             node = tensor.grad_fn
             if (

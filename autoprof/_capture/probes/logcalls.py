@@ -15,7 +15,7 @@ from functools import cache, wraps
 from threading import get_ident
 from typing import Any, Final
 
-from ..clocks import Clock
+from ...devices import Clock
 from ..recorder import Recorder
 from .calls import CallTable, site_of
 from .compiling import has_compiled, skip_in_compiler

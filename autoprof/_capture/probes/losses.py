@@ -40,7 +40,7 @@ class _Kind(HookState):
         several = hooks.passes.several
 
         def make(index: int | None) -> Pair:
-            device = None if index == recorder.clock.home else index
+            device = None if index == recorder.clock.device_index else index
             return hooks.following(device, several)
 
         self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 
 from ..._process.signals import raised_by_handler
+from ...devices import Memory
 from ...frame import Phase
 from ..marks import MEMORY
-from ..memory import Memory
 from ..recorder import Recorder
 from .autograd_hooks import Pair
 from .cross_device import hooks_by_input

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ..clocks import Clock, choose_clock
+from ...devices import Clock, device_of
 from ..recorder import Recorder
 from .hooks import Hooks
 from .module import ModuleProbe
@@ -78,7 +78,7 @@ class Placement:
         note = None
         if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
             self._on_host, device = self._anchor.is_cpu, self._anchor.device
-            clock, note = choose_clock(device.type, device.index)
+            clock, note = device_of(device).clock(device)
             if clock.device_type != self._recorder.clock.device_type:
                 self._recorder.use_clock(clock)
         self._settle()
@@ -89,8 +89,8 @@ class Placement:
         self._seen.clear()
         whole = _find(self._model, clock)
         home = None if whole is None else whole.device
-        if clock.home != home:
-            clock.go_home(home)
+        if clock.device_index != home:
+            clock.use_device(home)
             recorder.use_clock(clock)
         if whole is None:
             devices: list[tuple[int | None, bool]] = [(None, True)] * len(self._probes)

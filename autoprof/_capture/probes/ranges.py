@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
+from ...devices import Clock
 from ...errors import SessionError
 from ...frame import Phase
-from ..clocks import Clock
 from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
 from .tensors import nodes_of

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from ..clocks import Clock, DeviceClock
-from ..clocks.events import TorchEvents
+from ...devices import Clock, DeviceClock, TorchEvents
 from ..recorder import Recorder
 from .calls import CallTable, site_of
 from .compiling import has_compiled, skip_in_compiler

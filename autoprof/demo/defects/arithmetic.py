@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..._metrics.flops import Kind
-from ...devices import Flags, find_peak, peak_seconds
+from ..._metrics.utilization import peak_seconds
+from ...devices import Tf32Flags, find_peak
+from ...devices.cuda import PEAKS
 from ...diagnose import Evidence, Facts, diagnose
 from ...summary import Summary, Work
 from ...testing import FakeClock, FakeDevice
@@ -63,10 +65,10 @@ def full_precision(broken: bool) -> Summary:
     summary = _run(nn.Sequential(Autocast(not broken)), torch.randn(256, WIDTH))
     work = summary.work
     assert work is not None
-    peak, _ = find_peak(DEVICE)
+    peak, _ = find_peak(DEVICE, PEAKS)
     kinds = []
     for kind in work.kinds:
-        seconds = peak_seconds(Kind(kind.dtype, "matmul"), kind.flops, peak, Flags(matmul=False, conv=False))
+        seconds = peak_seconds(Kind(kind.dtype, "matmul"), kind.flops, peak, Tf32Flags(matmul=False, conv=False))
         now, half = (None if one is None else one * 1e9 for one in seconds)
         kinds.append(replace(kind, peak_ns=now, half_ns=half))
     used = sum(kind.peak_ns or 0 for kind in kinds) / summary.step_p50_ns

@@ -1,6 +1,6 @@
-"""A clock of events on device streams, whatever the device: pooled, recorded without waiting, resolved later.
+"""A clock of events on device streams: pooled, recorded without waiting, converted to times later.
 
-What differs between devices is an ``EventSource``; pools, bases and the order of things are here, once.
+``EventSource`` has the few calls in which devices differ; ``DeviceClock`` has the pools, bases and order, once for all.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import Any, Final, Protocol
 import numpy as np
 from torch import Tensor
 
-from ...frame import NOT_MEASURED, Nanoseconds
-from .base import ClockLimits, DeviceTimes, Place, Reading, Times
+from ..frame import NOT_MEASURED, Nanoseconds
+from ._clock import ClockLimits, DeviceTimes, Place, Reading, Times
 
 PREPARED: Final = 256
-"""Events made at set-up: making one can stall for milliseconds (sglang#39960), which no step should see."""
+"""Events made at set-up: making one can stall for milliseconds (sglang#39960), which must not happen in a step."""
 POOLED: Final = 65_536
-"""Events kept for reuse on one device; what a giant step made beyond it is given back to the driver."""
+"""Events kept for reuse on one device; further events of a very large step are returned to the driver."""
 
 
 class EventSource(Protocol):
-    """The part of a device's interface that a clock needs."""
+    """The calls of a device's interface that a clock needs."""
 
     @property
     def device_type(self) -> str:
-        """The name torch has for the kind of device."""
+        """The device type as torch names it."""
 
     def here(self, device: int | None = None) -> Place | None:
-        """Return a device, if none is named the current one, and the stream that this thread uses of it.
+        """Return this thread's current stream of a device (None: of the current device).
 
         torch keeps a current stream for each device: work on tensors of a device goes there, whichever device is
-        current. None while the stream is being captured.
+        current. Returns None while the stream is being captured.
         """
 
     def index_of(self, tensor: Tensor) -> int | None:
-        """Return the index of the device that a tensor lies on; None where it is of another kind."""
+        """Return the index of a tensor's device; None where it is of another type."""
 
     def new(self) -> Any:
-        """Make an event that keeps time."""
+        """Create an event with timing."""
 
     def record(self, event: Any, place: Place) -> None:
         """Record the event on the place's stream."""
 
     def query(self, event: Any) -> bool:
-        """Tell whether the device has passed the event."""
+        """Return whether the device has passed the event."""
 
     def elapsed_ns(self, start: Any, end: Any) -> int:
         """Return the nanoseconds between two passed events of one device."""
@@ -55,25 +55,53 @@ class EventSource(Protocol):
         """Wait for the event."""
 
 
-class Stamp:
-    """One reading of a device clock: the host's time, and an event (None while a graph was being captured).
+class TorchEvents:
+    """The event calls that all of torch's events share; a subclass adds ``here`` and ``new``."""
 
-    ``left`` is the same instant on the stream that this thread read before, where that was another one.
+    def __init__(self) -> None:
+        self._streams: dict[Place, Any] = {}
+
+    device_type: str
+
+    def index_of(self, tensor: Tensor) -> int | None:
+        device = tensor.device
+        return device.index if device.type == self.device_type else None
+
+    def record(self, event: Any, place: Place) -> None:
+        event.record(self._streams[place])
+
+    def query(self, event: Any) -> bool:
+        return bool(event.query())
+
+    def elapsed_ns(self, start: Any, end: Any) -> int:
+        elapsed_ms: float = start.elapsed_time(end)
+        return round(elapsed_ms * 1e6)
+
+    def synchronize(self, event: Any) -> None:
+        event.synchronize()
+
+
+class Stamp:
+    """One reading of a device clock: the host time, and an event (None during a graph capture).
+
+    ``previous`` is the same instant on the stream of this thread's reading before, where that was another stream.
     """
 
-    __slots__ = ("event", "host_ns", "left", "place")
+    __slots__ = ("event", "host_ns", "place", "previous")
 
     def __init__(self, event: Any) -> None:
         self.event = event
         self.host_ns = 0
         self.place: Place | None = None
-        self.left: Stamp | None = None
+        self.previous: Stamp | None = None
 
 
 class DeviceClock:
-    """Read events of one kind of device; each device of that kind has its own pool and its own base."""
+    """Read events of one type of device; each device of that type has its own pool and its own base."""
 
-    def __init__(self, source: EventSource, now: Callable[[], int] = perf_counter_ns, home: int | None = None) -> None:
+    def __init__(
+        self, source: EventSource, now: Callable[[], int] = perf_counter_ns, device: int | None = None
+    ) -> None:
         self.device_type: str | None = source.device_type
         self.limits: ClockLimits | None = None
         self._now = now
@@ -81,10 +109,10 @@ class DeviceClock:
         self._pools: dict[int, list[Stamp]] = {}
         self._last: dict[int, Place] = {}
         self._readers: dict[int | None, Callable[[], Stamp]] = {}
-        self.go_home(home)
+        self.use_device(device)
 
-    def go_home(self, device: int | None) -> None:
-        self.home: int | None = device
+    def use_device(self, device: int | None) -> None:
+        self.device_index: int | None = device
         self.read = self.reader(device)
         place = self._source.here(device)
         if place is not None and place[0] not in self._pools:
@@ -92,14 +120,14 @@ class DeviceClock:
 
     @property
     def now(self) -> Callable[[], int]:
-        """What tells the host's time."""
+        """The function that reads the host's time."""
         return self._now
 
     def index_of(self, tensor: Tensor) -> int | None:
         return self._source.index_of(tensor)
 
     def reader(self, device: int | None) -> Callable[[], Stamp]:
-        # One for each device and the whole run: hooks hold them, and compilers guard what hooks hold.
+        # One function for each device and the whole run: hooks hold it, and compilers guard objects that hooks hold.
         if device not in self._readers:
             self._readers[device] = self._make_reader(device)
         return self._readers[device]
@@ -112,7 +140,7 @@ class DeviceClock:
             place = here(device)
             thread = get_ident()
             if place is None:
-                last_of.pop(thread, None)  # the stream it was on may be the one that is captured now
+                last_of.pop(thread, None)  # its stream before may be the one that is captured now
                 stamp = Stamp(None)
                 stamp.host_ns = now()
                 return stamp
@@ -123,8 +151,8 @@ class DeviceClock:
             if last != place:
                 last_of[thread] = place
                 if last is not None:
-                    left = stamp.left = take(last)
-                    record(left.event, last)
+                    previous = stamp.previous = take(last)
+                    record(previous.event, last)
             return stamp
 
         return read
@@ -144,7 +172,7 @@ class DeviceClock:
     def _take(self, place: Place) -> Stamp:
         try:
             stamp = self._pools[place[0]].pop()
-        except (KeyError, IndexError):  # another thread may take the last one: asking first would not be safe
+        except (KeyError, IndexError):  # another thread may take the last event: a check before the pop would be a race
             stamp = Stamp(self._source.new())
         stamp.place = place
         return stamp
@@ -153,30 +181,31 @@ class DeviceClock:
         return int(reading.host_ns)
 
     def passed(self, readings: Sequence[Reading]) -> bool:
-        if self._source.here() is None or self._source.here(self.home) is None:
+        if self._source.here() is None or self._source.here(self.device_index) is None:
             return False  # a query would kill the capture (pytorch#104487)
         return all(self._source.query(stamp.event) for stamp in _last_of_each(readings))
 
     def times(self, readings: Sequence[Reading]) -> Times:
-        """Count device time from the first reading; another device's events from its own first, set by host time."""
+        """Count device time from the first reading; on another device from its own first, aligned by host time."""
         count = len(readings)
         host = np.fromiter((stamp.host_ns for stamp in readings), dtype=np.int64, count=count)
         of = [stamp.place for stamp in readings]
         places = tuple(place for place in dict.fromkeys(of) if place is not None)
-        left = [stamp.left for stamp in readings[1:]]  # the first one ended the step before
-        if len(places) == 1 and None not in of and left.count(None) == len(left):
+        previous = [stamp.previous for stamp in readings[1:]]  # the first reading ended the step before
+        if len(places) == 1 and None not in of and previous.count(None) == len(previous):
             elapsed, first = self._source.elapsed_ns, readings[0].event
             ns = np.array([elapsed(first, stamp.event) for stamp in readings], dtype=np.int64)
             return Times(host, DeviceTimes(ns, places))
-        return Times(host, self._times_apart(readings, host))
+        return Times(host, self._times_by_place(readings, host))
 
-    def _times_apart(self, readings: Sequence[Reading], host: Nanoseconds) -> DeviceTimes:
-        """Return the times of readings on several places, or on none."""
-        ns, left_ns, at, left = (np.full(len(readings), NOT_MEASURED, dtype=np.int64) for _ in range(4))
+    def _times_by_place(self, readings: Sequence[Reading], host: Nanoseconds) -> DeviceTimes:
+        """Return the times of readings on several streams, or on none."""
+        size = len(readings)
+        ns, previous_ns, place, previous_place = (np.full(size, NOT_MEASURED, dtype=np.int64) for _ in range(4))
         index: dict[Place, int] = {}
         bases: dict[int, tuple[Any, int]] = {}
         for i, stamp in enumerate(readings):
-            for one, into, where in ((stamp, ns, at), (stamp.left, left_ns, left)):
+            for one, into, where in ((stamp, ns, place), (stamp.previous, previous_ns, previous_place)):
                 if one is None or one.place is None:
                     continue
                 where[i] = index.setdefault(one.place, len(index))
@@ -184,17 +213,17 @@ class DeviceClock:
                 if base is None:
                     base = bases[one.place[0]] = (one.event, int(host[i] - host[0]))
                 into[i] = base[1] + self._source.elapsed_ns(base[0], one.event)
-        return DeviceTimes(ns, tuple(index), at, left, left_ns)
+        return DeviceTimes(ns, tuple(index), place, previous_place, previous_ns)
 
     def release(self, readings: Sequence[Reading]) -> None:
         for stamp in readings:
-            for one in (stamp, stamp.left):
+            for one in (stamp, stamp.previous):
                 if one is not None and one.place is not None:
                     pool = self._pools.setdefault(one.place[0], [])
-                    one.place = None  # marks that share a reading bring it here several times
+                    one.place = None  # marks that share a reading release it several times
                     if len(pool) < POOLED:
                         pool.append(one)
-            stamp.left = None
+            stamp.previous = None
 
     def wait(self, readings: Sequence[Reading]) -> None:
         for stamp in _last_of_each(readings):
@@ -202,11 +231,11 @@ class DeviceClock:
 
 
 def _last_of_each(readings: Sequence[Reading]) -> Iterable[Stamp]:
-    """Return the last event of each place: when the device has passed it, it has passed those before."""
+    """Return the last event of each stream; when the device has passed it, it has passed all before it."""
     last: dict[Place, Stamp] = {}
     for stamp in readings:
         if stamp.place is not None:
             last[stamp.place] = stamp
-        if stamp.left is not None and stamp.left.place is not None:
-            last[stamp.left.place] = stamp.left
+        if stamp.previous is not None and stamp.previous.place is not None:
+            last[stamp.previous.place] = stamp.previous
     return last.values()

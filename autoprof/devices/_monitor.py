@@ -1,7 +1,7 @@
-"""Read devices and host now and then, beside the training: a step finds the last readings ready and waits for nothing.
+"""Read telemetry once a second on a thread: a step finds the last readings ready and waits for nothing.
 
-A thread of its own, because a call into the driver can take milliseconds; ctypes lets go of the GIL for as long as it
-lasts, so the training goes on. Between the calls lies a little Python, once a second: NVML's own figures are no newer.
+A thread, because a call into the driver can take milliseconds; ctypes releases the GIL meanwhile, so training goes on.
+Between the calls runs a little Python, once a second: NVML's own figures are no newer.
 """
 
 from __future__ import annotations
@@ -16,60 +16,60 @@ from typing import Any, Final, Protocol
 PERIOD_S: Final = 1.0
 """The time between two readings."""
 FAILURES: Final = 3
-"""Failures in a row after which a source is not asked again."""
+"""Failures in a row after which a reader is not called again."""
 
 
-class Source(Protocol):
-    """What can be read: a ``DeviceReader``, a ``HostReader``."""
+class TelemetryReader(Protocol):
+    """A reader of telemetry: of a device it returns a ``DeviceReading``, of the host a ``HostReading``."""
 
     def read(self) -> Any:
         """Return a reading."""
 
     def close(self) -> None:
-        """Give back what is held open."""
+        """Release the reader's rereaders."""
 
 
 class Monitor:
-    """Read the sources every ``period_s``; ``latest`` has the last reading of each, by the name it was given.
+    """Call the readers every ``period_s``; ``latest`` has the last reading of each by its name.
 
-    The thread starts with ``start`` and is a daemon. In a forked process nothing is read: threads do not survive that.
+    The thread starts with ``start`` and is a daemon. In a forked process nothing is read: a fork has no threads.
     """
 
-    def __init__(self, sources: Mapping[str, Source], period_s: float = PERIOD_S) -> None:
-        self._sources = dict(sources)
+    def __init__(self, readers: Mapping[str, TelemetryReader], period_s: float = PERIOD_S) -> None:
+        self._readers = dict(readers)
         self._period_s = period_s
-        self._failed = dict.fromkeys(self._sources, 0)
+        self._failed = dict.fromkeys(self._readers, 0)
         self._latest: Mapping[str, Any] = MappingProxyType({})
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self.problems: dict[str, str] = {}
-        """What a source failed with, the last time."""
+        """The last failure of each reader."""
         self.readings = 0
         """Rounds of reading so far."""
         self.cpu_ns = 0
-        """Processor time that the rounds took on their thread."""
+        """CPU time of the rounds on their thread."""
 
     @property
     def latest(self) -> Mapping[str, Any]:
-        """The last reading of each source that has one. Costs a look at an attribute."""
+        """The last reading of each reader that has one. Costs one attribute access."""
         return self._latest
 
     def start(self) -> None:
-        """Begin to read, at once and then every period."""
+        """Start reading, at once and then every period."""
         if self._thread is None and not self._stop.is_set():
             self._thread = threading.Thread(target=self._loop, name="autoprof-monitor", daemon=True)
             self._thread.start()
 
     def read_now(self, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
-        """Read every source once, on the calling thread. A source that raises loses only its own reading."""
+        """Call every reader once, on the calling thread. A reader that raises loses only its own reading."""
         started = cpu_ns()
         found: dict[str, Any] = {}
-        for name, source in self._sources.items():
+        for name, reader in self._readers.items():
             if self._failed[name] >= FAILURES:
                 continue
             try:
-                found[name] = source.read()
+                found[name] = reader.read()
                 self._failed[name] = 0
             except Exception as error:
                 self._failed[name] += 1
@@ -79,19 +79,19 @@ class Monitor:
         self.cpu_ns += cpu_ns() - started
 
     def close(self, patience_s: float = 2.0) -> None:
-        """Stop, and close the sources. Waits for a reading under way, but not longer than ``patience_s``."""
+        """Stop, and close the readers. Waits for a running call, at most ``patience_s``."""
         if self._process != os.getpid():
             return
         self._stop.set()
         if self._thread is not None:
             self._thread.join(patience_s)
             if self._thread.is_alive():
-                return  # stuck in the driver: closing under it could crash
+                return  # the call hangs in the driver: closing the reader now could crash
             self._thread = None
-        sources, self._sources = self._sources, {}
-        for name, source in sources.items():
+        readers, self._readers = self._readers, {}
+        for name, reader in readers.items():
             try:
-                source.close()
+                reader.close()
             except Exception as error:
                 self.problems[name] = f"{type(error).__name__}: {error}"
 

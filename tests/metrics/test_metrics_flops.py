@@ -12,12 +12,14 @@ from flops_models import GPT, ResNet, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics.flop_meter import OUTSIDE, DevicePeak, WorkMeter
+from autoprof._metrics.flop_meter import OUTSIDE, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind
 from autoprof._metrics.flops import counter as counter_module
+from autoprof._metrics.utilization import peak_seconds
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
-from autoprof.devices import Flags, find_peak, peak_seconds
+from autoprof.devices import Tf32Flags, find_peak
+from autoprof.devices.cuda import PEAKS
 from autoprof.frame import Phase
 from autoprof.summary import Summary, UnfusedAttention, Work, WorkKind
 from autoprof.testing import FakeClock, ListSink, open_session
@@ -149,7 +151,7 @@ def test_a_count_waits_until_the_run_can_afford_it(counts: list[Any]) -> None:
 def test_the_budget_is_held_against_the_time_that_the_run_has_lasted(counts: list[Any]) -> None:
     """1.5 s at the first count, a hundredth of 150 s; the next one waits for its own share."""
     now = [0]
-    meter = WorkMeter(nn.Linear(4, 4), [], 0.01, DevicePeak, now_ns=lambda: now[0])
+    meter = FlopMeter(nn.Linear(4, 4), [], 0.01, DevicePeak, now_ns=lambda: now[0])
     assert not meter._due()
     now[0] = 149 * 10**9
     assert not meter._due()
@@ -252,7 +254,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
     summary = trained(model, *[batch(8)] * 4, flops="off")
     clock = FakeClock(tick_ns=1)
     session = open_session(model, CONFIG, clock=clock)
-    meter = session._pipeline.gauges._work
+    meter = session._pipeline.metrics._work
     assert meter is not None
     meter._find_peak = lambda: peak
     for _ in range(4):
@@ -267,7 +269,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
 def test_a_known_device_gives_mfu_by_its_own_peak() -> None:
     """Here float32 at 67 TFLOP/s of an H100, without TF32."""
     name = "NVIDIA H100 80GB HBM3"
-    peak = DevicePeak(name, find_peak(name)[0], None, Flags(matmul=False, conv=False))
+    peak = DevicePeak(name, find_peak(name, PEAKS)[0], None, Tf32Flags(matmul=False, conv=False))
     work = metered(peak, nn.Sequential(nn.Linear(4, 4)), STEP_NS)
     assert work.mfu == pytest.approx(2 * LAYER / 67e12, rel=1e-3)
     assert work.hfu == work.mfu
@@ -277,7 +279,7 @@ def test_a_known_device_gives_mfu_by_its_own_peak() -> None:
 def test_a_figure_above_the_peak_is_refused() -> None:
     """It says that something is wrong; the operations per second stay."""
     name = "NVIDIA H100 80GB HBM3"
-    peak = DevicePeak(name, find_peak(name)[0], None, Flags(matmul=False, conv=False))
+    peak = DevicePeak(name, find_peak(name, PEAKS)[0], None, Tf32Flags(matmul=False, conv=False))
     slow = DevicePeak(name, peak.peak and type(peak.peak)("none", {"fp32": 1e-12}, "a test"), None, peak.flags)
     work = metered(slow, nn.Sequential(nn.Linear(4, 4)), 1000)
     assert work.mfu is None
@@ -289,7 +291,7 @@ def test_the_work_goes_through_the_summary_s_file_and_back() -> None:
     """As JSON, exactly."""
     summary = trained(nn.Sequential(nn.Linear(4, 4)), *[batch(8)] * 4)
     again = Summary.from_dict(json.loads(json.dumps(summary.to_dict())))
-    assert (again.work, again.progress, again.gauges) == (summary.work, summary.progress, summary.gauges)
+    assert (again.work, again.progress, again.metrics) == (summary.work, summary.progress, summary.metrics)
 
 
 def learned(make: Any, x: Tensor, config: dict[str, Any] | None) -> list[Tensor]:
@@ -355,8 +357,8 @@ def test_work_is_told_by_arithmetic_and_by_how_long_the_peak_takes_for_it() -> N
     assert sum(kind.flops for kind in work.kinds) == sum(work.flops.values())
     assert {kind.peak_ns for kind in work.kinds} == {None}
     assert (work.sequences, work.benchmark) == (1, None)
-    peak, _ = find_peak("NVIDIA A100-SXM4-80GB")
-    full, half = peak_seconds(Kind("float32", "matmul"), 10**12, peak, Flags(matmul=False, conv=False))
+    peak, _ = find_peak("NVIDIA A100-SXM4-80GB", PEAKS)
+    full, half = peak_seconds(Kind("float32", "matmul"), 10**12, peak, Tf32Flags(matmul=False, conv=False))
     assert full == pytest.approx(1 / 19.5)
     assert half == pytest.approx(1 / 312)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from .._metrics.flops.work import MODEL_PHASES, Kind, WorkCount
 from .._units import NS_PER_S
+from ..devices import Arithmetic, Peak, Tf32Flags
 from ..frame import Phase
-from .peaks import Arithmetic, Peak
+from .flops.work import MODEL_PHASES, Kind, WorkCount
 
 _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
     "float32": "fp32",
@@ -20,14 +20,6 @@ _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
     "float8_e4m3fnuz": "fp8",
     "float8_e5m2fnuz": "fp8",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """Whether float32 operands may be rounded to TF32, for products of matrices and for convolutions."""
-
-    matmul: bool
-    conv: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +35,7 @@ class Utilization:
     reason: str | None = None
 
 
-def arithmetic(kind: Kind, flags: Flags, peak: Peak) -> Arithmetic | None:
+def arithmetic(kind: Kind, flags: Tf32Flags, peak: Peak) -> Arithmetic | None:
     """Return the arithmetic in which a device does work of this kind, or None where it has no peak."""
     chosen = _BY_DTYPE.get(kind.dtype)
     if chosen == "fp32" and "tf32" in peak.tflops and (flags.conv if kind.family == "conv" else flags.matmul):
@@ -52,7 +44,12 @@ def arithmetic(kind: Kind, flags: Flags, peak: Peak) -> Arithmetic | None:
 
 
 def utilization(
-    work: WorkCount, duration_ns: float, peak: Peak | None, flags: Flags, fqn: str = "", why_no_peak: str | None = None
+    work: WorkCount,
+    duration_ns: float,
+    peak: Peak | None,
+    flags: Tf32Flags,
+    fqn: str = "",
+    why_no_peak: str | None = None,
 ) -> Utilization:
     """Return MFU and HFU of the work of one device in this time: the whole model's, or that of a module and all inside.
 
@@ -78,23 +75,7 @@ def utilization(
     return Utilization(mfu, hfu, rate)
 
 
-def tf32_flags(backends: Any, rocm: bool = False) -> Flags:
-    """Read ``torch.backends``, whose old and new settings must not be mixed: each is asked in the way it was set.
-
-    ``rocm`` is ``torch.version.hip is not None``: convolutions have no TF32 there, whatever the flag says.
-    """
-    return Flags(_allowed(backends.cuda.matmul), not rocm and _allowed(backends.cudnn, "conv"))
-
-
-def _allowed(settings: Any, operator: str | None = None) -> bool:
-    try:
-        return bool(settings.allow_tf32)
-    except RuntimeError:  # it was set as fp32_precision, of the operator or of all
-        precise = getattr(settings, operator, settings) if operator else settings
-        return str(precise.fp32_precision) == "tf32"
-
-
-def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Flags) -> tuple[float | None, float | None]:
+def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Tf32Flags) -> tuple[float | None, float | None]:
     """Return how long such work takes at the device's peak, as it is done and in 16 bits; None without a peak."""
     if peak is None:
         return None, None
@@ -103,7 +84,7 @@ def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Flags) -> tup
     return now, None if half is None else flops / (half * 1e12)
 
 
-def _seconds_at_peak(kinds: Mapping[Kind, int], peak: Peak, flags: Flags) -> float | str:
+def _seconds_at_peak(kinds: Mapping[Kind, int], peak: Peak, flags: Tf32Flags) -> float | str:
     seconds = 0.0
     for kind, flops in kinds.items():
         chosen = arithmetic(kind, flags, peak)

@@ -1,4 +1,4 @@
-"""What an NVIDIA device does, through NVML: utilisation, memory, power, clocks, temperature, and why clocks are low."""
+"""Telemetry of NVIDIA devices through NVML: utilisation, memory, power, clocks, temperature, throttling."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from .._names import quoted
 from ..errors import MissingExtra
+from ._telemetry import DeviceReading
 
 T = TypeVar("T")
 
@@ -27,30 +27,8 @@ _MEMORY_CLOCK: Final = 2
 _DIE_SENSOR: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReading:
-    """One look at a device. None: the device does not tell."""
-
-    unix_ns: int
-    uuid: str
-    name: str
-    utilization_fraction: float | None = None
-    """Share of NVML's last sampling period (1/6 to 1 s) in which any kernel ran, on however little of the device."""
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    power_mw: int | None = None
-    power_limit_mw: int | None = None
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    temperature_c: int | None = None
-    throttled_by: tuple[str, ...] | None = None
-    shared: bool = False
-    """A slice (MIG): power, clocks and temperature are those of the whole device, utilisation is not told."""
-
-
-class DeviceReader:
-    """Read one device. Each value is a call into the driver, some of which take milliseconds: never in a step."""
+class NvmlReader:
+    """Read one device. Each value is a call into the driver, some take milliseconds: never call it in a step."""
 
     def __init__(
         self, nvml: Any, handle: Any, parent: Any, uuid: str, unix_ns: Callable[[], int] = time.time_ns
@@ -61,16 +39,16 @@ class DeviceReader:
         self._uuid = uuid
         self._unix_ns = unix_ns
         self._shared = parent is not None
-        self._silent: set[str] = set()
-        self._name = _text(self._ask("nvmlDeviceGetName", handle)) or "?"
-        self._limit_mw = self._ask("nvmlDeviceGetPowerManagementLimit", self._whole)
-        self._clock_max = self._ask("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
+        self._unsupported: set[str] = set()
+        self._name = _text(self._call("nvmlDeviceGetName", handle)) or "?"
+        self._limit_mw = self._call("nvmlDeviceGetPowerManagementLimit", self._whole)
+        self._clock_max = self._call("nvmlDeviceGetMaxClockInfo", self._whole, _SM_CLOCK)
 
     def read(self) -> DeviceReading:
-        """Return a reading. What a device does not tell is asked once; another failure of the driver leaves a None."""
-        use = None if self._shared else self._ask("nvmlDeviceGetUtilizationRates", self._handle)
-        memory = self._ask("nvmlDeviceGetMemoryInfo", self._handle)
-        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
+        """Return a reading. A value that the device does not support is tried once; other driver errors leave None."""
+        use = None if self._shared else self._call("nvmlDeviceGetUtilizationRates", self._handle)
+        memory = self._call("nvmlDeviceGetMemoryInfo", self._handle)
+        reasons = self._call("nvmlDeviceGetCurrentClocksThrottleReasons", self._whole)
         return DeviceReading(
             unix_ns=self._unix_ns(),
             uuid=self._uuid,
@@ -78,31 +56,31 @@ class DeviceReader:
             utilization_fraction=None if use is None else use.gpu / 100,
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
-            power_mw=self._ask("nvmlDeviceGetPowerUsage", self._whole),
+            power_mw=self._call("nvmlDeviceGetPowerUsage", self._whole),
             power_limit_mw=self._limit_mw,
-            sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
+            sm_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _SM_CLOCK),
             sm_clock_max_mhz=self._clock_max,
-            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
-            temperature_c=self._ask("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
+            memory_clock_mhz=self._call("nvmlDeviceGetClockInfo", self._whole, _MEMORY_CLOCK),
+            temperature_c=self._call("nvmlDeviceGetTemperature", self._whole, _DIE_SENSOR),
             throttled_by=None if reasons is None else tuple(why for bit, why in _THROTTLES.items() if reasons & bit),
             shared=self._shared,
         )
 
     def close(self) -> None:
-        """Give NVML back; it counts its users, so others in the process keep it."""
+        """Shut NVML down; it counts its users, so it stays for others in the process."""
         with suppress(self._nvml.NVMLError):  # the driver may be gone, and NVML with it
             self._nvml.nvmlShutdown()
 
-    def _ask(self, name: str, *args: Any) -> Any:
+    def _call(self, name: str, *args: Any) -> Any:
         key = f"{name}{args[1:]}"
-        if key in self._silent:
+        if key in self._unsupported:
             return None
         try:
             return getattr(self._nvml, name)(*args)
         except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_NoPermission, AttributeError):
-            self._silent.add(key)
+            self._unsupported.add(key)
         except self._nvml.NVMLError:
-            pass  # may be well again at the next reading
+            pass  # may succeed at the next reading
         return None
 
 
@@ -115,13 +93,13 @@ def import_nvml() -> Any:
     return pynvml
 
 
-def open_device(
+def open_reader(
     nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str] = os.environ
-) -> tuple[DeviceReader | None, str | None]:
-    """Return a reader for what torch calls ``cuda:<index>``, or the reason why it cannot be told which device that is.
+) -> tuple[NvmlReader | None, str | None]:
+    """Return a reader for torch's device ``cuda:<index>``, or the reason why NVML cannot identify it.
 
-    ``uuid`` is ``str(torch.cuda.get_device_properties(index).uuid)`` where torch tells it: NVML numbers the devices of
-    the machine by their place on the bus, torch those that CUDA_VISIBLE_DEVICES leaves, the fastest first.
+    ``uuid`` is ``str(torch.cuda.get_device_properties(index).uuid)`` where torch has it: NVML numbers the devices of
+    the machine by their place on the bus; torch numbers those of CUDA_VISIBLE_DEVICES, the fastest first.
     """
     try:
         nvml.nvmlInit()
@@ -134,7 +112,7 @@ def open_device(
     if isinstance(found, str):
         nvml.nvmlShutdown()
         return None, found
-    return DeviceReader(nvml, *found), None
+    return NvmlReader(nvml, *found), None
 
 
 def _find(nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str]) -> tuple[Any, Any, str] | str:
@@ -152,7 +130,7 @@ def _find(nvml: Any, index: int, uuid: str | None, environment: Mapping[str, str
     entry = entries[index]
     if entry.isdigit():
         return _by_number(nvml, devices, int(entry), environment)
-    same = [device for device in devices if device[2].startswith(entry)]  # CUDA takes any prefix that is one device's
+    same = [device for device in devices if device[2].startswith(entry)]  # CUDA accepts a unique prefix
     return same[0] if len(same) == 1 else f"{quoted(entry)} of CUDA_VISIBLE_DEVICES is not the UUID of one device"
 
 
@@ -164,14 +142,14 @@ def _by_number(
         return f"NVML has {len(whole)} devices, none numbered {number}"
     in_bus_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     if not in_bus_order and len({_text(nvml.nvmlDeviceGetName(device[0])) for device in whole}) > 1:
-        return "which of the different devices it is cannot be told; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+        return "the devices differ and their order is unknown; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
     if any(device[1] is whole[number][0] for device in devices):
-        return "the device is cut into slices (MIG); which one it is cannot be told"
+        return "the device is split into slices (MIG); which slice is in use is unknown"
     return whole[number]
 
 
 def _devices(nvml: Any) -> Iterator[tuple[Any, Any, str]]:
-    """Yield each device and each slice of it: its handle, that of the device it is a slice of, its UUID."""
+    """Yield each device and each of its slices: its handle, the whole device's handle (None if it is one), its UUID."""
     for number in range(nvml.nvmlDeviceGetCount()):
         device = nvml.nvmlDeviceGetHandleByIndex(number)
         yield device, None, _text(nvml.nvmlDeviceGetUUID(device)) or ""
@@ -181,9 +159,9 @@ def _devices(nvml: Any) -> Iterator[tuple[Any, Any, str]]:
                 yield part, device, _text(nvml.nvmlDeviceGetUUID(part)) or ""
 
 
-def _or(otherwise: T, nvml: Any, ask: Callable[..., T], *args: Any) -> T:
+def _or(otherwise: T, nvml: Any, function: Callable[..., T], *args: Any) -> T:
     try:
-        return ask(*args)
+        return function(*args)
     except nvml.NVMLError:
         return otherwise
 

@@ -13,21 +13,21 @@ from autoprof._reports.measurements import work_table
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
 from autoprof._reports.summary_text import render_summary
-from autoprof.summary import Gauge, Progress, Summary, Work, WorkRow
+from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
 
 TERA = 10**12
 GAUGES = {
-    "gpu_utilization": Gauge(0.87, 0.10, 1.0, 0.91, 120),
-    "gpu_memory_bytes": Gauge(20 * 2**30, 19 * 2**30, 21 * 2**30, 20 * 2**30, 120),
-    "gpu_power_w": Gauge(650.2, 500.0, 700.0, 655.0, 120),
-    "gpu_power_limit_w": Gauge(700.0, 700.0, 700.0, 700.0, 120),
-    "gpu_sm_clock_mhz": Gauge(1755.0, 1200.0, 1980.0, 1740.0, 120),
-    "gpu_sm_clock_max_mhz": Gauge(1980.0, 1980.0, 1980.0, 1980.0, 120),
-    "gpu_temperature_c": Gauge(64.0, 64.0, 64.0, 64.0, 120),
-    "gpu_throttled": Gauge(0.03, 0.0, 1.0, 0.0, 120),
-    "gpu_throttled_by_power_cap": Gauge(0.025, 0.0, 1.0, 1.0, 120),
-    "host_cpu_cores": Gauge(3.4, 1.0, 5.2, 3.1, 100),
-    "host_cpu_busy": Gauge(0.54, 0.2, 0.9, 0.5, 100),
+    "gpu_utilization": MetricStats(0.87, 0.10, 1.0, 0.91, 120),
+    "gpu_memory_bytes": MetricStats(20 * 2**30, 19 * 2**30, 21 * 2**30, 20 * 2**30, 120),
+    "gpu_power_w": MetricStats(650.2, 500.0, 700.0, 655.0, 120),
+    "gpu_power_limit_w": MetricStats(700.0, 700.0, 700.0, 700.0, 120),
+    "gpu_sm_clock_mhz": MetricStats(1755.0, 1200.0, 1980.0, 1740.0, 120),
+    "gpu_sm_clock_max_mhz": MetricStats(1980.0, 1980.0, 1980.0, 1980.0, 120),
+    "gpu_temperature_c": MetricStats(64.0, 64.0, 64.0, 64.0, 120),
+    "gpu_throttled": MetricStats(0.03, 0.0, 1.0, 0.0, 120),
+    "gpu_throttled_by_power_cap": MetricStats(0.025, 0.0, 1.0, 1.0, 120),
+    "host_cpu_cores": MetricStats(3.4, 1.0, 5.2, 3.1, 100),
+    "host_cpu_busy": MetricStats(0.54, 0.2, 0.9, 0.5, 100),
 }
 ROWS = (
     WorkRow("VRT", {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 300 * TERA, 0.303, 0.35),
@@ -43,7 +43,7 @@ PACE = Progress("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
 @pytest.fixture
 def full(summary: Summary) -> Summary:
     """Return a summary with all that can be measured."""
-    return replace(summary, progress=PACE, gauges=GAUGES, work=WORK)
+    return replace(summary, progress=PACE, metrics=GAUGES, work=WORK)
 
 
 def test_the_report_tells_pace_work_and_readings(full: Summary) -> None:

@@ -1,4 +1,4 @@
-"""Readings of the GPU and the host over a run: the newest with a step, what they came to in the summary."""
+"""Telemetry of the GPU and the host over a run: the newest with a step, what they came to in the summary."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fake_nvml import FakeNvml
 from torch import nn
 
 import autoprof
-from autoprof._metrics import telemetry as readings_module
-from autoprof._metrics.telemetry import DEVICE, Readings, open_readings
+from autoprof._metrics.telemetry import DEVICE, Telemetry, open_telemetry
 from autoprof._resolve import RawStep
-from autoprof.devices import HostReader, Monitor, open_device
+from autoprof.devices import HostReader, Monitor
+from autoprof.devices._nvml import open_reader
 from autoprof.testing import FakeClock
 
 UUID = "GPU-aaaa"
@@ -37,24 +37,24 @@ class StillMonitor(Monitor):
         pass
 
 
-def of_device(nvml: FakeNvml) -> tuple[Readings, StillMonitor]:
+def of_device(nvml: FakeNvml) -> tuple[Telemetry, StillMonitor]:
     """Return readings of the first device."""
-    reader, reason = open_device(nvml, 0, UUID)
+    reader, reason = open_reader(nvml, 0, UUID)
     assert reader is not None, reason
     numbers = iter(range(1, 1000))
     reader._unix_ns = lambda: next(numbers)
     monitor = StillMonitor({DEVICE: reader})
-    return Readings(None, monitor), monitor
+    return Telemetry(None, monitor), monitor
 
 
-def host(tmp_path: Path, now: list[int], cpu: list[int]) -> tuple[Readings, list[float]]:
+def host(tmp_path: Path, now: list[int], cpu: list[int]) -> tuple[Telemetry, list[float]]:
     """Return readings of a made-up host, and its seconds."""
     stat = tmp_path / "stat"
     stat.write_text("cpu 0 0 0 0 0 0 0 0\n", encoding="ascii")
     seconds = [0.0]
     reader = HostReader(stat, now_ns=lambda: now[0], cpu_ns=lambda: cpu[0])
     reader.read()
-    return Readings(reader, now_s=lambda: seconds[0]), seconds
+    return Telemetry(reader, now_s=lambda: seconds[0]), seconds
 
 
 def test_a_new_reading_goes_with_the_step_in_which_it_came() -> None:
@@ -78,7 +78,7 @@ def test_readings_come_to_mean_least_and_most() -> None:
         device["busy"] = busy
         monitor.read_now()
         readings.closed(step(warmup=warmup))
-    use = readings.gauges()["gpu_utilization"]
+    use = readings.metrics()["gpu_utilization"]
     assert (round(use.mean, 6), use.low, use.high, use.last, use.readings) == (0.4, 0.2, 0.6, 0.4, 3)
     readings.close()
 
@@ -91,7 +91,7 @@ def test_throttling_is_a_share_of_the_readings_with_its_causes() -> None:
         device["throttle"] = bits
         monitor.read_now()
         readings.closed(step())
-    gauges = readings.gauges()
+    gauges = readings.metrics()
     assert gauges["gpu_throttled"].mean == 0.75
     assert gauges["gpu_throttled_by_power_cap"].mean == 0.5
     assert gauges["gpu_throttled_by_hardware_thermal_slowdown"].mean == 0.25
@@ -105,8 +105,8 @@ def test_what_a_device_does_not_tell_is_missing() -> None:
     readings, monitor = of_device(nvml)
     monitor.read_now()
     readings.closed(step())
-    assert not {"gpu_power_w", "gpu_power_limit_w", "gpu_utilization"} & set(readings.gauges())
-    assert "gpu_temperature_c" in readings.gauges()
+    assert not {"gpu_power_w", "gpu_power_limit_w", "gpu_utilization"} & set(readings.metrics())
+    assert "gpu_temperature_c" in readings.metrics()
     readings.close()
     assert nvml.users == 0
 
@@ -137,7 +137,7 @@ def test_the_host_is_read_once_a_second(tmp_path: Path) -> None:
     for at, used, warmup in ((1, 1, True), (2, 2, False), (2, 2, False), (3, 5, False), (3, 5, False), (4, 6, False)):
         now[0], cpu[0], seconds[0] = at * 10**9, used * 10**9, float(at)
         readings.closed(step(warmup=warmup))
-    cores = readings.gauges()["host_cpu_cores"]
+    cores = readings.metrics()["host_cpu_cores"]
     assert (cores.readings, cores.low, cores.high, cores.mean) == (2, 1.0, 3.0, 2.0)
     readings.close()
 
@@ -149,9 +149,9 @@ def test_a_run_too_short_to_be_read_in_is_read_at_its_end(tmp_path: Path) -> Non
     readings.closed(step())
     now[0], cpu[0] = 10**8, 2 * 10**8
     readings.closed(step())
-    assert readings.gauges() == {}
+    assert readings.metrics() == {}
     readings.finish()
-    assert readings.gauges()["host_cpu_cores"].mean == 2.0
+    assert readings.metrics()["host_cpu_cores"].mean == 2.0
     readings.close()
 
 
@@ -162,23 +162,23 @@ def test_a_session_reads_the_host_without_a_thread() -> None:
         for _ in range(3):
             session.step()
         assert threading.active_count() == before
-    assert session.summary().gauges["host_rss_bytes"].high > 0
+    assert session.summary().metrics["host_rss_bytes"].high > 0
 
 
 def test_monitor_off_reads_nothing() -> None:
     """No reading, no scalar."""
     with autoprof.instrument(nn.Linear(4, 4), {"sinks": {}, "monitor": "off", "sample": {"warmup": 0}}) as session:
         session.step()
-    assert session.summary().gauges == {}
+    assert session.summary().metrics == {}
 
 
 def test_without_the_extra_there_is_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the command that installs it; the host is read all the same."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    readings, note = open_readings(torch.device("cuda", 0))
+    readings, note = open_telemetry(torch.device("cuda", 0))
     assert note is not None
-    assert note.startswith("without readings of the GPU: ")
+    assert note.startswith("no telemetry of the GPU: ")
     assert "pip install 'torch-autoprof[gpu]'" in note
     readings.close()
 
@@ -186,10 +186,10 @@ def test_without_the_extra_there_is_one_note(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_driver_that_does_not_start_is_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine whose driver was updated under the program."""
     monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(readings_module, "import_nvml", lambda: FakeNvml(starts=False))
+    monkeypatch.setattr("autoprof.devices.cuda.import_nvml", lambda: FakeNvml(starts=False))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
-    readings, note = open_readings(torch.device("cuda", 0))
-    assert note == "without readings of the GPU: NVML does not start: Driver Not Loaded"
+    readings, note = open_telemetry(torch.device("cuda", 0))
+    assert note == "no telemetry of the GPU: NVML does not start: Driver Not Loaded"
     readings.close()
 
 
@@ -197,11 +197,11 @@ def test_a_device_is_read_by_a_thread_that_ends_with_the_session(monkeypatch: py
     """NVML is given back."""
     nvml = FakeNvml({"uuid": UUID})
     monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(readings_module, "import_nvml", lambda: nvml)
+    monkeypatch.setattr("autoprof.devices.cuda.import_nvml", lambda: nvml)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     before = threading.active_count()
-    readings, note = open_readings(torch.device("cuda", 0))
+    readings, note = open_telemetry(torch.device("cuda", 0))
     assert note is None
     assert (threading.active_count(), nvml.users) == (before + 1, 1)
     readings.close()

@@ -1,4 +1,4 @@
-"""What the host does: memory and processor time of this process, processor time of the machine."""
+"""Telemetry readings: the values that a device's reader returns, and the reader of the host (memory, CPU time)."""
 
 from __future__ import annotations
 
@@ -9,30 +9,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._capture.memory import HostMemory
+from ._memory import HostMemory
 
 _STAT: Final = Path("/proc/stat")
 _IDLE: Final = (3, 4)
-"""Places of idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time."""
+"""Fields idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time."""
 _COUNTED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One reading of a device. None: the device does not report the value."""
+
+    unix_ns: int
+    uuid: str
+    name: str
+    utilization_fraction: float | None = None
+    """Share of the last sampling period in which any kernel ran, on however little of the device (NVML: 1/6 to 1 s)."""
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_mw: int | None = None
+    power_limit_mw: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    throttled_by: tuple[str, ...] | None = None
+    shared: bool = False
+    """A slice (MIG): power, clocks and temperature are those of the whole device; utilisation is not reported."""
+
+
+@dataclass(frozen=True, slots=True)
 class HostReading:
-    """One look at the host. None: not measured here, or no earlier look to compare with."""
+    """One reading of the host. None: not measurable here, or no earlier reading to compare with."""
 
     unix_ns: int
     rss_bytes: int
     process_cores: float | None
-    """Processor seconds of this process and its threads per second since the last look, without loader workers."""
+    """CPU seconds of this process and its threads per second since the last reading, without loader workers."""
     machine_busy_fraction: float | None
-    """Share of all the machine's processor time since the last look that was not idle."""
+    """Share of the machine's CPU time since the last reading that was not idle."""
     available_cores: int
-    """Processors that this process may run on."""
+    """CPU cores that this process may run on."""
 
 
 class HostReader:
-    """Read the host; what is a rate is one since the last reading. One reading is a few small files."""
+    """Read the host; rates are since the last reading. One reading is a few small files."""
 
     def __init__(
         self,
@@ -50,7 +72,7 @@ class HostReader:
         self._last_machine: tuple[int, int] | None = None
 
     def read(self) -> HostReading:
-        """Return a reading. Never raises for a file that is not there."""
+        """Return a reading. A missing file leaves None and raises nothing."""
         now, cpu, machine = self._now_ns(), self._cpu_ns(), self._machine()
         cores = busy = None
         if self._last is not None and now > self._last[0]:
@@ -62,7 +84,7 @@ class HostReader:
         return HostReading(self._unix_ns(), self._memory.level_bytes(), cores, busy, _available_cores())
 
     def close(self) -> None:
-        """Close what is held open."""
+        """Close the open file."""
         self._memory.close()
 
     def _machine(self) -> tuple[int, int] | None:

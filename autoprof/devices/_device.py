@@ -1,0 +1,102 @@
+"""``Device``: the interface to one kind of device, and the registry of all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from .._plugins import PartKind
+from ._clock import Clock, HostClock
+from ._memory import AllocatorHistory, HostMemory, Memory
+from ._monitor import TelemetryReader
+from ._peaks import Peak, Tf32Flags
+
+
+class Device:
+    """One kind of device. Each default is right for a device that lacks the capability.
+
+    ``place`` is always the ``torch.device`` of the model; its index may be None, which means the current device.
+    """
+
+    types: tuple[str, ...] = ()
+    """The ``torch.device.type`` values of this kind; the part of another package precedes a built-in one."""
+    copy_methods: tuple[str, ...] = ()
+    """Methods of ``torch.Tensor`` that copy to this device whatever their arguments (``Tensor.cuda``)."""
+
+    def clock(self, place: torch.device) -> tuple[Clock, str | None]:
+        """Return the clock for work on the device, and a note where there are host times only."""
+        return HostClock(), None
+
+    def memory(self, place: torch.device) -> Memory:
+        """Return the source of memory readings."""
+        return HostMemory()
+
+    def allocator_history(self) -> AllocatorHistory | None:
+        """Return the recording of the device's allocator; None where it has none."""
+        return None
+
+    def name(self, place: torch.device) -> str:
+        """Return the exact name of the device, as its driver gives it."""
+        return str(place)
+
+    def peak(self, place: torch.device) -> tuple[Peak | None, str | None]:
+        """Return the peak FLOP/s of the device of exactly this name, or the reason why it is unknown."""
+        return None, f"no peak is known for a device of type {place.type!r}"
+
+    def tf32(self) -> Tf32Flags:
+        """Return whether float32 operands may be rounded to TF32."""
+        return Tf32Flags(matmul=False, conv=False)
+
+    def benchmarks_convolutions(self) -> bool | None:
+        """Return whether convolution algorithms are benchmarked per shape; None where there is no choice."""
+        return None
+
+    def telemetry(self, place: torch.device) -> tuple[TelemetryReader | None, str | None]:
+        """Return a reader of utilisation, power and clocks, or the reason why it failed; neither without telemetry."""
+        return None, None
+
+    def waiting_calls(self) -> Iterable[tuple[Any, str]]:
+        """Yield the calls that make the host wait for the device: the class or module that holds each, and its name.
+
+        Methods of ``torch.Tensor`` (``item``, ``cpu``, …) are known without it.
+        """
+        return ()
+
+    def in_use(self) -> bool:
+        """Return whether this process has begun to use such a device."""
+        return False
+
+    def capturing(self) -> bool:
+        """Return whether this thread's current stream records a graph: an event query would break the capture."""
+        return False
+
+    def synchronize(self, place: torch.device) -> None:
+        """Wait for all work of the device."""
+
+    def random_states(self) -> dict[str, Tensor]:
+        """Return the state of each random generator by its device (``cuda:0``); nothing where none is in use."""
+        return {}
+
+    def set_random_states(self, states: Mapping[str, Tensor]) -> None:
+        """Restore the states that ``random_states`` returned."""
+
+
+DEVICES: Final = PartKind("device", "autoprof.devices", "DEVICE", Device)
+FALLBACK: Final = "accelerator"
+"""The kind for types that no part claims: torch's generic accelerator interface."""
+
+
+def device_of(place: torch.device) -> Device:
+    """Return the kind of device of a model at this place; parts of other packages come first."""
+    kinds = DEVICES.parts
+    claiming = (kind for kind in reversed(kinds.values()) if place.type in kind.types)
+    return next(claiming, kinds[FALLBACK])
+
+
+def find_allocator_history() -> AllocatorHistory | None:
+    """Return the recording of the first device whose allocator can record; None where there is none."""
+    histories = (kind.allocator_history() for kind in DEVICES.parts.values())
+    return next((one for one in histories if one is not None and one.available()), None)
