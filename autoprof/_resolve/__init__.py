@@ -1,7 +1,7 @@
-"""Marks → ``StepFrame``: what the marks mean (``plan``), and when and how long (``frames``)."""
+"""Marks → ``StepFrame``: the spans that the marks stand for (``planner``), and their times (``frames``, ``device``)."""
 
+from .plan import BACKWARD_NAME
 from .raw import RawStep
 from .resolver import Resolver
-from .spans import BACKWARD_NAME
 
 __all__ = ["BACKWARD_NAME", "RawStep", "Resolver"]

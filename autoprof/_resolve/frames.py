@@ -1,27 +1,27 @@
-"""``Plan`` × times → ``StepFrame``s: a few array operations for as many steps as share the plan."""
+"""``Plan`` × times → ``StepFrame``s: a few array operations for all steps that share the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..frame import NOT_MEASURED, Nanoseconds, StepFrame
 from .device import DeviceColumns
-from .levels import NO_MEMORY, memory_columns
+from .memory import NO_MEMORY, memory_columns
+from .plan import Plan
 from .raw import RawStep
-from .spans import Plan
 
 
 def make_frames(
     raws: Sequence[RawStep], plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
 ) -> list[StepFrame]:
-    """Measure the plan's spans in each of these steps; with ``device`` there is one.
+    """Measure the plan's spans in each of these steps; with ``device`` there is one step.
 
-    ``times`` (steps × marks + 1; the last is the step's end) are the host's nanoseconds from the step's start and are
-    changed in place; ``values`` (steps × marks) holds what stands in place of a reading.
+    ``times`` (steps × marks + 1; the last is the step's end) are host nanoseconds since the step's start. ``values``
+    (steps × marks) has the values that stand in place of clock readings.
     """
-    for paused, resumed in plan.pauses:
-        for step in times:
-            _take_out(step, paused, resumed)
+    if plan.pauses:
+        times = _without_pauses(times, plan.pauses)
     start = times.take(plan.starts, axis=1)
     host = times.take(plan.ends, axis=1) - start
     spans = plan.logged_spans
@@ -29,8 +29,7 @@ def make_frames(
         host[:, spans] = values[:, plan.logged[spans]]
         start[:, spans] -= host[:, spans]
         if device is not None:
-            device.ns[spans] = host[0, spans]
-            device.host_bound_ns[spans] = NOT_MEASURED
+            device = _with_logged(device, spans, host[0])
     memory = [NO_MEMORY] * len(raws) if plan.memory is None else memory_columns(plan.memory, plan.layout, values)
     ends = times[:, -1].tolist()
     return [
@@ -64,8 +63,20 @@ def make_frames(
     ]
 
 
-def _take_out(times: Nanoseconds, paused: int, resumed: int) -> None:
-    """Take a pause out of the readings: marks inside fall on its start, later ones come that much earlier."""
-    start, end = 0 if paused < 0 else times[paused], times[resumed]
-    times[max(paused, 0) : resumed] = start
-    times[resumed:] -= end - start
+def _without_pauses(times: Nanoseconds, pauses: Sequence[tuple[int, int]]) -> Nanoseconds:
+    """Remove pauses: marks inside one move to its start, later marks become that much earlier."""
+    times = times.copy()
+    for paused, resumed in pauses:
+        for step in times:
+            start, end = 0 if paused < 0 else step[paused], step[resumed]
+            step[max(paused, 0) : resumed] = start
+            step[resumed:] -= end - start
+    return times
+
+
+def _with_logged(device: DeviceColumns, spans: Nanoseconds, host_ns: Nanoseconds) -> DeviceColumns:
+    """Give logged durations, which have no device clock, their own length on the device too."""
+    ns, host_bound_ns = device.ns.copy(), device.host_bound_ns.copy()
+    ns[spans] = host_ns[spans]
+    host_bound_ns[spans] = NOT_MEASURED
+    return replace(device, ns=ns, host_bound_ns=host_bound_ns)

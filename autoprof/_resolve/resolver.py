@@ -11,11 +11,11 @@ import numpy as np
 from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
 from ..frame import TRAINING_LANE, StepFrame
-from .device import DeviceAccount
+from .device import DeviceTimer
 from .frames import make_frames
-from .plan import Planner
+from .plan import Call, Plan
+from .planner import Planner
 from .raw import RawStep
-from .spans import Call, Plan
 
 PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
@@ -35,7 +35,7 @@ class Resolver:
     def __init__(self, labels: Sequence[Label], price: MarkCost) -> None:
         self.late_steps = 0
         self.unmatched = 0
-        self._account = DeviceAccount()
+        self._device_timer = DeviceTimer()
         self._labels = labels
         self._price = price
         self._pending: deque[RawStep] = deque()
@@ -51,7 +51,7 @@ class Resolver:
     @property
     def untimed(self) -> Counter[str]:
         """Why spans have no device time, and how many."""
-        return self._account.untimed
+        return self._device_timer.untimed
 
     @property
     def crowded(self) -> bool:
@@ -123,7 +123,7 @@ class Resolver:
         values = np.zeros((1, count), dtype=np.int64)
         values[0, plan.values] = [readings[at] for at in plan.values.tolist()]
         self.unmatched += plan.unmatched
-        plan, columns = self._account.columns(plan, count, times)
+        plan, columns = self._device_timer.columns(plan, count, times)
         self._resolved.extend(make_frames([raw], plan, values, host, columns))
 
     def _plan(self, raw: RawStep) -> Plan:

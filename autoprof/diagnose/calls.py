@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._capture.probes.calls import Call, CallTable, Site
-from .._resolve.launch_lag import DRY_NS
+from .._resolve.launch_lag import EMPTY_QUEUE_NS
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from .interval import Interval
 
@@ -113,7 +113,7 @@ def dry_ns(frame: StepFrame, begun_ns: int, calls: Iterable[Call]) -> int | None
     host = np.concatenate((frame.start_ns[seen], (frame.start_ns + frame.host_ns)[seen], (0, frame.duration_ns)))
     begins, length = frame.device_start_ns[seen], frame.device_ns[seen]
     ahead = np.concatenate((begins, begins + length, (0, frame.device_duration_ns))) - host
-    busy = np.sort(host[ahead - ahead.min() > DRY_NS])
+    busy = np.sort(host[ahead - ahead.min() > EMPTY_QUEUE_NS])
     waits = [(start_ns - begun_ns, end_ns - begun_ns) for _, start_ns, end_ns in calls]
     until = [start for start, _ in waits[1:]] + [frame.duration_ns]
     ends = np.array([end for _, end in waits], dtype=np.int64)

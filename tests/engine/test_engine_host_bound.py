@@ -18,7 +18,7 @@ from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._reports.log import Averages, render_step
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
-from autoprof._resolve.launch_lag import DRIFT_PPM, DRY_NS
+from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS
 from autoprof.frame import STREAM_LANES
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -58,7 +58,7 @@ def test_a_span_at_whose_end_the_queue_was_empty_is_marked() -> None:
     assert bound(frame) == {"0": (105 * US, 105 * US, True), "1": (100 * US, 100 * US, True)}
 
 
-@pytest.mark.parametrize(("lead_ns", "marked"), [(DRY_NS, True), (DRY_NS + 1, False)])
+@pytest.mark.parametrize(("lead_ns", "marked"), [(EMPTY_QUEUE_NS, True), (EMPTY_QUEUE_NS + 1, False)])
 def test_the_queue_is_empty_up_to_the_scatter_of_events(lead_ns: int, marked: bool) -> None:
     """To the nanosecond: a lead of 30 µs is none, one of a nanosecond more is one."""
     device = FakeDevice(FakeClock())
@@ -108,7 +108,7 @@ def test_the_zero_of_the_steps_before_fades_as_clocks_may_drift() -> None:
     """A lead that has not been gone for longer than the drift allows is taken for the clocks' own."""
     device = FakeDevice(FakeClock())
     length_ns = 300_000_000
-    assert DRIFT_PPM * length_ns // 10**6 == DRY_NS == 30 * US
+    assert DRIFT_PPM * length_ns // 10**6 == EMPTY_QUEUE_NS == 30 * US
     with Watched(nn.Sequential(nn.Identity()), clock=device.device_clock(), config=FORWARD) as watched:
         device.work(100 * US)
         watched.step()

@@ -22,7 +22,7 @@ from shaken_device import shaken_clock
 from torch import nn
 
 from autoprof import Phase
-from autoprof._resolve.device import APART, CUT, UNSEEN
+from autoprof._resolve.device import ACROSS_PAUSE, NO_DEVICE_TIME, TWO_STREAMS
 from autoprof._stats import UNTIMED_STEPS
 from autoprof.devices import HostClock
 from autoprof.frame import UNTIMED_LANE
@@ -36,7 +36,7 @@ EXAMPLES = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-UNTIMED = (APART, CUT, UNSEEN)
+UNTIMED = (TWO_STREAMS, ACROSS_PAUSE, NO_DEVICE_TIME)
 CALLS = 1_000
 """Module calls of one program; nests that call each other several times would else grow without end."""
 CLOCKS = {"fake": lambda _seed: FakeClock(tick_ns=1), "host": lambda _seed: HostClock(), "device": shaken_clock}

@@ -15,7 +15,7 @@ from autoprof._capture import marks
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.recorder import Recorder
 from autoprof._resolve import resolver as resolving
-from autoprof._resolve.plan import Planner
+from autoprof._resolve.planner import Planner
 from autoprof._session import pipeline
 from autoprof.testing import FakeClock
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame
-from autoprof._resolve.device import APART, CUT
+from autoprof._resolve.device import ACROSS_PAUSE, TWO_STREAMS
 from autoprof._stats import UNTIMED_STEPS
 from autoprof.devices._device_clock import PREPARED
 from autoprof.frame import STREAM_LANES, TRAINING_LANE, UNTIMED_LANE
@@ -128,7 +128,7 @@ def test_a_span_between_two_streams_has_no_device_time_and_says_so() -> None:
     assert frame.spans[one(frame, "0").parent].name == "around"
     assert one(frame, "there", Phase.USER).device_ns == 70
     summary = watched.session.summary()
-    assert summary.skipped == {APART: 1}
+    assert summary.skipped == {TWO_STREAMS: 1}
     assert {row.name for row in summary.rows} == {"around", "0", "there"}
 
 
@@ -215,7 +215,7 @@ def test_a_pause_cuts_the_spans_of_other_streams_that_lie_across_it() -> None:
     assert frame.device_duration_ns == 15
     assert one(frame, "1/child").device_ns == 5
     assert one(frame, "across", Phase.USER).device_ns is None
-    assert watched.session.summary().skipped == {CUT: 1}
+    assert watched.session.summary().skipped == {ACROSS_PAUSE: 1}
 
 
 def test_another_device_is_beside_the_step_and_begins_at_its_host_time() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import Phase, StepFrame, Summary
-from autoprof._resolve.device import APART
+from autoprof._resolve.device import TWO_STREAMS
 from autoprof.frame import STREAM_LANES, TRAINING_LANE
 from autoprof.testing import ListSink
 
@@ -77,7 +77,7 @@ def test_backward_is_timed_on_the_streams_of_the_forward(device: Any) -> None:
     for name, expected in (("ops/0", 2 * MS), ("ops/1/child", 3 * MS), ("ops/2", 4 * MS)):
         measured = middle_ns(frames, name, Phase.BACKWARD)
         assert abs(measured - expected) <= device.tolerance_ns(expected)
-    assert APART not in summary.skipped
+    assert TWO_STREAMS not in summary.skipped
 
 
 def test_a_step_on_a_side_stream_has_that_streams_account(device: Any) -> None:
@@ -114,4 +114,4 @@ def test_a_span_between_two_streams_has_no_device_time(device: Any) -> None:
 
     frames, summary = record(device, nn.Sequential(Op(device, MS)), step)
     assert [s.device_ns for frame in frames for s in frame.spans if s.name == "between"] == [None] * (STEPS - 1)
-    assert summary.skipped[APART] == STEPS
+    assert summary.skipped[TWO_STREAMS] == STEPS

@@ -1,8 +1,8 @@
-"""Memory at the ends of spans → what each span began and ended with, and between which bounds its peak lies.
+"""Memory read at the ends of spans → bytes at each span's start and end, and bounds of its peak.
 
-An allocator keeps one running peak, and to reset it would change what the user reads. So nothing is reset: where the
-running peak grew within a span, it was the span's own peak; elsewhere the span stayed below the running peak, and
-reached at least what was read at its ends and at those of the spans in it.
+An allocator has one running peak, and resetting it would change the user's own readings, so autoprof never resets it.
+Where the running peak grew within a span, it was the span's own peak. Elsewhere the span stayed below the running peak,
+and reached at least the levels read at its ends and at the ends of the spans inside it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ NO_MEMORY: Final = MemoryColumns()
 
 
 def memory_columns(positions: Nanoseconds, layout: Layout, values: Nanoseconds) -> list[MemoryColumns]:
-    """Return the columns of each step; ``positions`` is a plan's ``memory``, ``values`` (steps × marks) the values."""
+    """Return the columns of each step; ``positions`` is ``Plan.memory``, ``values`` (steps × marks) the values."""
     found = np.where(positions == NOT_MEASURED, NOT_MEASURED, values[:, positions])
-    tells_peak, tells_reserved = ((positions[row] != NOT_MEASURED).any() for row in (1, 2))
+    has_peak, has_reserved = ((positions[row] != NOT_MEASURED).any() for row in (1, 2))
     columns = []
     for start, peak_before, reserved_before, end, peak_after, reserved_after in found:
         lower = np.maximum(start, end)
         bound = reserved = None
-        if tells_peak:
+        if has_peak:
             known = (peak_before != NOT_MEASURED) & (peak_after != NOT_MEASURED)
             grew = known & (peak_after > peak_before)
             lower = np.where(grew, np.maximum(lower, peak_after), lower)
-            # A running peak that is lower than before was reset inside: how high it had been, nobody knows.
+            # A running peak lower than before was reset inside the span: the highest level is unknown.
             bound = np.where(known & (peak_after >= peak_before), peak_after, NOT_MEASURED)
-        if tells_reserved:
+        if has_reserved:
             reserved = np.maximum(reserved_before, reserved_after)
         columns.append(MemoryColumns(start, end, _with_children(lower, layout), bound, reserved))
     return columns
 
 
 def _with_children(reached: Nanoseconds, layout: Layout) -> Nanoseconds:
-    """Let a span reach what those in it reached, also one that was not measured itself."""
+    """Raise each span to the highest level of its children, also where the span itself was not measured."""
     levels = reached.tolist()
     for span in range(len(levels) - 1, -1, -1):  # parents come first
         parent = layout.parents[span]

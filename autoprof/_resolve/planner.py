@@ -1,0 +1,390 @@
+"""Marks → ``Plan``.
+
+The codes and threads of a step's marks determine its spans; the clock readings only determine their lengths. Steps of
+a run repeat the same codes, so the plan of a sequence is made once, here in plain Python. A step then costs a few
+array operations whatever its number of spans.
+
+Forward spans nest as they enter and leave. Backward spans follow the autograd engine: one thread runs the nodes in the
+reverse order of their creation. So when the node of a call's output runs, that call's backward begins and every call
+not around it has ended; when the node of a call's input runs, every call made after that node has ended. Calls are
+identified by ordinals, not names, which separates the calls of shared modules, micro-batches and recomputation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .._capture import marks
+from .._capture.mark_cost import MarkCost
+from .._capture.marks import Label
+from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
+from .grad_accumulation import MicroStepCounter
+from .plan import Call, Plan, SpanColumns, as_column
+
+
+@dataclass(slots=True)
+class StackEntry:
+    """An open span on a lane's stack, or the base of a backward pass, which has no span.
+
+    ``span`` is -1 where no span is wanted. A backward pass puts its base (``is_base``) below the backwards it runs; a
+    base is ``nested`` inside another pass. ``started`` has, by ordinal, the last span of each call whose backward has
+    started above this base. ``is_unattributed`` marks the span above a base while no instrumented module's backward
+    runs. ``interrupted`` are the backwards that a recompute interrupted.
+    """
+
+    span: int
+    index: int = -1
+    ordinal: int = -1
+    is_base: bool = False
+    nested: bool = False
+    is_backward: bool = False
+    is_unattributed: bool = False
+    interrupted: tuple[StackEntry, ...] = ()
+    started: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lane:
+    """The stack of a lane and its last mark.
+
+    ``last_edge`` is the span that was opened or closed last, and whether it was closed: the next memory values belong
+    to that edge.
+    """
+
+    number: int
+    stack: list[StackEntry] = field(default_factory=list)
+    last: int = -1
+    last_edge: tuple[int, bool] | None = None
+
+    def base(self) -> int | None:
+        """Return the position on the stack of the innermost backward pass's base."""
+        return next((i for i in range(len(self.stack) - 1, -1, -1) if self.stack[i].is_base), None)
+
+    def started(self) -> dict[int, int]:
+        """Return the calls whose backward has started in the innermost backward pass."""
+        base = self.base()
+        return {} if base is None else self.stack[base].started
+
+    def innermost(self) -> int:
+        """Return the innermost open span, or -1."""
+        return next((entry.span for entry in reversed(self.stack) if entry.span >= 0), -1)
+
+
+class Pauses:
+    """The pauses of a step, as positions of marks; -1 where the pause began before the step."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int]] = []
+        self._at = -1
+        self._lane: Lane | None = None
+        self._depth = 0
+
+    def covers(self, lane: Lane) -> bool:
+        """Return whether a span that begins on this lane now lies in a pause.
+
+        A hook may mark the end of the call in which it was removed.
+        """
+        return lane is self._lane
+
+    def begin(self, lane: Lane, at: int) -> None:
+        """Begin a pause, unless one is open."""
+        if self._at < 0:
+            self._at, self._lane, self._depth = at, lane, len(lane.stack)
+
+    def end(self, lane: Lane, at: int) -> int:
+        """End a pause and return the depth of the lane's stack at its beginning."""
+        self.found.append((self._at, at))
+        depth = self._depth if self._lane is lane else len(lane.stack)
+        self._at, self._lane = -1, None
+        return min(depth, len(lane.stack))
+
+    def finish(self, end: int) -> None:
+        """End an open pause with the step."""
+        if self._at >= 0:
+            self.found.append((self._at, end))
+
+
+class Planner:
+    """Read the marks of one step in order and append its spans.
+
+    ``history`` returns a call of an earlier step (of a graph that outlived its step) by its ordinal, or None.
+    """
+
+    def __init__(self, labels: Sequence[Label], cost: MarkCost, history: Callable[[int], Call | None]) -> None:
+        self._labels = labels
+        self._cost = cost
+        self._history = history
+        self._spans = SpanColumns()
+        self._lanes: dict[int, Lane] = {}
+        self._calls: dict[int, Call] = {}
+        self._forwards: dict[int, list[int]] = {}
+        self._values: list[int] = []
+        self._pauses = Pauses()
+        self._unmatched = 0
+        self._micro_steps = MicroStepCounter(labels)
+
+    def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
+        """Return the plan of these codes (ordinals counted from the step's first) on these lanes.
+
+        In a step that was ``cut`` (its later marks were dropped), open spans end with the last mark of their lane,
+        because their real end is unknown.
+        """
+        handlers = {
+            marks.ENTER: self._enter,
+            marks.RECOMPUTE: self._enter,
+            marks.RESUME: self._enter,
+            marks.LEAVE: self._leave,
+            marks.BACKWARD_START: self._start_backward,
+            marks.BACKWARD_END: self._end_backward,
+            marks.PASS_THROUGH: self._pass_through,
+            marks.GRAPH_BEGIN: self._begin_pass,
+            marks.GRAPH_END: self._end_pass,
+            marks.LOGGED: self._log,
+            marks.MEMORY: self._read_memory,
+            marks.PAUSE: self._pause,
+            marks.UNPAUSE: self._unpause,
+        }
+        for at, (code, number) in enumerate(zip(codes, lanes, strict=True)):
+            lane = self._lanes.get(number)
+            if lane is None:
+                lane = self._lanes[number] = Lane(number)
+            kind = code & marks.KIND_MASK
+            if kind in marks.VALUE_KINDS:
+                self._values.append(at)
+            if kind == marks.THREAD:
+                continue
+            index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
+            handlers[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
+            if number == TRAINING_LANE:
+                self._micro_steps.add(kind, index)
+            if kind not in marks.VALUE_KINDS:
+                lane.last = at
+                self._open_unattributed(lane, at)
+        end = len(codes)
+        self._pauses.finish(end)
+        for lane in self._lanes.values():
+            self._close_to(lane, 0, max(lane.last, 0) if cut else end)
+        return Plan(
+            layout=self._spans.layout(),
+            starts=as_column(self._spans.starts),
+            ends=as_column(self._spans.ends),
+            memory=self._spans.memory_columns(),
+            logged=self._spans.logged_column(),
+            values=as_column(self._values),
+            pauses=tuple(self._pauses.found),
+            calls=self._calls,
+            unmatched=self._unmatched,
+            overhead_ns=self._overhead_ns(codes),
+            repeatable=not cut and min(codes, default=0) >= 0,
+            micro_steps=self._micro_steps.result,
+        )
+
+    def _overhead_ns(self, codes: Sequence[int]) -> int:
+        backward = sum(code >= marks.ORDINAL_STRIDE for code in codes)
+        memory = sum(code & marks.KIND_MASK == marks.MEMORY for code in codes)  # a memory reading counts its own time
+        return round(backward * self._cost.backward_ns + (len(codes) - backward - memory) * self._cost.forward_ns)
+
+    # Opening and closing spans on a lane's stack.
+
+    def _open(self, lane: Lane, at: int, label: Label | None, phase: Phase, calls: int = 1) -> int:
+        """Open a span inside the innermost open one; return -1 where its rule excludes this phase."""
+        if (label is not None and phase not in label.phases) or self._pauses.covers(lane):
+            return -1
+        return self._spans.open(lane.number, lane.innermost(), at, label, phase, calls)
+
+    def _close_to(self, lane: Lane, depth: int, at: int) -> None:
+        """Close everything open above ``depth`` at the mark ``at``."""
+        for entry in lane.stack[depth:]:
+            if entry.span >= 0:
+                self._spans.close(entry.span, at)
+        del lane.stack[depth:]
+
+    def _open_unattributed(self, lane: Lane, at: int) -> None:
+        """Open a span for the time of a backward pass outside all instrumented modules."""
+        base = lane.stack[-1] if lane.stack else None
+        if base is not None and base.is_base and not base.nested:
+            span = self._open(lane, at, None, Phase.BACKWARD, calls=0 if base.started else 1)
+            base.started[0] = span  # no call has the ordinal 0: it shows that the pass has been counted
+            lane.stack.append(StackEntry(span, is_unattributed=True))
+
+    # Forward spans, spans of the user, phases of the step: they enter and leave.
+
+    def _enter(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        label = self._labels[index]
+        interrupted: tuple[StackEntry, ...] = ()
+        phase = Phase.RECOMPUTE if kind == marks.RECOMPUTE else label.phase
+        if kind == marks.RECOMPUTE:
+            interrupted = self._interrupt(lane, at, index)
+        elif kind == marks.ENTER and phase in (Phase.FORWARD, Phase.DATA):
+            # Neither begins inside a backward pass, so a pass that still seems open was ended by an exception.
+            lowest = next((i for i, entry in enumerate(lane.stack) if entry.is_base), None)
+            if lowest is not None:
+                self._close_to(lane, lowest, max(lane.last, 0))
+        if ordinal:
+            around = next((entry for entry in reversed(lane.stack) if entry.ordinal > 0), None)
+            self._calls[ordinal] = Call(index, around.ordinal if around else None)
+            if kind != marks.RECOMPUTE:
+                self._forwards.setdefault(index, []).append(ordinal)
+        span = self._open(lane, at, label, phase, calls=0 if kind == marks.RESUME else 1)
+        lane.last_edge = span, False
+        lane.stack.append(StackEntry(span, index=index, ordinal=ordinal or -1, interrupted=interrupted))
+
+    def _leave(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        for depth in range(len(lane.stack) - 1, -1, -1):
+            entry = lane.stack[depth]
+            if entry.index == index and not entry.is_backward and (not ordinal or entry.ordinal == ordinal):
+                self._close_to(lane, depth, at)
+                lane.last_edge = entry.span, True
+                for call in entry.interrupted:
+                    self._open_backward(lane, at, call.ordinal, call.index, calls=0)
+                return
+        self._unmatched += 1
+
+    def _interrupt(self, lane: Lane, at: int, index: int) -> tuple[StackEntry, ...]:
+        """Close the backwards that a recomputed call does not belong to, and return them.
+
+        A checkpointed block is recomputed when the first node of its last part needs a tensor. That time lies in the
+        last part's backward, but it belongs to the whole block: to the backward of the module itself, or of the nearest
+        call in which the module was first called.
+        """
+        base = lane.base()
+        above = [] if base is None else lane.stack[base + 1 :]
+        if index not in self._forwards or not all(entry.is_backward or entry.is_unattributed for entry in above):
+            return ()
+        owners = {outer for ordinal in self._forwards[index] for outer, _ in self._call_path(ordinal)[1:]}
+        keep = next(
+            (i for i in range(len(above) - 1, -1, -1) if above[i].index == index or above[i].ordinal in owners), -1
+        )
+        interrupted = tuple(entry for entry in above[keep + 1 :] if entry.is_backward)
+        self._close_to(lane, len(lane.stack) - len(above) + keep + 1, at)
+        return interrupted
+
+    # Backward passes.
+
+    def _begin_pass(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        lane.stack.append(StackEntry(-1, index=ordinal, is_base=True, nested=lane.base() is not None))
+
+    def _end_pass(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        for one in self._lanes.values():  # each device has a thread that runs its part of the pass
+            depth = next((i for i, entry in enumerate(one.stack) if entry.is_base and entry.index == ordinal), None)
+            if depth is not None:
+                self._close_to(one, depth, at)
+
+    def _join_pass(self, lane: Lane) -> None:
+        """Give a thread that runs a part of another thread's backward pass a base of that pass."""
+        if lane.number == TRAINING_LANE or lane.base() is not None:
+            return
+        for other in self._lanes.values():
+            base = other.base()
+            if base is not None:
+                first = other.stack[base]
+                entry = StackEntry(-1, index=first.index, is_base=True, nested=True, started=first.started)
+                lane.stack.append(entry)
+                return
+
+    def _find(self, ordinal: int) -> Call | None:
+        return self._calls.get(ordinal) or self._history(ordinal)
+
+    def _call_path(self, ordinal: int) -> list[tuple[int, Call]]:
+        """Return the call and those around it, innermost first."""
+        path = []
+        at: int | None = ordinal
+        while at is not None:
+            call = self._find(at)
+            if call is None:
+                break
+            path.append((at, call))
+            at = call.parent
+        return path
+
+    def _open_backward(self, lane: Lane, at: int, ordinal: int, index: int, calls: int) -> None:
+        span = self._open(lane, at, self._labels[index], Phase.BACKWARD, calls)
+        lane.stack.append(StackEntry(span, index=index, ordinal=ordinal, is_backward=True))
+
+    def _start_backward(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        path = self._call_path(ordinal)
+        if not path:
+            self._unmatched += 1
+            return
+        self._join_pass(lane)
+        self._close_ended(lane, at, {call for call, _ in path})
+        running = {entry.ordinal for entry in lane.stack}  # a call still in its forward has no backward yet
+        missing = []
+        for outer, call in path:
+            if outer in running:
+                break
+            missing.append((outer, call))
+        started = lane.started()
+        for outer, call in reversed(missing):
+            self._open_backward(lane, at, outer, call.index, calls=0 if outer in started else 1)
+            started[outer] = lane.stack[-1].span
+
+    def _close_ended(self, lane: Lane, at: int, path: set[int]) -> None:
+        """Close, above the base, every backward that is not on the path: newer nodes have all run."""
+        base = lane.base()
+        for depth in range(0 if base is None else base + 1, len(lane.stack)):
+            entry = lane.stack[depth]
+            if base is None and not entry.is_backward:
+                continue
+            if not entry.is_backward or entry.ordinal not in path:
+                self._close_to(lane, depth, at)
+                return
+
+    def _end_backward(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        base = lane.base()
+        for depth in range(0 if base is None else base + 1, len(lane.stack)):
+            entry = lane.stack[depth]
+            if entry.is_backward and entry.ordinal >= ordinal:
+                self._close_to(lane, depth, at)
+                return
+        for other in self._lanes.values():
+            # Another device's thread may have run the call. This mark does not end other calls of that thread.
+            ran = [i for i, entry in enumerate(other.stack) if entry.is_backward and entry.ordinal == ordinal]
+            if ran:
+                self._close_to(other, ran[0], at)
+
+    def _pass_through(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        """Append a backward of no length inside the backward of the call around it."""
+        self._join_pass(lane)
+        call, started = self._find(ordinal), lane.started()
+        if call is None:
+            self._unmatched += 1
+        elif ordinal not in started:  # else another output of the call has started its backward
+            label, started[ordinal] = self._labels[call.index], -1
+            if Phase.BACKWARD in label.phases:
+                parent, place = self._pass_through_place(lane, at, ordinal, started)
+                started[ordinal] = self._spans.open(lane.number, parent, place, label, Phase.BACKWARD, 1)
+
+    def _pass_through_place(self, lane: Lane, at: int, ordinal: int, started: dict[int, int]) -> tuple[int, int]:
+        """Return the span of the nearest call around this one, and a mark at which no other span is open in it."""
+        depth = lane.base()
+        for outer, _ in self._call_path(ordinal)[1:]:
+            found = next((i for i, entry in enumerate(lane.stack) if entry.ordinal == outer), None)
+            if found is not None and lane.stack[found].span >= 0:
+                depth = found
+                break
+            ended = started.get(outer, -1)
+            if found is None and ended >= 0 and self._spans.lanes[ended] == lane.number:
+                return ended, self._spans.ends[ended]
+        inside = (entry for entry in lane.stack[0 if depth is None else depth + 1 :] if entry.span >= 0)
+        first = next(inside, None)
+        if first is None or first.is_unattributed:
+            return lane.innermost(), at
+        return self._spans.parents[first.span], self._spans.starts[first.span]
+
+    # Values and pauses.
+
+    def _log(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        span = self._open(Lane(LOGGED_LANE), max(lane.last, 0), self._labels[index], Phase.USER)
+        self._spans.logged[span] = at
+
+    def _read_memory(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        if lane.last_edge is not None:
+            self._spans.memory.setdefault(lane.last_edge, []).append(at)
+
+    def _pause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        self._pauses.begin(lane, at)
+
+    def _unpause(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        self._close_to(lane, self._pauses.end(lane, at), at)
