@@ -10,8 +10,10 @@ import pytest
 from torch import nn
 
 import autoprof
-from autoprof._reports.jsonl import FrameEncoder
-from autoprof._storage.runs import RunFolder, read_run, write_atomic
+from autoprof._reports.summary_text import render_summary
+from autoprof._storage.atomic import write_atomic
+from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.errors import OutputError
 from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.summary import Summary
@@ -157,7 +159,7 @@ def test_a_summary_is_read_back_equal(tmp_path: Path) -> None:
     times = dict.fromkeys((f"step_{what}_ns" for what in ("mean", "min", "max", "p50", "p95", "last")), 0)
     summary = Summary(clock="host", phases={Phase.OTHER: 0}, rows=(), overhead=0.0, **numbers, **times)
     folder = RunFolder.create(tmp_path)
-    folder.write_summary(summary)
+    folder.write_summary(summary, render_summary(summary))
     assert read_run(folder.path).summary == summary
     assert "nothing was recorded" in (folder.path / "summary.txt").read_text()
 

@@ -266,7 +266,7 @@ class Pipeline:
         self._attempt(self.metrics.close)
         if self.folder is not None:
             self._attempt(partial(self._note_facts, self.folder))
-            self._attempt(partial(self.folder.write_summary, summary))
+            self._attempt(partial(_write_summary, self.folder, summary))
             self._attempt(partial(self.folder.finish, how))
         while self._sinks:  # one that a Ctrl-C gets out of is not closed again
             self._attempt(partial(self._sinks.pop(0).close, summary))
@@ -287,3 +287,9 @@ class Pipeline:
         self.metrics.close()
         self._sinks.clear()
         self.folder = None
+
+
+def _write_summary(folder: RunFolder, summary: Summary) -> None:
+    from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here
+
+    folder.write_summary(summary, render_summary(summary))

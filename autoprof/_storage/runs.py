@@ -1,4 +1,4 @@
-"""The folder of a run: made once and never overwritten, read back into the types that a live run travels in."""
+"""The folder of a run: made once, never overwritten, and read back into the types of a live run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._names import file_name
-from .._reports.jsonl import FrameDecoder
-from .._reports.summary_text import render_summary
 from ..errors import OutputError
 from ..frame import StepFrame
 from ..summary import Summary
+from .atomic import write_atomic
+from .steps_jsonl import FrameDecoder
 
 ATTEMPTS: Final = 100
 """Names tried before giving up; a second one is needed when two runs draw the same suffix in one second."""
@@ -92,11 +92,11 @@ class RunFolder:
             self._info_path.unlink(missing_ok=True)
         _remove(self.made)
 
-    def write_summary(self, summary: Summary) -> None:
-        """Write ``summary.json`` and ``summary.txt``; of several ranks, each below its own folder but rank 0."""
+    def write_summary(self, summary: Summary, report: Sequence[str]) -> None:
+        """Write ``summary.json``, and the lines of the report to ``summary.txt``; ranks but 0 in their own folders."""
         where = self.path if self.rank == 0 else self.rank_path
         write_atomic(where / "summary.json", json.dumps(summary.to_dict(), indent=1, ensure_ascii=False) + "\n")
-        write_atomic(where / "summary.txt", "\n".join(render_summary(summary)) + "\n")
+        write_atomic(where / "summary.txt", "\n".join(report) + "\n")
 
     @property
     def _info_path(self) -> Path:
@@ -104,17 +104,6 @@ class RunFolder:
 
     def _write_info(self) -> None:
         write_atomic(self._info_path, json.dumps(self.info, indent=1, ensure_ascii=False, default=str) + "\n")
-
-
-def write_atomic(path: Path, content: str | bytes) -> None:
-    """Replace ``path`` by ``content`` in one go: a reader, or a ``kill -9``, never meets half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content.encode("utf-8", "replace") if isinstance(content, str) else content)
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def _make_parents(root: Path, made: list[Path]) -> None:

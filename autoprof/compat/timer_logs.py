@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .._names import shorten, visible
-from .._storage.runs import write_atomic
+from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import MissingExtra, OutputError
 from .decode import read_lines

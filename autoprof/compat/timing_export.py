@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
-from .._storage.runs import write_atomic
+from .._storage.atomic import open_replacing, write_atomic
 from .._units import NS_PER_MS
-from ..errors import MissingExtra, OutputError
+from ..errors import MissingExtra
 from ..summary import Summary
 from .stragglers import NameByRank, by_rank
 from .timing_records import TimingRecords, newest_by_rank
@@ -36,7 +35,8 @@ def export_csv(source: str | os.PathLike[str], path: str | os.PathLike[str] | No
     default beside the source.
     """
     records = TimingRecords(source)
-    with _draft(records.path, path, ".csv") as (target, file):
+    target = records.path.with_suffix(".csv") if path is None else Path(path)
+    with open_replacing(target) as file:
         rows = csv.writer(file)
         rows.writerow(("step", "name", "ms", "calls", "percent", "total_ms"))
         for one in records:
@@ -49,7 +49,8 @@ def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | N
     """Write ``{"steps": [{"step", "total_ms", "ms": {name: …}}], "names": {name: {mean_ms, …}}}``; return the file."""
     records = TimingRecords(source)
     names: dict[str, list[float]] = {}
-    with _draft(records.path, path, ".json") as (target, file):
+    target = records.path.with_suffix(".json") if path is None else Path(path)
+    with open_replacing(target) as file:
         file.write('{"steps": [')
         separator = "\n"
         for step, total_ms, ms in _by_step(records):
@@ -78,22 +79,6 @@ def _by_step(records: TimingRecords) -> Iterator[tuple[int, float, dict[str, flo
         ms[one.name] = one.ms
     if ms:
         yield step, total_ms, ms
-
-
-@contextlib.contextmanager
-def _draft(source: Path, path: str | os.PathLike[str] | None, suffix: str) -> Iterator[tuple[Path, IO[str]]]:
-    """Give a file that takes its name when it is whole."""
-    target = source.with_suffix(suffix) if path is None else Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            yield target, file
-        os.replace(draft, target)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written ({error.strerror}); it must be a file in a folder") from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 def plot_timings(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:

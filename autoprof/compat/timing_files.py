@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .._reports.jsonl import FrameEncoder
 from .._reports.log import Averages
 from .._storage.line_file import LineFile
+from .._storage.steps_jsonl import FrameEncoder
 from ..errors import OutputError
 from ..frame import StepFrame
 from .timing_text import render_timing_step

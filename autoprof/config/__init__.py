@@ -4,13 +4,9 @@ from .load import load_config, parse_config
 from .publish import json_schema, reference_markdown
 from .schema import (
     Config,
-    ConsoleOptions,
     Deep,
     DeepPattern,
     FunctionRule,
-    JsonlOptions,
-    LogOptions,
-    MemoryPlotOptions,
     Rule,
     Sample,
     Sinks,
@@ -19,13 +15,9 @@ from .source import Source
 
 __all__ = [
     "Config",
-    "ConsoleOptions",
     "Deep",
     "DeepPattern",
     "FunctionRule",
-    "JsonlOptions",
-    "LogOptions",
-    "MemoryPlotOptions",
     "Rule",
     "Sample",
     "Sinks",

@@ -8,13 +8,13 @@ from annotated_types import Ge
 from pydantic import ConfigDict, Field, Strict, field_validator, model_validator
 
 from .._names import clean_name
-from .part import Part
+from .._options import Options
 from .patterns import compile_pattern
 
 MOST_STEPS: Final = 100
 
 
-class DeepPattern(Part):
+class DeepPattern(Options):
     """Operators, kernels or layers whose time is drawn call by call."""
 
     match: str = Field(min_length=1)
@@ -34,7 +34,7 @@ class DeepPattern(Part):
         return clean_name(self.name or self.match)
 
 
-class Deep(Part):
+class Deep(Options):
     """A deep capture of some steps through `torch.profiler`, under autoprof's names. It needs `steps` or `on`.
 
     The steps are recorded whatever the budget says, and kept apart from the statistics.

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
-from .part import Part
+from .._options import Options
 from .problems import explain
 from .source import Key, Problem
 
@@ -23,7 +23,7 @@ _SINKS: Final = {
 """For each sink: the old switch, the old interval, and today's name of that interval."""
 
 
-class LegacyLog(Part):
+class LegacyLog(Options):
     """The block `LOG:` of the timing logger that came before autoprof. It asks for two sinks: console and log."""
 
     ENABLE_TIMING_LOG: bool = Field(default=True, strict=True)
@@ -38,7 +38,7 @@ class LegacyLog(Part):
     """`sinks.log.flush_every`."""
 
 
-class LegacyFile(Part):
+class LegacyFile(Options):
     """The keys that the old logger read from the top level of a project's configuration."""
 
     LOG: LegacyLog = LegacyLog()

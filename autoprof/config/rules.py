@@ -9,8 +9,8 @@ from typing import Final, Literal, get_args
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from .._names import clean_name, quoted
+from .._options import Options
 from ..frame import Phase
-from .part import Part
 from .patterns import ANY_FQN, check_template, compile_pattern
 
 ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
@@ -19,7 +19,7 @@ ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
 _FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class Rule(Part):
+class Rule(Options):
     """Select modules and say what is timed of them. It needs `match` or `type`; with both, both must hold."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["match"]}, {"required": ["type"]}]})
@@ -80,7 +80,7 @@ class Rule(Part):
         return self
 
 
-class FunctionRule(Part):
+class FunctionRule(Options):
     """Time a function without touching its source."""
 
     path: str

@@ -7,51 +7,25 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
+from .._options import Options
 from .deep import Deep, DeepPattern
-from .options import (
-    ConsoleOptions,
-    CsvOptions,
-    JsonlOptions,
-    LogOptions,
-    MemoryPlotOptions,
-    MlflowOptions,
-    OpentelemetryOptions,
-    PrometheusOptions,
-    Sinks,
-    SpeedscopeOptions,
-    TensorboardOptions,
-    TraceOptions,
-    WandbOptions,
-)
-from .part import Part
 from .rules import FunctionRule, Rule
+from .sinks import Sinks
 from .source import Source
 
 __all__ = [
     "Config",
-    "ConsoleOptions",
-    "CsvOptions",
     "Deep",
     "DeepPattern",
     "FunctionRule",
-    "JsonlOptions",
-    "LogOptions",
-    "MemoryPlotOptions",
     "MemorySnapshot",
-    "MlflowOptions",
-    "OpentelemetryOptions",
-    "PrometheusOptions",
     "Rule",
     "Sample",
     "Sinks",
-    "SpeedscopeOptions",
-    "TensorboardOptions",
-    "TraceOptions",
-    "WandbOptions",
 ]
 
 
-class Sample(Part):
+class Sample(Options):
     """Which steps are recorded, which of them count, and what that may cost."""
 
     every: int = Field(default=1, ge=1, strict=True)
@@ -63,7 +37,7 @@ class Sample(Part):
     Where too few are recorded then, the finest modules are dropped. `null` records every step whatever it costs."""
 
 
-class MemorySnapshot(Part):
+class MemorySnapshot(Options):
     """The allocator's snapshot `memory_snapshot_rank<N>.pickle`, to be looked at on pytorch.org/memory_viz.
 
     Only on CUDA; elsewhere a note says that none is written.
@@ -86,7 +60,7 @@ class MemorySnapshot(Part):
     """The size of a file, in MiB: beyond it the older half of the history is left out, again and again."""
 
 
-class Config(Part):
+class Config(Options):
     """All that a run is asked to record, and where it goes."""
 
     enabled: bool = Field(default=True, strict=True)

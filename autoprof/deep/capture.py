@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._capture.memory.snapshot import bounded
 from .._process.signals import raised_by_handler
+from .._storage.atomic import write_atomic
 from .._units import format_bytes, format_ns
 from ..devices import AllocatorHistory, find_allocator_history
 from ..errors import SessionError
@@ -213,9 +214,7 @@ class Capture:
             if content is None:
                 self.say(f"{path.name} is not written: without any history it has more than {format_bytes(limit)}")
             else:
-                part = path.with_name(f"{path.name}.part")
-                part.write_bytes(content)
-                os.replace(part, path)
+                write_atomic(path, content)
         finally:
             self._stop_history()
 

@@ -8,7 +8,6 @@ another one wants to.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Final
 import torch
 from torch import profiler as torch_profiler
 
+from .._storage.atomic import replacing
 from .._units import format_bytes
 from ..errors import SessionError
 
@@ -101,13 +101,8 @@ class Profiler:
         count = len(made.profiler.kineto_results.events())
         if count * EVENT_BYTES > BEYOND * limit:
             return f"{count:,} events would be more than {BEYOND} times {format_bytes(limit)}; ask for fewer steps"
-        part = path.with_name(f"{path.name}.part")
-        try:
-            made.export_chrome_trace(str(part))
-            os.replace(part, path)
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        with replacing(path) as draft:
+            made.export_chrome_trace(str(draft))
         return None
 
     def _guard(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._storage.runs import write_atomic
+from .._storage.atomic import write_atomic
 from .figures import memory_figure, time_figure
 from .options import DeepOptions
 from .profile import DeepProfile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import quote
 
+from .._storage.atomic import replacing
 from ..errors import OutputError
 
 CHUNK: Final = 1 << 20
@@ -75,23 +75,22 @@ def rewrite(path: Path, threshold: int, names: Mapping[str, str]) -> int:
     Return how many nanoseconds those had at most. Events without a duration (arrows, memory) go first; ranges with
     names stay.
     """
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream, part.open("w", encoding="utf-8") as out:
-            head, rest = _find_events(path, stream)
-            out.write(head)
-            between, rest_text = "\n", ""
-            for event, text, after in _decode(stream, rest):
-                rest_text = after
-                bucket = _bucket(event)
-                if bucket is None or bucket >= threshold:
-                    real = names.get(event.get("name", ""))
-                    out.write(between + (json.dumps({**event, "name": real}, ensure_ascii=False) if real else text))
-                    between = ",\n"
-            out.write("\n]" + (rest_text[1:] + stream.read() if rest_text.startswith("]") else "}"))
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        replacing(path) as draft,
+        path.open(encoding="utf-8", errors="replace") as stream,
+        draft.open("w", encoding="utf-8") as out,
+    ):
+        head, rest = _find_events(path, stream)
+        out.write(head)
+        between, rest_text = "\n", ""
+        for event, text, after in _decode(stream, rest):
+            rest_text = after
+            bucket = _bucket(event)
+            if bucket is None or bucket >= threshold:
+                real = names.get(event.get("name", ""))
+                out.write(between + (json.dumps({**event, "name": real}, ensure_ascii=False) if real else text))
+                between = ",\n"
+        out.write("\n]" + (rest_text[1:] + stream.read() if rest_text.startswith("]") else "}"))
     return 0 if threshold <= 1 else int(2 ** (threshold - 1))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._reports.jsonl import FrameDecoder
+from .._storage.steps_jsonl import FrameDecoder
 from ..frame import TRAINING_LANE, Nanoseconds, Phase, StepFrame
 from .interval import Interval
 

@@ -1,75 +1,237 @@
-"""What the sinks share that report a few numbers now and then: when a report is due, and a thread for slow ones."""
+"""Sinks that report means of several steps now and then: to trackers and monitors, which take few points.
+
+``MetricsSink`` gathers frames in a ``MeansOfSteps`` and calls ``report`` with the ``Metrics`` when a report is due. A
+``BackgroundSender`` calls a slow receiver on a thread of its own.
+"""
 
 from __future__ import annotations
 
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from math import isfinite
+from typing import Any, Final
 
-from .._reports.scalars import Metrics, Stretch
+import numpy as np
+from pydantic import Field
+
+from .._options import Options
+from .._stats.rows import step_rows
+from .._units import NS_PER_MS, NS_PER_S
 from ..errors import MissingExtra, OutputError
-from ..frame import StepFrame
+from ..frame import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
 
-if TYPE_CHECKING:
-    from ..config.options import MetricsOptions
-
-WAITING: Final = 64
-"""Reports that may wait for a slow receiver; what comes beyond is counted as lost."""
-PATIENCE_S: Final = 30.0
+LAYOUTS: Final = 32
+"""Layouts with sums of their own between two reports; with more, the sums are added up by name."""
+QUEUE_SIZE: Final = 64
+"""Reports that may wait for a slow receiver; further ones are dropped and counted."""
+CLOSE_TIMEOUT_S: Final = 30.0
 """How long the end of a run waits for a slow receiver."""
 
 
-class Reports:
-    """Gather frames past the warm-up, and hand their means on when a report is due."""
+class MetricsOptions(Options):
+    """A few numbers now and then."""
 
-    def __init__(self, options: MetricsOptions, clock: Callable[[], float], report: Callable[[Metrics], None]) -> None:
+    every: int = Field(default=10, ge=1, strict=True)
+    """The fewest recorded steps between two reports, each of the means over the steps since the last one."""
+    interval_s: float = Field(default=10.0, ge=0, strict=True, allow_inf_nan=False)
+    """The least time between two reports, in seconds."""
+    top: int = Field(default=20, ge=0, strict=True)
+    """How many names are reported, the longest first."""
+
+
+RowTimes = Mapping[tuple[str, Phase], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Sums over several recorded steps, and the last value of each logged scalar and memory reading.
+
+    ``rows`` and ``phases`` are nanoseconds over these steps; a row counts a span nested in its own row once.
+    ``throughput`` and ``overhead`` are by the host's clock. ``recorded`` and ``dropped`` count from the run's start.
+    """
+
+    step: int
+    time_unix_ns: int
+    steps: int
+    step_ns: int
+    overhead: float
+    phases: Mapping[Phase, int]
+    rows: RowTimes
+    throughput: float | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+    recorded: int = 0
+    dropped: int = 0
+
+    def top(self, count: int) -> list[tuple[str, Phase, float]]:
+        """Return the longest rows: name, phase and seconds a step."""
+        longest = sorted(self.rows.items(), key=lambda item: (-item[1], item[0][0], str(item[0][1])))[:count]
+        return [(name, phase, ns / self.steps / NS_PER_S) for (name, phase), ns in longest]
+
+    def named(self, top: int, prefix: str = "autoprof") -> dict[str, float]:
+        """Return all numbers by name, times in milliseconds a step; NaN and infinity are kept."""
+        mean_ms = {
+            "step_ms": self.step_ns / self.steps / NS_PER_MS,
+            **{f"phase_ms/{phase}": ns / self.steps / NS_PER_MS for phase, ns in self.phases.items()},
+            **{f"ms/{name}/{phase}": seconds * 1000 for name, phase, seconds in self.top(top)},
+        }
+        others: dict[str, float] = {} if self.throughput is None else {"throughput": self.throughput}
+        others["overhead"] = self.overhead
+        others |= {f"memory/{name}": float(value) for name, value in self.memory.items()}
+        others |= {f"scalar/{name}": float(value) for name, value in self.scalars.items()}
+        return {f"{prefix}/{name}" if prefix else name: value for name, value in {**mean_ms, **others}.items()}
+
+
+class MeansOfSteps:
+    """Sum frames between two reports. Adding a frame is a few array operations, whatever its number of spans."""
+
+    def __init__(self) -> None:
+        self._recorded = self._dropped = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._sums: dict[Layout, Nanoseconds] = {}
+        self._rows: dict[tuple[str, Phase], int] = {}
+        self._phases: dict[Phase, int] = {}
+        self._scalars: dict[str, float] = {}
+        self._memory: dict[str, int] = {}
+        self._steps = self._step_ns = self._observed_ns = self._overhead_ns = 0
+        self._samples, self._sampled_ns = 0.0, 0
+        self._last = 0, 0
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def add(self, frame: StepFrame) -> None:
+        """Add one step. A step whose device time is unknown is left out, as it is from the statistics."""
+        if frame.scalars:
+            self._scalars.update(frame.scalars)
+        if frame.memory:
+            self._memory.update(frame.memory)
+        if frame.device_ns is not None and frame.device_duration_ns is None:
+            return
+        total, sums = frame.total_ns, self._sums
+        known = sums.get(frame.layout)
+        if known is None:
+            if len(sums) >= LAYOUTS:
+                self._fold()
+            sums[frame.layout] = total.astype(np.int64, copy=True)
+        else:
+            known += total
+        self._steps += 1
+        self._recorded += 1
+        self._dropped += frame.dropped
+        self._step_ns += frame.step_ns
+        self._observed_ns += frame.duration_ns
+        self._overhead_ns += frame.overhead_ns
+        self._last = frame.step, frame.start_unix_ns
+        samples = frame.scalars.get("samples")
+        if samples is not None and isfinite(samples):
+            self._samples += samples
+            self._sampled_ns += frame.duration_ns
+
+    def _fold(self) -> None:
+        for layout, sums in self._sums.items():
+            rows = step_rows(layout)
+            for key, ns in zip(rows.keys, rows.totals(sums).tolist(), strict=True):
+                if key.lane == UNTIMED_LANE:  # it has no device time, which is not a time of zero
+                    continue
+                self._rows[key.name, key.phase] = self._rows.get((key.name, key.phase), 0) + ns
+            own = layout.self_ns(sums)
+            for phase, spans in layout.phase_groups:
+                self._phases[phase] = self._phases.get(phase, 0) + int(own[spans].sum())
+        self._sums.clear()
+
+    def take(self) -> Metrics | None:
+        """Return the metrics of the steps added and start anew; None where there was no step."""
+        if not self._steps:
+            return None
+        self._fold()
+        step, time_unix_ns = self._last
+        phases = {**self._phases, Phase.OTHER: self._step_ns - sum(self._phases.values())}
+        metrics = Metrics(
+            step=step,
+            time_unix_ns=time_unix_ns,
+            steps=self._steps,
+            step_ns=self._step_ns,
+            overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
+            phases=phases,
+            rows=self._rows,
+            throughput=self._samples * NS_PER_S / self._sampled_ns if self._sampled_ns else None,
+            scalars=self._scalars,
+            memory=self._memory,
+            recorded=self._recorded,
+            dropped=self._dropped,
+        )
+        self._begin()
+        return metrics
+
+
+class MetricsSink(ABC):
+    """A sink that reports the steps past the warm-up, at most each ``every`` steps and ``interval_s`` seconds."""
+
+    def __init__(self, options: MetricsOptions, clock: Callable[[], float]) -> None:
         self._every = options.every
         self._interval_s = options.interval_s
         self._clock = clock
-        self._report = report
-        self._stretch = Stretch()
+        self._means = MeansOfSteps()
         self._due = clock() + options.interval_s
 
     def write(self, frame: StepFrame) -> None:
-        """Take one step; report when enough steps and enough time have passed."""
+        """Add one step's frame; report when enough steps and enough time have passed."""
         if frame.warmup:
             return
-        self._stretch.add(frame)
-        if len(self._stretch) >= self._every and self._clock() >= self._due:
-            self.flush()
+        self._means.add(frame)
+        if len(self._means) >= self._every and self._clock() >= self._due:
+            self._report_means()
 
-    def flush(self) -> None:
-        """Report what has been gathered."""
+    def _report_means(self) -> None:
         self._due = self._clock() + self._interval_s
-        metrics = self._stretch.take()
+        metrics = self._means.take()
         if metrics is not None:
-            self._report(metrics)
+            self.report(metrics)
+
+    @abstractmethod
+    def report(self, metrics: Metrics) -> None:
+        """Report the metrics of some steps; called on the training thread, so it must not wait."""
+
+    def close(self, summary: Summary) -> None:
+        """Report the last steps and release the receiver."""
+        try:
+            self._report_means()
+        finally:
+            self.end()
+
+    @abstractmethod
+    def end(self) -> None:
+        """Release the receiver."""
 
 
-class Courier:
-    """Carry reports to a receiver that may be slow, on a thread of its own; ``put`` never waits.
+class BackgroundSender:
+    """Call a receiver that may be slow on a thread of its own; ``send`` never waits.
 
-    What the receiver raises is raised by the next ``put``, or by ``close``.
+    An exception of the receiver is raised by the next ``send``, or by ``close``.
     """
 
-    def __init__(self, name: str, deliver: Callable[[Metrics], None]) -> None:
+    def __init__(self, name: str, receiver: Callable[[Metrics], None]) -> None:
         self.lost = 0
         self._name = name
-        self._deliver = deliver
+        self._receiver = receiver
         self._failure: Exception | None = None
         self._waiting: queue.Queue[Metrics | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name=f"autoprof {name}", daemon=True)
         self._thread.start()
 
-    def put(self, metrics: Metrics) -> None:
-        """Hand a report over, or count it as lost where too many wait."""
+    def send(self, metrics: Metrics) -> None:
+        """Queue a report, or drop and count it where too many wait."""
         if self._failure is not None:
             raise self._failure
-        if self._waiting.qsize() >= WAITING:
+        if self._waiting.qsize() >= QUEUE_SIZE:
             self.lost += 1
         else:
             self._waiting.put_nowait(metrics)
@@ -78,56 +240,33 @@ class Courier:
         while (metrics := self._waiting.get()) is not None:
             if self._failure is None:
                 try:
-                    self._deliver(metrics)
-                except Exception as error:  # told to whoever puts next: nobody looks at this thread
+                    self._receiver(metrics)
+                except Exception as error:  # raised on the training thread: an exception here would go unseen
                     self._failure = error
 
-    def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait for what is under way. Raises what went wrong, once."""
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Wait for the reports in the queue. Raises the receiver's exception, once."""
         self._waiting.put_nowait(None)
-        self._thread.join(patience_s)
+        self._thread.join(timeout_s)
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         if self._thread.is_alive():
-            raise OutputError(f"sinks.{self._name}: the last reports were not taken within {patience_s:g} s")
+            raise OutputError(f"sinks.{self._name}: the server did not take the last reports within {timeout_s:g} s")
         if self.lost:
-            raise OutputError(f"sinks.{self._name}: {self.lost} reports are lost, because too many were waiting")
-
-
-class MetricsSink(ABC):
-    """A sink that reports: what it does with a report, and how it lets the receiver go."""
-
-    def __init__(self, options: MetricsOptions, clock: Callable[[], float]) -> None:
-        self._reports = Reports(options, clock, self.report)
-
-    @abstractmethod
-    def report(self, metrics: Metrics) -> None:
-        """Take the means of a stretch of steps; on the training thread, so it must not wait."""
-
-    def write(self, frame: StepFrame) -> None:
-        """Take one step's frame."""
-        self._reports.write(frame)
-
-    def close(self, summary: Summary) -> None:
-        """Report the last steps and let the receiver go."""
-        try:
-            self._reports.flush()
-        finally:
-            self.end()
-
-    @abstractmethod
-    def end(self) -> None:
-        """Let the receiver go."""
+            raise OutputError(
+                f"sinks.{self._name}: {self.lost} reports were dropped because the server was too slow; "
+                f"raise sinks.{self._name}.interval_s"
+            )
 
 
 def load_extra(module: str, extra: str) -> Any:
-    """Import a module of an optional package. Raises ``MissingExtra``, which says how to install it."""
+    """Import a module of an optional package. Raises ``MissingExtra`` with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise MissingExtra(
             f"sinks.{extra}: needs the package {package}, which cannot be imported ({error}); "
-            f"install it with: pip install 'torch-autoprof[{extra}]', or take the key {extra} out of sinks"
+            f"install it with: pip install 'torch-autoprof[{extra}]', or remove the key {extra} from sinks"
         ) from error

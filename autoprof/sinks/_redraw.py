@@ -1,8 +1,8 @@
-"""Drawing the memory picture beside the training: a process of its own, at the lowest priority.
+"""Draw the memory picture in a process of its own, at the lowest priority.
 
-A thread would take the interpreter from the training for as long as matplotlib draws. A process costs one write to
-a pipe: the history lies in a small file, a byte asks for a drawing, and requests that arrive during one become one.
-It ends when its standard input does, that is at the latest with the training process.
+A thread would hold the interpreter for as long as matplotlib draws. A process costs the training one small file and one
+byte in a pipe for each drawing; requests that arrive during a drawing become one. The process ends when its standard
+input ends: at the latest with the training process.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Final
 import numpy as np
 
 from .._reports.memory import MemoryHistory, NameMemory, memory_figure
-from .._storage.runs import write_atomic
+from .._storage.atomic import write_atomic
 
 PARENT_CHECK_S: Final = 5.0
-"""A forked loader worker may hold the pipe open after its parent died; then the changed parent tells."""
+"""A forked loader worker may hold the pipe open after its parent died; the changed parent id shows it."""
 _STOP_S: Final = 5.0
 _BOOT: Final = (
     "import os, sys, types\n"
     "getattr(os, 'nice', int)(19)\n"
-    "if os.read(0, 1):\n"  # nothing is imported before there is something to draw
+    "if os.read(0, 1):\n"  # import nothing before the first request
     "    package = sys.modules['autoprof'] = types.ModuleType('autoprof')\n"
-    "    package.__path__ = [sys.argv[1]]\n"  # its __init__ imports torch: seconds, and memory that a drawing needs not
+    "    package.__path__ = [sys.argv[1]]\n"  # its __init__ imports torch: seconds, and much memory
     "    from autoprof.sinks._redraw import serve\n"
     "    serve(sys.argv[2], sys.argv[3])\n"
 )
@@ -50,7 +50,7 @@ def pack(history: MemoryHistory) -> bytes:
 
 
 def unpack(data: bytes) -> MemoryHistory:
-    """Return what ``pack`` was given."""
+    """Return the history from the bytes of ``pack``."""
     line, _, rest = data.partition(b"\n")
     head = json.loads(line)
     columns = np.frombuffer(rest, dtype=np.int64).reshape(1 + len(head["series"]), head["points"])
@@ -63,14 +63,14 @@ def unpack(data: bytes) -> MemoryHistory:
 
 
 def write_picture(history: MemoryHistory, path: Path) -> None:
-    """Draw the history and replace the picture at ``path`` in one go."""
+    """Draw the history and replace the picture at ``path``."""
     picture = BytesIO()
     memory_figure(history).savefig(picture, format="png")
     write_atomic(path, picture.getvalue())
 
 
 class Redrawer:
-    """The training's side: start the process, hand it histories, end it."""
+    """The drawing process as the training sees it: start it, send it histories, end it."""
 
     def __init__(self, data: Path, picture: Path) -> None:
         self._data = data
@@ -82,7 +82,7 @@ class Redrawer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,  # Ctrl-C is for the training
+            start_new_session=True,  # Ctrl-C must reach the training only
         )
         assert self._process.stdin is not None
         self._pipe = self._process.stdin
@@ -90,17 +90,17 @@ class Redrawer:
 
     @property
     def pid(self) -> int:
-        """The drawing process."""
+        """The id of the drawing process."""
         return self._process.pid
 
-    def ask(self, history: MemoryHistory) -> None:
-        """Hand a history over and ask for its drawing; never waits. A process that is gone or busy is left alone."""
+    def request(self, history: MemoryHistory) -> None:
+        """Write a history and request its drawing; never waits. A process that has ended or is busy is ignored."""
         write_atomic(self._data, pack(history))
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._pipe.fileno(), b".")
 
     def close(self) -> None:
-        """End the process and remove what it leaves, so that no late drawing replaces a newer one."""
+        """End the process and remove its files, so that no late drawing replaces a newer one."""
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)
@@ -114,10 +114,10 @@ class Redrawer:
 
 
 def serve(data: str, picture: str) -> None:
-    """Draw once for all requests that have arrived, until standard input ends or the parent is another."""
+    """Draw once for all requests that have arrived, until standard input ends or the parent process has changed."""
     parent = os.getppid()
     while True:
-        with contextlib.suppress(OSError, ValueError):  # the folder is gone or full: the next request may fare better
+        with contextlib.suppress(OSError, ValueError):  # the folder is gone or full: try again at the next request
             write_picture(unpack(Path(data).read_bytes()), Path(picture))
         while not select.select([0], [], [], PARENT_CHECK_S)[0]:
             if os.getppid() != parent:

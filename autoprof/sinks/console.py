@@ -6,8 +6,11 @@ import atexit
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pydantic import Field
+
+from .._options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain
@@ -17,10 +20,8 @@ from .._units import NS_PER_S
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
+from ._kind import CloseOrder, SinkKind
 from ._terminal import SPARE_ROWS, PinnedLines
-
-if TYPE_CHECKING:
-    from ..config.schema import ConsoleOptions
 
 SUMMARY_NAMES: Final = 12
 """Names in the report at the end on a terminal; ``summary.txt`` has more."""
@@ -28,6 +29,17 @@ PART_S: Final = 0.0005
 """The time after which the rest of what there is to compute is left to the next step: no step is to stand out."""
 SHARE: Final = 0.02
 """The share of a long step that may be spent at once."""
+
+
+class ConsoleOptions(Options):
+    """The live table on the terminal."""
+
+    top: int = Field(default=5, ge=1, strict=True)
+    """How many names are shown, the longest first."""
+    every: int = Field(default=10, ge=1, strict=True)
+    """Redraw at most each Nth step; where there is no terminal, print one plain line each Nth step."""
+    interval_s: float = Field(default=0.5, ge=0, strict=True, allow_inf_nan=False)
+    """The least time between two redraws, in seconds."""
 
 
 class ConsoleSink:
@@ -143,3 +155,6 @@ class ConsoleSink:
         # A stream that is closed or gone has no screen to give back.
         with contextlib.suppress(Exception):
             self._pinned.close()
+
+
+SINK = SinkKind(ConsoleOptions, ConsoleSink, default=True, close_order=CloseOrder.TERMINAL)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pydantic import Field
 
-from .._reports.jsonl import FrameEncoder
+from .._options import Options
 from .._storage.line_file import LineFile
+from .._storage.steps_jsonl import FrameEncoder
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
+from ._kind import CloseOrder, SinkKind
 
-if TYPE_CHECKING:
-    from ..config.schema import JsonlOptions
+
+class JsonlOptions(Options):
+    """The records `steps.jsonl`, one JSON object a step."""
+
+    every: int = Field(default=1, ge=1, strict=True)
+    """Write each Nth recorded step."""
+    flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
+    """The longest time that a record may wait before it reaches the file, in seconds."""
 
 
 class JsonlSink:
@@ -30,5 +38,8 @@ class JsonlSink:
             self._file.write(self._encode(frame))
 
     def close(self, summary: Summary) -> None:
-        """Write what is pending."""
+        """Write the pending lines and close the file."""
         self._file.close()
+
+
+SINK = SinkKind(JsonlOptions, JsonlSink, in_folder=True, every_rank=True, default=True, close_order=CloseOrder.FILES)

@@ -1,17 +1,31 @@
-"""``timing.log``: the readable log of the first seed."""
+"""``timing.log``: the readable log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from pydantic import Field
+
+from .._options import Options
 from .._reports.log import Averages, render_log_summary, render_step
+from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
+from ._export import SavedSteps
+from ._kind import CloseOrder, Export, SinkKind
 
-if TYPE_CHECKING:
-    from ..config.schema import LogOptions
+
+class LogOptions(Options):
+    """The readable file `timing.log`."""
+
+    every: int = Field(default=1, ge=1, strict=True)
+    """Write each Nth recorded step."""
+    flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
+    """The longest time that a line may wait before it reaches the file, in seconds."""
+    flush_every: int | None = Field(default=None, ge=1, strict=True)
+    """Flush after each Nth written step as well; `null` flushes only by `flush_s`."""
 
 
 class LogSink:
@@ -38,8 +52,26 @@ class LogSink:
             self._file.flush()
 
     def close(self, summary: Summary) -> None:
-        """Append the statistics of the run and write what is pending."""
+        """Append the statistics of the run, write the pending lines and close the file."""
         try:
             self._file.write(render_log_summary(summary))
         finally:
             self._file.close()
+
+
+def export_log(saved: SavedSteps, path: Path) -> None:
+    """Write the readable log of one rank."""
+    averages, summary = Averages(), saved.summary()
+    with open_replacing(path) as file:
+        file.writelines(render_step(frame, averages, summary.clock_limit_ns) for frame in saved.frames(saved.rank))
+        file.write(render_log_summary(summary))
+
+
+SINK = SinkKind(
+    LogOptions,
+    LogSink,
+    in_folder=True,
+    default=True,
+    close_order=CloseOrder.FILES,
+    exports=(Export("log", "the readable log of one rank", export_log),),
+)

@@ -1,28 +1,98 @@
-"""``memory.png``: drawn at the end, and now and then before it, without ever slowing a step."""
+"""``memory.png``: drawn at the end, and now and then before it, without slowing a step."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
-from .._reports.memory import name_memory
-from ..frame import StepFrame
+import numpy as np
+from pydantic import Field
+
+from .._options import Options
+from .._reports.memory import MemoryHistory, NameMemory, name_memory
+from ..errors import OutputError
+from ..frame import NOT_MEASURED, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._history import History
+from ._export import SavedSteps
+from ._kind import CloseOrder, Export, SinkKind
 from ._redraw import Redrawer, write_picture
 
-if TYPE_CHECKING:
-    from ..config.schema import MemoryPlotOptions
-
 PICTURE: Final = "memory.png"
+POINTS: Final = 2048
+"""Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""
+SERIES: Final = 16
+"""Kinds of readings kept; a run has two to four."""
+
+
+class History:
+    """Keep a point for every ``stride`` steps, the largest reading of each kind; a full history doubles its stride."""
+
+    __slots__ = ("_in_point", "_series", "_steps", "stride")
+
+    def __init__(self) -> None:
+        self.stride = 1
+        self._in_point = 0
+        self._steps = array("q")
+        self._series: dict[str, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, step: int, readings: Mapping[str, int]) -> None:
+        """Add the readings of one step."""
+        if not self._in_point:
+            if len(self._steps) == POINTS:
+                self._halve()
+            self._steps.append(step)
+            for column in self._series.values():
+                column.append(NOT_MEASURED)
+        self._steps[-1] = step
+        for key, value in readings.items():
+            column = self._series.get(key) or self._begin(key)
+            if value > column[-1]:
+                column[-1] = value
+        self._in_point = (self._in_point + 1) % self.stride
+
+    def _begin(self, key: str) -> array[int]:
+        column = array("q", [NOT_MEASURED]) * len(self._steps)
+        if len(self._series) < SERIES:
+            self._series[key] = column
+        return column
+
+    def _halve(self) -> None:
+        """Merge neighbours, keeping the larger reading and the later step."""
+        self._steps = self._steps[1::2]
+        for key, column in self._series.items():
+            values = np.frombuffer(column, dtype=np.int64)
+            self._series[key] = array("q", np.maximum(values[::2], values[1::2]).tobytes())
+        self.stride *= 2
+
+    def snapshot(self, names: tuple[NameMemory, ...] = ()) -> MemoryHistory:
+        """Return an immutable copy."""
+        return MemoryHistory(
+            steps=np.array(self._steps, dtype=np.int64),
+            series={key: np.array(column, dtype=np.int64) for key, column in self._series.items()},
+            names=names,
+            stride=self.stride,
+        )
+
+
+class MemoryPlotOptions(Options):
+    """The picture `memory.png`."""
+
+    redraw_s: float | None = Field(default=60.0, ge=5, strict=True, allow_inf_nan=False)
+    """The time between two drawings, in seconds; `null` draws only at the end."""
 
 
 class MemoryPlotSink:
-    """Keep the memory readings of a run, bounded, and have them drawn.
+    """Keep the memory readings of a run, bounded, and draw them.
 
-    Before the end another process draws (``redraw``), started here so that no step pays for starting it.
-    matplotlib is imported in this process only by ``close``. A run without a reading gets no picture.
+    Before the end another process draws (``_redraw``), started here so that no step includes its start. matplotlib is
+    imported in this process only by ``close``. A run without a reading gets no picture.
     """
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
@@ -35,19 +105,19 @@ class MemoryPlotSink:
         if options.redraw_s is not None and sys.executable:
             try:
                 self._redrawer = Redrawer(folder_of(run).rank_path / f".{PICTURE}.data", self._picture)
-            except OSError:  # no process to be had here: there is still the picture at the end
+            except OSError:  # no process can be started here: the picture at the end remains
                 return
             self._due = run.clock() + options.redraw_s
 
     def write(self, frame: StepFrame) -> None:
-        """Take the frame's readings; ask for a drawing when it is due."""
+        """Add the frame's readings; request a drawing when it is due."""
         if frame.memory:
             self._history.add(frame.step, frame.memory)
         now = self._run.clock()
         if now >= self._due and self._redrawer is not None and self._redraw_s is not None:
             self._due = now + self._redraw_s
             summary = next(self._run.refined())  # times and memory come first
-            self._redrawer.ask(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
+            self._redrawer.request(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
 
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
@@ -57,3 +127,28 @@ class MemoryPlotSink:
         names = name_memory(summary.rows, summary.memory_table)
         if len(self._history) or names:
             write_picture(self._history.snapshot(names), self._picture)
+
+
+def export_memory_plot(saved: SavedSteps, path: Path) -> None:
+    """Draw the memory of one rank. Raises ``OutputError`` where there is no reading."""
+    summary = saved.summary()
+    history, names = History(), name_memory(summary.rows, summary.memory_table)
+    for frame in saved.frames(saved.rank):
+        if frame.memory:
+            history.add(frame.step, frame.memory)
+    if not len(history) and not names:
+        raise OutputError(f"{path}: there is nothing to draw; the records have no reading of memory")
+    try:
+        write_picture(history.snapshot(names), path)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+SINK = SinkKind(
+    MemoryPlotOptions,
+    MemoryPlotSink,
+    in_folder=True,
+    default=True,
+    close_order=CloseOrder.PICTURES,
+    exports=(Export("memory-plot", "the memory over the steps of one rank, a PNG", export_memory_plot),),
+)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from .._reports.scalars import Metrics
+from pydantic import Field
+
 from .._units import NS_PER_MS
 from ._base import RunInfo
-from ._metrics_sink import Courier, MetricsSink, load_extra
-
-if TYPE_CHECKING:
-    from ..config.schema import MlflowOptions
+from ._kind import SinkKind
+from ._metrics_sink import BackgroundSender, Metrics, MetricsOptions, MetricsSink, load_extra
 
 _FORBIDDEN: Final = re.compile(r"[^/\w.\- ]")
-"""What MLflow refuses in the name of a metric."""
+"""Characters that MLflow refuses in the name of a metric."""
+
+
+class MlflowOptions(MetricsOptions):
+    """Metrics for MLflow: into the program's active run where it has one, else into a new one."""
+
+    tracking_uri: str | None = Field(default=None, min_length=1)
+    """The tracking server or store; `null` uses mlflow's own setting and its environment."""
+    experiment: str = Field(default="autoprof", min_length=1)
+    """The experiment of a new run; it is created if necessary."""
 
 
 class MlflowSink(MetricsSink):
@@ -27,10 +35,10 @@ class MlflowSink(MetricsSink):
         self._top = options.top
         active = mlflow.active_run()
         self._client = tracking.MlflowClient(tracking_uri=options.tracking_uri)
-        self._ours = active is None or options.tracking_uri not in (None, mlflow.get_tracking_uri())
-        self.run_id: str = self._new_run(options, run) if self._ours else active.info.run_id
-        self._client.log_batch(self.run_id, metrics=())  # what it imports and builds at first use, it does now
-        self._courier = Courier("mlflow", self._log)
+        self._is_own_run = active is None or options.tracking_uri not in (None, mlflow.get_tracking_uri())
+        self.run_id: str = self._new_run(options, run) if self._is_own_run else active.info.run_id
+        self._client.log_batch(self.run_id, metrics=())  # its imports at first use happen now, not in a step
+        self._sender = BackgroundSender("mlflow", self._log)
         super().__init__(options, run.clock)
 
     def _new_run(self, options: MlflowOptions, run: RunInfo) -> str:
@@ -41,8 +49,8 @@ class MlflowSink(MetricsSink):
         return made
 
     def report(self, metrics: Metrics) -> None:
-        """Hand the report to the thread."""
-        self._courier.put(metrics)
+        """Send the report from the thread."""
+        self._sender.send(metrics)
 
     def _log(self, metrics: Metrics) -> None:
         at_ms = metrics.time_unix_ns // NS_PER_MS
@@ -51,9 +59,12 @@ class MlflowSink(MetricsSink):
         self._client.log_batch(self.run_id, metrics=values, synchronous=True)
 
     def end(self) -> None:
-        """Wait for the last report, and end the run that was made here."""
+        """Wait for the last report, and end a run that was made here."""
         try:
-            self._courier.close()
+            self._sender.close()
         finally:
-            if self._ours:
+            if self._is_own_run:
                 self._client.set_terminated(self.run_id)
+
+
+SINK = SinkKind(MlflowOptions, MlflowSink, extra="mlflow")

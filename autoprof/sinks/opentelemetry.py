@@ -1,25 +1,31 @@
-"""Metrics through OpenTelemetry: observable instruments, read on the thread of whoever exports."""
+"""Metrics through OpenTelemetry: observable instruments, read on the exporter's thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._reports.scalars import Metrics
+from pydantic import Field
+
 from .._units import NS_PER_S
 from ._base import RunInfo
-from ._metrics_sink import MetricsSink, load_extra
-
-if TYPE_CHECKING:
-    from ..config.schema import OpentelemetryOptions
+from ._kind import SinkKind
+from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
 
 Values = Iterable[tuple[float, dict[str, str]]]
 
 
-class OpentelemetrySink(MetricsSink):
-    """Keep the last report for the program's meter provider, or for one of our own that exports to ``endpoint``.
+class OpentelemetryOptions(MetricsOptions):
+    """Metrics through OpenTelemetry's SDK, for each rank."""
 
-    An instrument cannot be taken off a provider; after ``close`` ours have nothing to say.
+    endpoint: str | None = Field(default=None, min_length=1)
+    """An OTLP/HTTP address such as `http://localhost:4318/v1/metrics`; `null` uses the program's own meter provider."""
+
+
+class OpentelemetrySink(MetricsSink):
+    """Keep the last report for the program's meter provider, or for an own provider that exports to ``endpoint``.
+
+    An instrument cannot be removed from a provider; after ``close`` those of this sink yield no values.
     """
 
     def __init__(self, options: OpentelemetryOptions, run: RunInfo) -> None:
@@ -62,11 +68,11 @@ class OpentelemetrySink(MetricsSink):
         return observe
 
     def report(self, metrics: Metrics) -> None:
-        """Show these numbers from now on."""
+        """Yield these numbers from now on."""
         self._metrics = metrics
 
     def end(self) -> None:
-        """Have the last report exported, and say nothing any more."""
+        """Export the last report, and yield no values from now on."""
         provider, self._provider = self._provider, None
         if provider is not None:
             provider.shutdown()
@@ -97,3 +103,6 @@ def _memory(metrics: Metrics) -> Values:
 
 def _scalars(metrics: Metrics) -> Values:
     return [(value, {"name": name}) for name, value in metrics.scalars.items()]
+
+
+SINK = SinkKind(OpentelemetryOptions, OpentelemetrySink, extra="opentelemetry", every_rank=True)

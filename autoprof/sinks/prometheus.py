@@ -1,25 +1,33 @@
-"""An HTTP endpoint that Prometheus scrapes; what it shows is put together when it is asked, on the server's thread."""
+"""An HTTP endpoint that Prometheus scrapes; the answer is made at each request, on the server's thread."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from .._reports.scalars import Metrics
+from pydantic import Field
+
 from .._units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
-from ._metrics_sink import MetricsSink, load_extra
-
-if TYPE_CHECKING:
-    from ..config.schema import PrometheusOptions
+from ._kind import SinkKind
+from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
 
 _LAST_PORT: Final = 65535
 
 
+class PrometheusOptions(MetricsOptions):
+    """An endpoint that Prometheus scrapes, one for each rank: its port is `port` and the rank."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """The address to listen on. The default is reached from this machine only; there is no password."""
+    port: int = Field(default=9464, ge=0, le=_LAST_PORT, strict=True)
+    """The port of rank 0; with 0 the system chooses one, and `run.json` names it."""
+
+
 class PrometheusSink(MetricsSink):
-    """Keep the last report for whoever asks. ``port`` is the one that the endpoint listens on."""
+    """Keep the last report for the next request. ``port`` is the port of the endpoint."""
 
     def __init__(self, options: PrometheusOptions, run: RunInfo) -> None:
         client = load_extra("prometheus_client", "prometheus")
@@ -32,14 +40,14 @@ class PrometheusSink(MetricsSink):
         registry.register(self)
         if wanted > _LAST_PORT:
             raise OutputError(
-                f"sinks.prometheus.port: {wanted} for rank {run.rank} is no port; allowed: up to {_LAST_PORT}"
+                f"sinks.prometheus.port: {wanted} for rank {run.rank} is not a port; allowed: up to {_LAST_PORT}"
             )
         try:
             self._server, self._thread = client.start_http_server(wanted, addr=options.host, registry=registry)
         except OSError as error:
             raise OutputError(
                 f"sinks.prometheus: cannot listen on {options.host}:{wanted} ({error.strerror or error}); "
-                "name a free port, or 0 to have one chosen"
+                "name a free port, or 0 to let the system choose one"
             ) from error
         self.port: int = self._server.server_port
         if run.folder is not None:
@@ -48,11 +56,11 @@ class PrometheusSink(MetricsSink):
         super().__init__(options, run.clock)
 
     def report(self, metrics: Metrics) -> None:
-        """Show these numbers from now on."""
+        """Answer with these numbers from now on."""
         self._metrics = metrics
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families of metrics; called by the registry."""
+        """Yield the metric families; called by the registry."""
         metrics = self._metrics
         if metrics is None:
             return
@@ -93,3 +101,6 @@ class PrometheusSink(MetricsSink):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+SINK = SinkKind(PrometheusOptions, PrometheusSink, extra="prometheus", every_rank=True)

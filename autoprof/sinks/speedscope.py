@@ -1,23 +1,108 @@
-"""``trace.speedscope.json``: a window of steps for speedscope (https://www.speedscope.app), for every rank."""
+"""``trace.speedscope.json``: a window of steps for speedscope (https://www.speedscope.app), for every rank.
+
+Evented profiles, one a track, in nanoseconds. Source of the format: speedscope's ``file-format-schema.json``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import Any, Final
 
-from .._reports.speedscope import SpeedscopeEncoder, speedscope_file
-from .._storage.runs import write_atomic
+from .._storage.atomic import open_replacing, write_atomic
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._window import StepWindow
-from .trace import BYTES_PER_MB
+from ._export import SavedSteps
+from ._kind import CloseOrder, Export, SinkKind
+from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Slice, Slicer, StepWindow, Track, WindowOptions, track_name
 
-if TYPE_CHECKING:
-    from ..config.schema import SpeedscopeOptions
+SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
+
+
+class SpeedscopeOptions(WindowOptions):
+    """The file `trace.speedscope.json`, for speedscope: a window of steps."""
+
+
+class SpeedscopeEncoder:
+    """Gather the frames of one rank; ``profiles`` refer to ``frames``, which several ranks of one file share."""
+
+    def __init__(
+        self,
+        rank: int = 0,
+        *,
+        origin_unix_ns: int | None = None,
+        frames: dict[tuple[str, str | None], int] | None = None,
+    ) -> None:
+        self._rank = rank
+        self._slicer = Slicer(origin_unix_ns)
+        self._frames: dict[tuple[str, str | None], int] = {} if frames is None else frames
+        self._events: dict[tuple[Track, int], list[str]] = {}
+        self._ends: dict[tuple[Track, int], int] = {}
+        self.size = 0
+        """Characters gathered so far."""
+
+    def add(self, frame: StepFrame) -> None:
+        """Take one step."""
+        layout = frame.layout
+        known: dict[int, int] = {}
+        open_: list[tuple[int, int]] = []
+        place: tuple[Track, int] | None = None
+        for one in self._slicer.slices(frame):
+            if (one.track, one.row) != place:
+                self._close(place, open_, None)
+                place = one.track, one.row
+            self._close(place, open_, one)
+            number = known.get(one.span)
+            if number is None:
+                key = ("step", None) if one.span == STEP else (
+                    layout.phases[one.span].qualify(layout.names[one.span]), layout.fqns[one.span]
+                )  # fmt: skip
+                number = known[one.span] = self._frames.setdefault(key, len(self._frames))
+            self._note(place, "O", number, one.start)
+            open_.append((number, one.end))
+        self._close(place, open_, None)
+
+    def _close(self, place: tuple[Track, int] | None, open_: list[tuple[int, int]], following: Slice | None) -> None:
+        """End the slices that are over where the next one on their row begins; without a next one, all."""
+        while place is not None and open_ and (following is None or open_[-1][1] <= following.start):
+            number, end = open_.pop()
+            self._note(place, "C", number, end)
+            self._ends[place] = max(self._ends.get(place, 0), end)
+
+    def _note(self, place: tuple[Track, int], kind: str, number: int, at: int) -> None:
+        event = f'{{"type":"{kind}","frame":{number},"at":{at * GRID_NS}}}'
+        self.size += len(event)
+        self._events.setdefault(place, []).append(event)
+
+    def profiles(self) -> list[str]:
+        """Return one profile a track, as text."""
+        return [
+            f'{{"type":"evented","name":{json.dumps(f"rank {self._rank}: {track_name(*place)}", ensure_ascii=False)},'
+            f'"unit":"nanoseconds","startValue":0,"endValue":{self._ends[place] * GRID_NS},'
+            f'"events":[{",".join(events)}]}}'
+            for place, events in sorted(self._events.items(), key=lambda item: _order(*item[0]))
+        ]
+
+
+def _order(track: Track, row: int) -> tuple[bool, bool, int, int]:
+    """Put the training thread first: it is what is shown when the file is opened."""
+    kind, number = track
+    return number < 0, kind == "device", number, row
+
+
+def speedscope_file(encoders: list[SpeedscopeEncoder], frames: dict[tuple[str, str | None], int], name: str) -> str:
+    """Return the whole file for these ranks."""
+    shared: list[dict[str, Any]] = [
+        {"name": label, **({} if fqn is None else {"file": fqn})} for label, fqn in frames
+    ]  # fmt: skip
+    profiles = ",\n".join(profile for encoder in encoders for profile in encoder.profiles())
+    head = json.dumps({"$schema": SCHEMA, "name": name, "exporter": "autoprof", "activeProfileIndex": 0})[:-1]
+    return f'{head},"shared":{json.dumps({"frames": shared}, ensure_ascii=False)},"profiles":[{profiles}]}}\n'
 
 
 class SpeedscopeSink:
-    """Gather the steps of the window and write them in one go when it is over: the format has no half of a file."""
+    """Gather the steps of the window and write them at its end: the format cannot be written in parts."""
 
     def __init__(self, options: SpeedscopeOptions, run: RunInfo) -> None:
         folder = folder_of(run)
@@ -29,7 +114,7 @@ class SpeedscopeSink:
         self._encoder: SpeedscopeEncoder | None = SpeedscopeEncoder(run.rank, frames=self._frames)
 
     def write(self, frame: StepFrame) -> None:
-        """Take the frame if it is in the window."""
+        """Gather the frame if it is in the window."""
         encoder = self._encoder
         if encoder is None:
             return
@@ -46,5 +131,29 @@ class SpeedscopeSink:
             write_atomic(self._path, speedscope_file([encoder], self._frames, self._name))
 
     def close(self, summary: Summary) -> None:
-        """Write what was gathered, unless that is done."""
+        """Write the gathered steps, unless that is done."""
         self._finish()
+
+
+def export_speedscope(saved: SavedSteps, path: Path) -> None:
+    """Write one file with the profiles of all ranks."""
+    origin = saved.origin_unix_ns()
+    frames: dict[tuple[str, str | None], int] = {}
+    encoders = []
+    for rank in saved.ranks:
+        encoder = SpeedscopeEncoder(rank, origin_unix_ns=origin, frames=frames)
+        for frame in saved.frames(rank):
+            encoder.add(frame)
+        encoders.append(encoder)
+    with open_replacing(path) as file:
+        file.write(speedscope_file(encoders, frames, saved.run.path.name))
+
+
+SINK = SinkKind(
+    SpeedscopeOptions,
+    SpeedscopeSink,
+    in_folder=True,
+    every_rank=True,
+    close_order=CloseOrder.FILES,
+    exports=(Export("speedscope", "a file for www.speedscope.app", export_speedscope),),
+)

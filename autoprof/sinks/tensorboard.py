@@ -1,24 +1,30 @@
-"""Scalars for TensorBoard; its own writer thread puts them on the disk."""
+"""Scalars for TensorBoard; its own writer thread writes them to the disk."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from .._reports.scalars import Metrics
+from pydantic import Field
+
 from .._units import NS_PER_S
 from ._base import RunInfo, folder_of
-from ._metrics_sink import MetricsSink, load_extra
-
-if TYPE_CHECKING:
-    from ..config.schema import TensorboardOptions
+from ._kind import SinkKind
+from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
 
 _QUEUE: Final = 100
 _FLUSH_S: Final = 10
 
 
+class TensorboardOptions(MetricsOptions):
+    """Scalars for TensorBoard, in the run's folder."""
+
+    folder: str | None = Field(default=None, min_length=1)
+    """The folder of the event files; `null` is the folder `tensorboard` of the rank."""
+
+
 class TensorboardSink(MetricsSink):
-    """Write an event with all numbers of a report, at the step that it ends with."""
+    """Write an event with all numbers of a report, at its last step."""
 
     def __init__(self, options: TensorboardOptions, run: RunInfo) -> None:
         writer = load_extra("tensorboard.summary.writer.event_file_writer", "tensorboard")
@@ -30,7 +36,7 @@ class TensorboardSink(MetricsSink):
         super().__init__(options, run.clock)
 
     def report(self, metrics: Metrics) -> None:
-        """Hand the event to the writer's queue."""
+        """Add the event to the writer's queue."""
         values = [
             self._summary.Value(tag=tag, simple_value=value)
             for tag, value in metrics.named(self._top, prefix="").items()
@@ -42,5 +48,8 @@ class TensorboardSink(MetricsSink):
         )
 
     def end(self) -> None:
-        """Write what is pending."""
+        """Write the pending events."""
         self._writer.close()
+
+
+SINK = SinkKind(TensorboardOptions, TensorboardSink, extra="tensorboard", in_folder=True, every_rank=True)

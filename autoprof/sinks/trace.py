@@ -1,28 +1,181 @@
-"""``trace.json``: a window of steps for Perfetto (ui.perfetto.dev) or chrome://tracing, for every rank."""
+"""``trace.json``: a window of steps for Perfetto (ui.perfetto.dev) or chrome://tracing, for every rank.
+
+JSON in the array form of the Trace Event Format, one event a line. Every line but the first begins with a comma, and
+the format makes the closing bracket optional, so the file of a killed run is as valid as that of a finished one.
+Source of the format: "Trace Event Format", docs of the Catapult project; the importer's errors of Perfetto (slices that
+overlap, negative times) are from the source of its JSON importer.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
 
-from .._reports.trace import CLOSE, OPEN, TraceEncoder
+from pydantic import Field
+
+from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
-from ..frame import StepFrame
+from .._units import NS_PER_S
+from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
-from ._window import StepWindow
+from ._export import SavedSteps
+from ._kind import CloseOrder, Export, SinkKind
+from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Shape, Slicer, StepWindow, Track, WindowOptions, track_name
 
-if TYPE_CHECKING:
-    from ..config.schema import TraceOptions
 
-BYTES_PER_MB = 1_000_000
+class TraceOptions(WindowOptions):
+    """The file `trace.json`, for Perfetto: a window of steps."""
+
+    flush_s: float = Field(default=5.0, ge=0, strict=True, allow_inf_nan=False)
+    """The longest time that an event may wait before it reaches the file, in seconds."""
+
+
+OPEN: Final = "[\n"
+CLOSE: Final = "]\n"
+
+PROCESS_STRIDE: Final = 100_000
+"""Ranks are processes; their numbers lie so far apart that the tracks of each have numbers of their own."""
+_GRID_PER_US: Final = 1000 // GRID_NS
+
+_dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class TraceEncoder:
+    """Turn the frames of one rank into lines of trace events.
+
+    ``origin_unix_ns`` is the instant that the timeline begins with, the first step's start by default; ranks in one
+    file share it. The first encoder of a file writes its first line.
+    """
+
+    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, first: bool = True) -> None:
+        self._rank = rank
+        self._pid = (rank + 1) * PROCESS_STRIDE
+        self._slicer = Slicer(origin_unix_ns)
+        self._first = first
+        self._begun = False
+        self._tids: dict[tuple[Track, int], int] = {}
+        self._flows = rank << 40
+        self._static: dict[Layout, list[str]] = {}
+
+    def encode(self, frame: StepFrame) -> str:
+        """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
+        events: list[str] = []
+        slices = list(self._slicer.slices(frame))
+        if not self._begun:
+            self._begun = True
+            events += self._process(frame)
+        shape = self._slicer.shape(frame.layout)
+        static, arrows = self._spans(frame.layout), self._arrows(shape)
+        memory = _memory_args(frame)
+        end = 0
+        for span, track, row, start, stop in slices:
+            tid = self._tids.get((track, row)) or self._begin_track(events, track, row)
+            place = f'"pid":{self._pid},"tid":{tid},"ts":{_us(start)},"dur":{_us(stop - start)}'
+            if span == STEP:
+                end = stop if track[0] == "host" else end
+                events.append(
+                    f'{{"ph":"X","name":"step {frame.step}","cat":"step",{place},"args":{_step_args(frame)}}}'
+                )
+            else:
+                arrow = arrows.get(span, "") if track[0] == "host" else ""
+                events.append(f"{static[span]}{memory[span] if memory else ''}}},{place}{arrow}}}")
+        events += self._counters(frame, end)
+        lines = "".join(f",{event}\n" for event in events)
+        if self._first:
+            self._first = False
+            return lines[1:]
+        return lines
+
+    def _process(self, frame: StepFrame) -> list[str]:
+        origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
+        facts = [
+            ("process_name", {"name": f"rank {self._rank}", **origin}),
+            ("process_sort_index", {"sort_index": self._rank}),
+        ]
+        return [
+            _dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts
+        ]
+
+    def _begin_track(self, events: list[str], track: Track, row: int) -> int:
+        number = self._tids[track, row] = len(self._tids) + 1
+        tid = self._tids[track, row] = self._pid + number
+        order = {"host": 0, "device": 10_000}[track[0]] + 100 * (track[1] if track[1] >= 0 else 90 - track[1]) + row
+        facts = [("thread_name", {"name": track_name(track, row)}), ("thread_sort_index", {"sort_index": order})]
+        events += [
+            _dumps({"ph": "M", "pid": self._pid, "tid": tid, "name": name, "args": args}) for name, args in facts
+        ]
+        return tid
+
+    def _spans(self, layout: Layout) -> list[str]:
+        """Return the part of each span's event that its layout decides; ``args`` is left open."""
+        static = self._static.get(layout)
+        if static is None:
+            if len(self._static) >= 128:
+                self._static.clear()
+            static = self._static[layout] = []
+            for name, fqn, phase in zip(layout.names, layout.fqns, layout.phases, strict=True):
+                args = {"name": name, "phase": str(phase), **({} if fqn is None else {"fqn": fqn})}
+                head = _dumps({"ph": "X", "name": phase.qualify(name), "cat": str(phase), "args": args})
+                static.append(head[:-2])
+        return static
+
+    def _arrows(self, shape: Shape) -> dict[int, str]:
+        arrows: dict[int, str] = {}
+        for forward, backward in shape.flows:
+            self._flows += 1
+            arrows[forward] = f',"bind_id":"{self._flows:#x}","flow_out":true'
+            arrows[backward] = f',"bind_id":"{self._flows:#x}","flow_in":true'
+        return arrows
+
+    def _counters(self, frame: StepFrame, at: int) -> list[str]:
+        place = f'"pid":{self._pid},"tid":{self._pid},"ts":{_us(at)}'
+        values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []
+        scalars = {name: value for name, value in frame.scalars.items() if isfinite(value)}
+        samples = scalars.get("samples")
+        throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else None
+        if throughput is not None and isfinite(throughput):
+            values.append(("throughput", {"samples_per_s": throughput}))
+        values += [(name, {"value": value}) for name, value in scalars.items()]
+        return [f'{{"ph":"C","name":{_dumps(name)},{place},"args":{_dumps(dict(args))}}}' for name, args in values]
+
+
+def _us(points: int) -> str:
+    """Phrase points of the grid as microseconds, exactly."""
+    whole, rest = divmod(points, _GRID_PER_US)
+    return f"{whole}.{rest * GRID_NS:03d}" if rest else str(whole)
+
+
+def _step_args(frame: StepFrame) -> str:
+    args: dict[str, Any] = {"duration_ns": frame.duration_ns}
+    if frame.device_duration_ns is not None:
+        args["device_duration_ns"] = frame.device_duration_ns
+    args |= {"overhead_ns": frame.overhead_ns, "warmup": frame.warmup}
+    if frame.dropped:
+        args["dropped"] = frame.dropped
+    args["scalars"] = {name: value if isfinite(value) else repr(float(value)) for name, value in frame.scalars.items()}
+    return _dumps(args)
+
+
+def _memory_args(frame: StepFrame) -> list[str]:
+    """Return for each span its readings of memory, where it has any."""
+    if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
+        return []
+    return [
+        "" if NOT_MEASURED in (start, end) else f',"memory_start_bytes":{start},"memory_end_bytes":{end}'
+        for start, end in zip(frame.memory_start_bytes.tolist(), frame.memory_end_bytes.tolist(), strict=True)
+    ]
 
 
 class TraceSink:
-    """Write the steps of the window; the file is closed when the window is, or the size limit is reached."""
+    """Write the steps of the window; close the file at its end, or when the size limit is reached."""
 
     def __init__(self, options: TraceOptions, run: RunInfo) -> None:
         self._window = StepWindow(options.first, options.count)
-        self._left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
+        self._bytes_left = options.max_mb * BYTES_PER_MB - len(OPEN) - len(CLOSE)
         self._encoder = TraceEncoder(run.rank)
         self._file = LineFile(folder_of(run).rank_path / "trace.json", options.flush_s, run.clock)
         self._file.write(OPEN)
@@ -35,8 +188,8 @@ class TraceSink:
                 self._finish()
             return
         events = self._encoder.encode(frame)
-        self._left -= len(events.encode("utf-8", "replace"))
-        if self._left < 0:
+        self._bytes_left -= len(events.encode("utf-8", "replace"))
+        if self._bytes_left < 0:
             self._finish()
         else:
             self._file.write(events)
@@ -52,3 +205,27 @@ class TraceSink:
     def close(self, summary: Summary) -> None:
         """Close the array and the file."""
         self._finish()
+
+
+def export_trace(saved: SavedSteps, path: Path) -> None:
+    """Write one trace in which each rank is a process, on one timeline."""
+    origin = saved.origin_unix_ns()
+    first = True
+    with open_replacing(path) as file:
+        file.write(OPEN)
+        for rank in saved.ranks:
+            encoder = TraceEncoder(rank, origin_unix_ns=origin, first=first)
+            for frame in saved.frames(rank):
+                file.write(encoder.encode(frame))
+                first = False
+        file.write(CLOSE)
+
+
+SINK = SinkKind(
+    TraceOptions,
+    TraceSink,
+    in_folder=True,
+    every_rank=True,
+    close_order=CloseOrder.FILES,
+    exports=(Export("trace", "a trace for ui.perfetto.dev", export_trace),),
+)

@@ -2,57 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Literal
 
-from .._reports.scalars import Metrics
+from pydantic import Field
+
 from ._base import RunInfo
-from ._metrics_sink import Courier, MetricsSink, load_extra
-
-if TYPE_CHECKING:
-    from ..config.schema import WandbOptions
+from ._kind import SinkKind
+from ._metrics_sink import BackgroundSender, Metrics, MetricsOptions, MetricsSink, load_extra
 
 STEP: Final = "autoprof/step"
-"""What the charts have on their x axis."""
+"""The metric on the x axis of the charts."""
+
+
+class WandbOptions(MetricsOptions):
+    """Metrics for Weights & Biases: into the program's own run where it has one, else into a new one."""
+
+    project: str | None = Field(default=None, min_length=1)
+    """The project of a new run; `null` uses wandb's own setting and its environment."""
+    name: str | None = Field(default=None, min_length=1)
+    """The name of a new run; `null` is the name of the run's folder."""
+    mode: Literal["online", "offline"] | None = None
+    """How a new run reaches the server; `null` uses wandb's own setting and its environment."""
 
 
 class WandbSink(MetricsSink):
     """Log under ``autoprof/``, from a thread of its own: the first call of ``log`` takes a tenth of a second.
 
-    Into a run of the program's own nothing is committed: the numbers join the row that the program commits next, so
-    that its steps stay its own. A run made here is ended here.
+    Nothing is committed to a run of the program's own: the numbers join the row that the program commits next, so
+    that the program's step numbers do not change. A run made here is ended here.
     """
 
     def __init__(self, options: WandbOptions, run: RunInfo) -> None:
         wandb = load_extra("wandb", "wandb")
         self._top = options.top
-        self._ours = wandb.run is None
+        self._is_own_run = wandb.run is None
         folder = None if run.folder is None else run.folder.rank_path
-        if self._ours:
+        if self._is_own_run:
             self._run = wandb.init(
                 project=options.project,
                 name=options.name or (None if run.folder is None else run.folder.path.name),
                 mode=options.mode,
                 dir=None if folder is None else str(folder),
-                settings=wandb.Settings(console="off", silent=True),  # what the program prints is the program's
+                settings=wandb.Settings(console="off", silent=True),  # wandb must not capture the program's output
             )
         else:
             self._run = wandb.run
         self._run.define_metric(STEP)
         self._run.define_metric("autoprof/*", step_metric=STEP)
-        self._courier = Courier("wandb", self._log)
+        self._sender = BackgroundSender("wandb", self._log)
         super().__init__(options, run.clock)
 
     def report(self, metrics: Metrics) -> None:
-        """Hand the report to the thread."""
-        self._courier.put(metrics)
+        """Send the report from the thread."""
+        self._sender.send(metrics)
 
     def _log(self, metrics: Metrics) -> None:
-        self._run.log({STEP: metrics.step, **metrics.named(self._top)}, commit=self._ours)
+        self._run.log({STEP: metrics.step, **metrics.named(self._top)}, commit=self._is_own_run)
 
     def end(self) -> None:
-        """Wait for the last report, and end the run that was made here."""
+        """Wait for the last report, and end a run that was made here."""
         try:
-            self._courier.close()
+            self._sender.close()
         finally:
-            if self._ours:
+            if self._is_own_run:
                 self._run.finish()
+
+
+SINK = SinkKind(WandbOptions, WandbSink, extra="wandb")

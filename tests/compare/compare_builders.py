@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from autoprof._reports.jsonl import FrameEncoder
 from autoprof._storage.runs import RunFolder
+from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import Phase, Span, StepFrame
 from autoprof.testing import FakeClock, make_frame, open_session
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from autoprof.config import ConsoleOptions, LogOptions, Sinks, load_config, parse_config
+from autoprof.config import Sinks, load_config, parse_config
 from autoprof.errors import ConfigError
+from autoprof.sinks.console import ConsoleOptions
+from autoprof.sinks.log import LogOptions
 
 SEED = """
 SAVE_DIR: outputs/run_001

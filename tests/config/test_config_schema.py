@@ -4,22 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from autoprof.config import (
-    Config,
-    ConsoleOptions,
-    FunctionRule,
-    JsonlOptions,
-    LogOptions,
-    MemoryPlotOptions,
-    Rule,
-    Sample,
-    Sinks,
-    json_schema,
-    load_config,
-    parse_config,
-)
+from autoprof.config import Config, FunctionRule, Rule, Sample, Sinks, json_schema, load_config, parse_config
 from autoprof.errors import ConfigError
 from autoprof.frame import Phase
+from autoprof.sinks.console import ConsoleOptions
+from autoprof.sinks.jsonl import JsonlOptions
+from autoprof.sinks.log import LogOptions
+from autoprof.sinks.memory_plot import MemoryPlotOptions
 
 
 def problem(text):

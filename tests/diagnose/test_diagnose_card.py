@@ -19,12 +19,11 @@ from torch import Tensor
 import autoprof
 from autoprof._reports.card import render_card, verdict_line
 from autoprof._reports.panel import render_panel
-from autoprof.config.options import ConsoleOptions
 from autoprof.demo import train as demo_train
 from autoprof.demo.defects import Layer, four, train
 from autoprof.diagnose import RULES, Facts, OptimizerFact, diagnose, evidence_of_run, judge
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.console import ConsoleSink
+from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock, make_frame, open_session
 

@@ -12,7 +12,7 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
-from autoprof._reports.jsonl import FrameEncoder
+from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
 from autoprof.demo.defects import ranks as program
 from autoprof.diagnose import Facts, Watch, diagnose, evidence_of_run

@@ -10,9 +10,9 @@ from engine_laws import Watched, everything
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._reports.summary_text import render_summary
 from autoprof._stats import Aggregate
+from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 
 
 class Net(nn.Module):

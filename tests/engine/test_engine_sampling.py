@@ -16,9 +16,9 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
-from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import sampling
+from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}

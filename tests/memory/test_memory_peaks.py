@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._stats import Aggregate
+from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.frame import Span, StepFrame
 from autoprof.summary import Row, Summary
 from autoprof.testing import FakeAllocator, FakeClock, ListSink, open_session

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import VRT, frame_of, layout_of
 
-from autoprof._reports.jsonl import LAYOUTS, FrameDecoder, FrameEncoder
+from autoprof._storage.steps_jsonl import LAYOUTS, FrameDecoder, FrameEncoder
 from autoprof.frame import Layout, StepFrame
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from random_frames import runs
 from sink_builders import MS, frame_of, summary_of
 
-from autoprof._reports.scalars import LAYOUTS, Stretch
 from autoprof.frame import Phase, StepFrame
+from autoprof.sinks._metrics_sink import LAYOUTS, MeansOfSteps
 
 
 def taken(frames: list[StepFrame]):
-    stretch = Stretch()
+    stretch = MeansOfSteps()
     for frame in frames:
         stretch.add(frame)
     return stretch.take()
@@ -21,7 +21,7 @@ def taken(frames: list[StepFrame]):
 
 def test_without_a_step_there_is_nothing() -> None:
     """What was not measured is not zero."""
-    assert Stretch().take() is None
+    assert MeansOfSteps().take() is None
 
 
 @given(runs())
@@ -79,7 +79,7 @@ def test_names_say_what_the_numbers_are() -> None:
 
 def test_each_stretch_begins_anew() -> None:
     """The second report is of the steps since the first; counts are of the run."""
-    stretch = Stretch()
+    stretch = MeansOfSteps()
     stretch.add(frame_of(step=1, step_ms=1000, scalars={"loss": 1.0}))
     stretch.take()
     stretch.add(frame_of(step=2, step_ms=2000))

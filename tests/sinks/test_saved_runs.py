@@ -14,8 +14,8 @@ from sink_builders import summary_of
 from torch import nn
 
 import autoprof
-from autoprof._reports.jsonl import FrameDecoder, FrameEncoder
 from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.cli import main
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
@@ -142,7 +142,7 @@ def two_ranks(tmp_path: Path) -> tuple[Path, dict[int, list[StepFrame]]]:
         ]
         text = "".join(map(encoder.encode, frames[rank]))
         (folder.rank_path / "steps.jsonl").write_text(text, encoding="utf-8")
-        folder.write_summary(summary_of(frames[rank]))
+        folder.write_summary(summary_of(frames[rank]), [])
     return tmp_path / "both", frames
 
 
@@ -185,9 +185,9 @@ def test_tables_of_all_ranks_are_one(two_ranks: tuple[Path, dict[int, list[StepF
     ("arguments", "message"),
     [
         (["--rank", "7"], "has no records of rank 7; it has: 0, 1"),
-        (["--steps", "9"], "'9' is no range of steps; allowed: two numbers such as 10:20, or 10: or :20"),
-        (["--steps", "5:2"], "'5:2' is no range of steps"),
-        (["--steps", "a:b"], "'a:b' is no range of steps"),
+        (["--steps", "9"], "'9' is not a range of steps; allowed: two numbers such as 10:20, 10: or :20"),
+        (["--steps", "5:2"], "'5:2' is not a range of steps"),
+        (["--steps", "a:b"], "'a:b' is not a range of steps"),
         (["--memory-plot", "m.png"], "there is nothing to draw; the records have no reading of memory"),
         (["--trace", "no/such/folder/t.json"], "cannot be written (No such file or directory)"),
     ],

@@ -17,10 +17,9 @@ import pytest
 from fake_terminal import Screen, TerminalStream
 from sink_builders import Clock, frame_of, summary_of
 
-from autoprof.config.schema import ConsoleOptions
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._terminal import PinnedLines, Restorer
-from autoprof.sinks.console import ConsoleSink
+from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Summary
 
 
@@ -302,7 +301,7 @@ def test_no_color_is_respected(
 _PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from autoprof.config.schema import ConsoleOptions
+from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from sink_builders import frame_of, summary_of

@@ -13,12 +13,10 @@ from random_frames import runs
 from sink_builders import MS, Clock, frame_of, summary_of
 from test_sink_trace import vrt_frame
 
-from autoprof._reports.csv import SPAN_COLUMNS, STEP_COLUMNS, SpanTable, StepTable, extras
 from autoprof._storage.runs import RunFolder
-from autoprof.config.schema import CsvOptions
 from autoprof.frame import NOT_MEASURED, Phase, StepFrame
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.csv import CsvSink
+from autoprof.sinks.csv import SPAN_COLUMNS, STEP_COLUMNS, CsvOptions, CsvSink, SpanTable, StepTable, extras
 
 
 def read(text: str) -> list[dict[str, str]]:

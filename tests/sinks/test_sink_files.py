@@ -13,11 +13,10 @@ from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
 from autoprof._storage.line_file import BUFFER_BYTES, LineFile
 from autoprof._storage.runs import RunFolder, read_run
-from autoprof.config.schema import JsonlOptions, LogOptions
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.jsonl import JsonlSink
-from autoprof.sinks.log import LogSink
+from autoprof.sinks.jsonl import JsonlOptions, JsonlSink
+from autoprof.sinks.log import LogOptions, LogSink
 
 
 def run_info(tmp_path: Path, clock: Clock, rank: int = 0) -> RunInfo:
@@ -150,7 +149,7 @@ _WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from autoprof.config.schema import JsonlOptions
+from autoprof.sinks.jsonl import JsonlOptions
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink

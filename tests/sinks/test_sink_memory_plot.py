@@ -18,11 +18,9 @@ from autoprof._reports import fonts
 from autoprof._reports.fonts import script_for
 from autoprof._reports.memory import MODULES, MemoryHistory, NameMemory, memory_figure, name_memory
 from autoprof._storage.runs import RunFolder
-from autoprof.config.schema import MemoryPlotOptions
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks._history import POINTS, SERIES, History
 from autoprof.sinks._redraw import Redrawer, pack, unpack, write_picture
-from autoprof.sinks.memory_plot import MemoryPlotSink
+from autoprof.sinks.memory_plot import POINTS, SERIES, History, MemoryPlotOptions, MemoryPlotSink
 from autoprof.summary import Summary
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -192,7 +190,7 @@ def test_a_run_without_readings_has_no_picture(tmp_path: Path, clock: Clock) -> 
 def test_a_drawing_is_asked_for_when_it_is_due(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two drawings a step only keeps its readings."""
     asked: list[int] = []
-    monkeypatch.setattr(Redrawer, "ask", lambda self, history: asked.append(len(history.steps)))
+    monkeypatch.setattr(Redrawer, "request", lambda self, history: asked.append(len(history.steps)))
     sink = MemoryPlotSink(MemoryPlotOptions(redraw_s=10.0), run_of(tmp_path, clock))
     for step in range(1, 26):
         clock.now = float(step)
@@ -205,7 +203,7 @@ def test_another_process_draws_meanwhile(tmp_path: Path) -> None:
     """A request becomes a picture without this process drawing, and the process ends with its input."""
     picture = tmp_path / "memory.png"
     redrawer = Redrawer(tmp_path / ".data", picture)
-    redrawer.ask(history())
+    redrawer.request(history())
     redrawer._pipe.close()  # what a process that dies does to it
     assert redrawer._process.wait(60) == 0
     assert picture.read_bytes().startswith(PNG)
@@ -218,7 +216,7 @@ def test_a_process_that_is_gone_is_left_alone(tmp_path: Path) -> None:
     redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
     redrawer._process.kill()
     redrawer._process.wait()
-    redrawer.ask(history())
+    redrawer.request(history())
     redrawer.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -230,7 +228,7 @@ def test_requests_to_a_busy_process_do_not_wait(tmp_path: Path) -> None:
     fill = iter(lambda: os.write(redrawer._pipe.fileno(), b"." * 4096), 0)
     with pytest.raises(BlockingIOError):
         list(fill)
-    redrawer.ask(history())
+    redrawer.request(history())
     os.kill(redrawer.pid, signal.SIGCONT)
     redrawer.close()
 

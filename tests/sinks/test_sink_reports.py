@@ -9,20 +9,16 @@ from pathlib import Path
 import pytest
 from sink_builders import Clock, frame_of, summary_of
 
-from autoprof._reports.scalars import Metrics
 from autoprof._storage.runs import RunFolder
-from autoprof.config.options import MetricsOptions
-from autoprof.config.schema import (
-    MlflowOptions,
-    OpentelemetryOptions,
-    PrometheusOptions,
-    Sinks,
-    TensorboardOptions,
-    WandbOptions,
-)
+from autoprof.config import Sinks
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.sinks import RunInfo, make_sinks
-from autoprof.sinks._metrics_sink import WAITING, Courier, MetricsSink
+from autoprof.sinks._metrics_sink import QUEUE_SIZE, BackgroundSender, Metrics, MetricsOptions, MetricsSink
+from autoprof.sinks.mlflow import MlflowOptions
+from autoprof.sinks.opentelemetry import OpentelemetryOptions
+from autoprof.sinks.prometheus import PrometheusOptions
+from autoprof.sinks.tensorboard import TensorboardOptions
+from autoprof.sinks.wandb import WandbOptions
 
 
 class Recorded(MetricsSink):
@@ -92,46 +88,46 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
 
 
 def test_a_slow_receiver_holds_nobody_up() -> None:
-    """``put`` returns while the receiver is busy; what is too much is counted, and said at the end."""
+    """``send`` returns while the receiver is busy; reports beyond the queue are counted, and the end names them."""
     going, seen = threading.Event(), []
 
     def deliver(metrics: Metrics) -> None:
         going.wait(60)
         seen.append(metrics)
 
-    courier, metrics = Courier("slow", deliver), some_metrics()
-    for _ in range(WAITING + 10):
-        courier.put(metrics)
+    sender, metrics = BackgroundSender("slow", deliver), some_metrics()
+    for _ in range(QUEUE_SIZE + 10):
+        sender.send(metrics)
     assert seen == []
-    assert courier.lost >= 9  # one may be with the receiver
+    assert sender.lost >= 9  # one may be with the receiver
     going.set()
-    with pytest.raises(OutputError, match=r"sinks\.slow: \d+ reports are lost"):
-        courier.close()
-    assert len(seen) == WAITING + 10 - courier.lost
+    with pytest.raises(OutputError, match=r"sinks\.slow: \d+ reports were dropped"):
+        sender.close()
+    assert len(seen) == QUEUE_SIZE + 10 - sender.lost
 
 
 def test_what_the_receiver_raises_is_raised_to_the_next() -> None:
-    """A failure on the thread reaches whoever calls, once, so that the sink is switched off."""
+    """A failure on the thread reaches the caller, once, so that the sink is switched off."""
     failed = threading.Event()
 
     def deliver(metrics: Metrics) -> None:
         failed.set()
         raise ValueError("no such project")
 
-    courier, metrics = Courier("bad", deliver), some_metrics()
-    courier.put(metrics)
+    sender, metrics = BackgroundSender("bad", deliver), some_metrics()
+    sender.send(metrics)
     assert failed.wait(60)
     with pytest.raises(ValueError, match="no such project"):
-        courier.close()
+        sender.close()
 
 
 def test_a_receiver_that_hangs_does_not_hang_the_end() -> None:
     """The end of a run waits so long and no longer."""
     going = threading.Event()
-    courier = Courier("hung", lambda metrics: going.wait(60) and None)
-    courier.put(some_metrics())
-    with pytest.raises(OutputError, match=r"sinks\.hung: the last reports were not taken within 0\.01 s"):
-        courier.close(0.01)
+    sender = BackgroundSender("hung", lambda metrics: going.wait(60) and None)
+    sender.send(some_metrics())
+    with pytest.raises(OutputError, match=r"sinks\.hung: the server did not take the last reports within 0\.01 s"):
+        sender.close(0.01)
     going.set()
 
 

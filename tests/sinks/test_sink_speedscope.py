@@ -15,12 +15,10 @@ from random_frames import runs
 from sink_builders import Clock, frame_of, summary_of
 from test_sink_trace import vrt_frame
 
-from autoprof._reports.speedscope import SCHEMA, SpeedscopeEncoder, speedscope_file
 from autoprof._storage.runs import RunFolder
-from autoprof.config.schema import SpeedscopeOptions
 from autoprof.frame import StepFrame
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.speedscope import SpeedscopeSink
+from autoprof.sinks.speedscope import SCHEMA, SpeedscopeEncoder, SpeedscopeOptions, SpeedscopeSink, speedscope_file
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 FORMAT = {

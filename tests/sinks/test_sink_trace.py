@@ -17,12 +17,10 @@ from random_frames import runs
 from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check, load
 
-from autoprof._reports.trace import CLOSE, OPEN, TraceEncoder
 from autoprof._storage.runs import RunFolder
-from autoprof.config.schema import TraceOptions
 from autoprof.frame import STREAM_LANES, StepFrame
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.trace import TraceSink
+from autoprof.sinks.trace import CLOSE, OPEN, TraceEncoder, TraceOptions, TraceSink
 
 STARTS = np.array([0, 10, 170, 290, 300, 310, 660, 831, 852, 920]) * MS
 """Where the spans of the reference step begin."""
@@ -213,7 +211,8 @@ _WRITER = """
 import io, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from autoprof.config.schema import CsvOptions, TraceOptions
+from autoprof.sinks.csv import CsvOptions
+from autoprof.sinks.trace import TraceOptions
 from autoprof._storage.runs import RunFolder
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.csv import CsvSink

@@ -24,20 +24,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from wandb.proto.wandb_internal_pb2 import Record
 
 from autoprof._storage.runs import RunFolder
-from autoprof.config.schema import (
-    MlflowOptions,
-    OpentelemetryOptions,
-    PrometheusOptions,
-    TensorboardOptions,
-    WandbOptions,
-)
 from autoprof.errors import OutputError
 from autoprof.sinks._base import RunInfo, Sink
-from autoprof.sinks.mlflow import MlflowSink
-from autoprof.sinks.opentelemetry import OpentelemetrySink
-from autoprof.sinks.prometheus import PrometheusSink
-from autoprof.sinks.tensorboard import TensorboardSink
-from autoprof.sinks.wandb import WandbSink
+from autoprof.sinks.mlflow import MlflowOptions, MlflowSink
+from autoprof.sinks.opentelemetry import OpentelemetryOptions, OpentelemetrySink
+from autoprof.sinks.prometheus import PrometheusOptions, PrometheusSink
+from autoprof.sinks.tensorboard import TensorboardOptions, TensorboardSink
+from autoprof.sinks.wandb import WandbOptions, WandbSink
 
 EACH: dict[str, Any] = {"every": 2, "interval_s": 0, "top": 3}
 
@@ -143,10 +136,10 @@ def test_the_steps_of_a_program_s_own_wandb_run_stay_its_own(tmp_path: Path, clo
     own = wandb.init(project="p", dir=str(tmp_path), settings=wandb.Settings(console="off", silent=True))
     sink = WandbSink(WandbOptions(**EACH), run_info(tmp_path / "run", clock))
     feed(sink)
-    sink._courier.close()
+    sink._sender.close()
     own.log({"mine": 1}, step=0)
     own.log({"mine": 2}, step=1)
-    sink._courier = type(sink._courier)("wandb", sink._log)
+    sink._sender = type(sink._sender)("wandb", sink._log)
     sink.close(summary_of([]))
     assert wandb.run is own
     own.finish()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..._process.signals import raised_by_handler
+from ..._storage.atomic import write_atomic
 from ..._units import format_bytes
 from ...devices import AllocatorHistory, find_allocator_history
 
@@ -146,14 +147,7 @@ class SnapshotWindow:
         if content is None:
             self._warn(f"{path.name} is not written: even without history it exceeds {format_bytes(limit)} (max_mib)")
             return None
-        part = path.with_suffix(".part")
-        try:
-            part.write_bytes(content)
-            os.replace(part, path)
-        except OSError:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
-            raise
+        write_atomic(path, content)
         return path
 
     def _attempt(self, action: Callable[[], object]) -> None:

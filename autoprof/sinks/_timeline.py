@@ -1,22 +1,25 @@
-"""Where spans lie on a timeline: one step after the other, and on each track only what nests.
+"""A step as slices on tracks, for the viewers of the trace and of speedscope; and the window of steps that they draw.
 
-Viewers want the slices of a track nested or apart. On one stream, and in one thread, spans are so by themselves; where
-they are not (durations measured elsewhere, streams that run into the next step) what overlaps gets a row of its own.
-Times are put on a grid of 1/8 µs: in microseconds its points are exact binary fractions, where thousandths are not, and
-viewers that multiply and cut off would see children stick out of their parents by a nanosecond and drop them. That is
-finer than any clock that autoprof reads can tell.
+Viewers require that any two slices of a track are nested or disjoint. On one stream, and in one thread, spans are so by
+themselves; spans that overlap (durations measured elsewhere, streams that run into the next step) get rows of their
+own. Times are rounded to a grid of 1/8 µs: in microseconds its points are exact binary fractions, where thousandths are
+not, and viewers that multiply and truncate would see children end a nanosecond after their parents and drop them. The
+grid is finer than the resolution of any clock that autoprof reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
-from ..frame import LOGGED_LANE, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from .._options import Options
+from ..frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 
+BYTES_PER_MB: Final = 1_000_000
 GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
 
@@ -186,3 +189,121 @@ def on_grid(ns: Nanoseconds) -> Nanoseconds:
     """Round down to points of the grid, counted in grid steps; what began before the timeline begins with it."""
     points: Nanoseconds = np.maximum(ns, 0) // GRID_NS
     return points
+
+
+STEP: Final = -1
+"""In a span's place: the whole step."""
+LAYOUTS: Final = 128
+"""Layouts remembered; a run whose steps all differ forgets them all now and then."""
+
+
+class Slice(NamedTuple):
+    """A span, or the ``STEP``, on a row of a track; times are points of the grid from the timeline's start."""
+
+    span: int
+    track: Track
+    row: int
+    start: int
+    end: int
+
+
+class Slicer:
+    """Turn the frames of one rank into slices, in order."""
+
+    def __init__(self, origin_unix_ns: int | None = None) -> None:
+        self.placement = Placement(origin_unix_ns)
+        self._rows = Rows()
+        self._shapes: dict[Layout, Shape] = {}
+
+    def shape(self, layout: Layout) -> Shape:
+        """Return what is known of a layout."""
+        shape = self._shapes.get(layout)
+        if shape is None:
+            if len(self._shapes) >= LAYOUTS:
+                self._shapes.clear()
+            shape = self._shapes[layout] = Shape(layout)
+        return shape
+
+    def slices(self, frame: StepFrame) -> Iterator[Slice]:
+        """Yield the frame's slices track by track, each track in order of time and an outer slice before an inner."""
+        host, device = self.placement.place(frame)
+        shape = self.shape(frame.layout)
+        yield from self._track_by_track(shape, shape.by_track, ("host", 0), host, frame.duration_ns, frame)
+        if frame.device_duration_ns is not None:
+            yield from self._track_by_track(
+                shape, shape.by_lane, ("device", 0), device, frame.device_duration_ns, frame
+            )
+
+    def _track_by_track(
+        self,
+        shape: Shape,
+        groups: dict[Track, list[int]],
+        home: Track,
+        at_ns: int,
+        duration_ns: int,
+        frame: StepFrame,
+    ) -> Iterator[Slice]:
+        starts_ns, lengths_ns = frame.start_ns, frame.host_ns
+        if home[0] == "device" and frame.device_start_ns is not None and frame.device_ns is not None:
+            starts_ns, lengths_ns = frame.device_start_ns, frame.device_ns
+        begin, end = (int(point) for point in on_grid(np.array([at_ns, at_ns + duration_ns])))
+        starts, ends = on_grid(at_ns + starts_ns), on_grid(at_ns + starts_ns + lengths_ns)
+        if home not in groups:
+            yield Slice(STEP, home, self._rows.assign(home, [begin], [end])[0], begin, end)
+        for track, group in groups.items():
+            spans = group if home[0] == "host" else [span for span in group if lengths_ns[span] != NOT_MEASURED]
+            yield from self._one_track(shape, track, spans, starts[spans], ends[spans], (begin, end), track == home)
+
+    def _one_track(
+        self,
+        shape: Shape,
+        track: Track,
+        spans: list[int],
+        starts: Nanoseconds,
+        ends: Nanoseconds,
+        step: tuple[int, int],
+        is_home: bool,
+    ) -> Iterator[Slice]:
+        inside = is_home and len(spans) > 0 and starts.min() >= step[0] and ends.max() <= step[1]
+        if inside and shape.nests(spans, starts, ends) and self._rows.take(track, *step):
+            yield Slice(STEP, track, 0, *step)
+            for span, start, end in zip(spans, starts.tolist(), ends.tolist(), strict=True):
+                yield Slice(span, track, 0, start, end)
+            return
+        members, begins, finishes = list(spans), starts.tolist(), ends.tolist()
+        if is_home:
+            members, begins, finishes = [STEP, *members], [step[0], *begins], [step[1], *finishes]
+        rows = self._rows.assign(track, begins, finishes)
+        for i in sorted(range(len(members)), key=lambda i: (rows[i], begins[i], -finishes[i], i)):
+            yield Slice(members[i], track, rows[i], begins[i], finishes[i])
+
+
+class WindowOptions(Options):
+    """A window of steps."""
+
+    first: int | None = Field(default=None, ge=1, strict=True)
+    """The first step of the window; `null` is the first one after the warm-up."""
+    count: int | None = Field(default=20, ge=1, strict=True)
+    """How many recorded steps are in the window; `null` is all that follow."""
+    max_mb: int = Field(default=100, ge=1, strict=True)
+    """The window ends when the file has about this size, in megabytes."""
+
+
+class StepWindow:
+    """The recorded steps from ``first`` on (None: the first one past the warm-up), ``count`` of them (None: all)."""
+
+    def __init__(self, first: int | None, count: int | None) -> None:
+        self._first = first
+        self._left = count
+        self.over = False
+
+    def takes(self, frame: StepFrame) -> bool:
+        """Say whether this frame, the next of the run, is in the window."""
+        if self.over or (frame.warmup if self._first is None else frame.step < self._first):
+            return False
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self.over = True
+                return False
+        return True

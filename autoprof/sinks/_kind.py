@@ -1,0 +1,65 @@
+"""The kinds of sinks: modules of this package, and entry points of other packages (group ``autoprof.sinks``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .._plugins import PartKind
+
+if TYPE_CHECKING:
+    from .._options import Options
+    from ._base import RunInfo, Sink
+    from ._export import SavedSteps
+
+
+class CloseOrder(IntEnum):
+    """When a sink is closed: files first, then the terminal and what others read; the picture, which is slow, last."""
+
+    FILES = 0
+    TERMINAL = 1
+    RECEIVERS = 2
+    PICTURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file that ``autoprof show RUN --OPTION FILE`` writes from the records of a saved run.
+
+    ``write`` replaces the file, and raises ``OutputError`` where it cannot be written.
+    """
+
+    option: str
+    help: str
+    write: Callable[[SavedSteps, Path], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """A kind of sink, found under the name of its module or entry point, which is its key below ``sinks:``.
+
+    ``options`` is its section of the configuration, documented by docstrings. ``make`` returns an open sink from the
+    options and the facts of the run; it raises ``OutputError`` where that is impossible. ``extra`` is the optional
+    dependency of autoprof that it needs. ``in_folder``: it writes to the run's folder, so the run must have one.
+    ``every_rank``: each rank has one; otherwise rank 0 alone. ``default``: it is on where the configuration has no key
+    ``sinks``.
+    """
+
+    options: type[Options]
+    make: Callable[[Any, RunInfo], Sink]
+    extra: str | None = None
+    in_folder: bool = False
+    every_rank: bool = False
+    default: bool = False
+    close_order: CloseOrder = CloseOrder.RECEIVERS
+    exports: tuple[Export, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.options, type) and hasattr(self.options, "model_fields")):
+            raise TypeError(f"options: {self.options!r} is no section; it must be a subclass of autoprof.sinks.Options")
+
+
+SINKS: Final = PartKind("sink", "autoprof.sinks", "SINK", SinkKind)

@@ -1,0 +1,131 @@
+"""A sink of another package: found through its entry point, configured in YAML, fed like the built-in ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autoprof
+
+SINK = '''
+"""A sink that counts the steps of each phase."""
+
+import json
+
+from pydantic import Field
+
+from autoprof.sinks import Export, Options, SinkKind
+
+
+class CountOptions(Options):
+    """Counted steps, one file for a run."""
+
+    name: str = Field(default="count.json", min_length=1)
+    """The name of the file."""
+
+
+class CountSink:
+    def __init__(self, options, run):
+        self.path = run.folder.rank_path / options.name
+        self.steps = []
+
+    def write(self, frame):
+        self.steps.append(frame.step)
+
+    def close(self, summary):
+        self.path.write_text(json.dumps({"steps": self.steps, "recorded": summary.steps}))
+
+
+def export(saved, path):
+    path.write_text(json.dumps([frame.step for frame in saved.all_frames()]))
+
+
+SINK = SinkKind(CountOptions, CountSink, in_folder=True, exports=(Export("count", "the counted steps", export),))
+'''
+
+PROGRAM = """
+import json, sys, torch, autoprof
+from autoprof.cli import main
+from autoprof.config import json_schema, reference_markdown
+
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+session = autoprof.instrument(model, sys.argv[1])
+for _ in range(5):
+    model(torch.ones(1, 2)).sum().backward()
+    session.step()
+session.close()
+schema = json_schema()
+print(json.dumps({
+    "folder": str(session.folder),
+    "field": schema["$defs"]["CountOptions"]["properties"]["name"]["description"],
+    "reference": "sinks.count" in reference_markdown(),
+    "default": "count" in autoprof.Config().sinks.model_dump(exclude_none=True),
+    "status": main(["show", str(session.folder), "--count", sys.argv[2]]),
+}))
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process in which another package adds the sink ``count``, and one that is defective."""
+    site = tmp_path / "site"
+    info = site / "third_party-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "third_party.py").write_text(SINK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[autoprof.sinks]\ncount = third_party:SINK\nbroken = third_party:NOTHING\nno-key = third_party:SINK\n"
+    )
+    path = os.pathsep.join([str(site), str(Path(autoprof.__file__).parents[1])])
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def run(code: str, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True)
+
+
+def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Options, JSON Schema, reference page, frames, summary and ``autoprof show`` all come from its registration."""
+    config, out = tmp_path / "run.yaml", tmp_path / "steps.json"
+    config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {{jsonl: , count: {{name: mine.json}}}}\n")
+    done = run(PROGRAM, environment, str(config), str(out))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert json.loads((Path(found["folder"]) / "rank0" / "mine.json").read_text()) == {
+        "steps": [1, 2, 3, 4, 5],
+        "recorded": 2,
+    }
+    assert (found["field"], found["reference"], found["default"]) == ("The name of the file.", True, False)
+    assert (found["status"], json.loads(out.read_text())) == (0, [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("sinks", "message"),
+    [
+        ("{count: {nam: x}}", "sinks.count.nam: the key is unknown; did you mean 'name'?"),
+        ("{count: {name: ''}}", "sinks.count.name: there is nothing in it; allowed: text, in quotes if need be"),
+        ("{coun: {}}", "sinks.coun: the key is unknown; did you mean 'count'?"),
+    ],
+)
+def test_its_options_are_validated_as_the_others(sinks: str, message: str, environment: dict[str, str]) -> None:
+    """A wrong option of a foreign sink, or a wrong name of it, is an error with the nearest word."""
+    done = run(
+        "import sys; from autoprof.config import parse_config; parse_config(sys.argv[1])",
+        environment,
+        f"sinks: {sinks}",
+    )
+    assert message in done.stderr
+
+
+def test_a_sink_that_cannot_be_loaded_is_left_out(environment: dict[str, str]) -> None:
+    """A defective package, or a name that is no key, costs one warning each and no run."""
+    code = "import logging; logging.basicConfig(); from autoprof.config import parse_config; parse_config('')"
+    done = run(code, environment)
+    assert done.returncode == 0, done.stderr
+    assert "sink 'broken' of another package: AttributeError" in done.stderr
+    assert "sink 'no-key' of another package: the name cannot be a key" in done.stderr
