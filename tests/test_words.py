@@ -21,7 +21,7 @@ PENDING: frozenset[str] = frozenset(
     {
         "_capture", "_metrics", "_names", "_process", "_reports", "_resolve", "_session", "_stats", "_storage",
         "_units", "cli", "compare", "compat", "config", "deep", "demo", "diagnose", "doctor",
-        "errors", "frame", "logs", "sinks", "summary", "testing",
+        "errors", "frame", "sinks", "summary", "testing",
     }
 )  # fmt: skip
 """Rooms that are not rewritten yet."""

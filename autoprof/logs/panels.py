@@ -1,48 +1,47 @@
-"""The plots of a training, one function each: it draws into its axes what the runs have, and says what it could not."""
+"""The plots of a training run, a function each: it draws what the runs have into its axes and adds notes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .canvas import (  # fmt: skip
-    COLORS,
-    FAINT,
-    RATES,
-    RED,
-    Runs,
-    band,
-    frame,
-    legend,
-    line_of,
-    scaled,
-    spread,
-    time_unit,
-)
-from .series import series
+from .._reports.figures import FAINT, INK
+from .fields import FIELDS, is_loss
+from .series import COLORS, RATES, Runs, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TIMERS: Final = 6
+GRID: Final = "#dddddd"
+RED: Final = "#d00000"
+"""Only for slow records: no run has this colour."""
+_MAX_GPUS: Final = 16
+"""GPUs of one run with a box of their own."""
+_MAX_TIMERS: Final = 6
+_MAX_LOSSES: Final = 4
+_MAX_SLOW_POINTS: Final = 1500
+_MAX_SCATTER_POINTS: Final = 2000
+_BOX: Final = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
+_BY_WAIT: Final = "1 − waiting for data / step time"
+_BY_RATE: Final = "throughput / its P95 in the run"
 
 
 def draw_loss(axes: Axes, runs: Runs) -> None:
-    """Draw the loss with its moving average, the validation's as points, and lr on a second axis."""
+    """Draw the loss with its moving average, the validation loss as points, and lr on a second axis."""
     names = ["loss"] if runs.has("loss") else other_losses(runs)
     for name in names:
         for run, line in runs.lines(name):
             color = runs.color(run) if len(names) == 1 else COLORS[names.index(name) % len(COLORS)]
-            line_of(axes, line, color, runs, label=runs.show(name) if len(names) > 1 else "loss")
+            _draw_line(axes, line, color, runs, label=runs.show(name) if len(names) > 1 else "loss")
     for run, line in runs.lines("val_loss"):
         axes.plot(
             line.x, line.y, "D--", color=runs.color(run) if len(runs.tables) > 1 else "#d55e00", markersize=3,
             linewidth=0.8, markerfacecolor="white", label="validation loss",
         )  # fmt: skip
-    frame(axes, runs, "Loss", "loss")
+    _finish(axes, runs, "Loss", "loss")
     values = [line.y for name in names for _, line in runs.lines(name)]
-    if values and min(float(part.min()) for part in values) > 0 and spread(np.concatenate(values)) > 300:
+    if values and min(float(part.min()) for part in values) > 0 and _spread(np.concatenate(values)) > 300:
         axes.set_yscale("log")
     if runs.has("lr"):
         right = axes.twinx()
@@ -56,88 +55,282 @@ def draw_loss(axes: Axes, runs: Runs) -> None:
         right.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
         right.yaxis.get_offset_text().set(color=FAINT, size=7)
         right.set_ylim(bottom=0)
-        legend(axes, right)
+        _draw_legend(axes, right)
     else:
-        legend(axes)
+        _draw_legend(axes)
 
 
 def other_losses(runs: Runs) -> list[str]:
-    from .fields import FIELDS, is_loss
-
+    """Return the losses that are not called ``loss``, such as ``loss_bbox``."""
     names = {str(name) for table in runs.tables.values() for name in table if name not in FIELDS and is_loss(str(name))}
-    return sorted(name for name in names if runs.has(name))[:4]
+    return sorted(name for name in names if runs.has(name))[:_MAX_LOSSES]
 
 
 def draw_throughput(axes: Axes, runs: Runs) -> None:
     """Draw the throughput with its moving average; records below the run's P10 are red."""
     label = "below P10"
     for run, line in runs.lines(runs.rate):
-        line_of(axes, line, runs.color(run), runs, label="throughput")
+        _draw_line(axes, line, runs.color(run), runs, label="throughput")
         if len(line.y) < 10:
             continue
         limit = float(np.percentile(line.y, 10))
-        slow = np.flatnonzero(line.y < limit)
-        slow = slow[np.linspace(0, len(slow) - 1, min(len(slow), 1500)).astype(int)] if len(slow) else slow
+        slow = _choose_evenly(np.flatnonzero(line.y < limit), _MAX_SLOW_POINTS)
         axes.plot(line.x[slow], line.y[slow], ".", color=RED, markersize=3.2, label=label, zorder=5)
         axes.axhline(limit, color=RED, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
         label = "_"
-    frame(axes, runs, "Throughput", RATES[runs.rate], zero=True)
-    legend(axes)
+    _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
+    _draw_legend(axes)
 
 
 def draw_step_time(axes: Axes, runs: Runs) -> None:
-    """Draw the time of a step, and below it the part that waits for data."""
-    scale, unit = time_unit(runs, "step_time_s")
+    """Draw the step time, and below it the time of waiting for data."""
+    scale, unit = _time_unit(runs, "step_time_s")
     for run, line in runs.lines("step_time_s"):
-        line_of(axes, scaled(line, scale), runs.color(run), runs, label="step")
+        _draw_line(axes, line.scale_y(scale), runs.color(run), runs, label="step")
     for run, line in runs.lines("data_time"):
         color = runs.color(run) if len(runs.tables) > 1 else COLORS[1]
-        thin = scaled(line, scale).thin()
+        thin = line.scale_y(scale).thin()
         axes.plot(thin.x, thin.y, color=color, linewidth=0.8, linestyle="--", label="waiting for data")
-    frame(axes, runs, "Step time", unit, zero=True)
+    _finish(axes, runs, "Step time", unit, from_zero=True)
     values = np.concatenate([line.y * scale for _, line in runs.lines("step_time_s")])
     high = float(np.percentile(values, 99)) * 1.6
     if 0 < high < float(values.max()):
         count = int((values > high).sum())
         axes.set_ylim(0, high)
-        said = f"{count} above the axis, up to {values.max():.3g} {unit}"
-        axes.text(0.99, 0.97, said, transform=axes.transAxes, ha="right", va="top", fontsize=6.5, color=FAINT)
-    legend(axes)
+        text = f"{count} above the axis, up to {values.max():.3g} {unit}"
+        axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=6.5, color=FAINT)
+    _draw_legend(axes)
 
 
 def draw_grad_norm(axes: Axes, runs: Runs) -> None:
     """Draw the norm of the gradient."""
     for run, line in runs.lines("grad_norm"):
-        line_of(axes, line, runs.color(run), runs)
+        _draw_line(axes, line, runs.color(run), runs)
     values = np.concatenate([line.y for _, line in runs.lines("grad_norm")])
-    wide = values.min() > 0 and spread(values) > 100
-    frame(axes, runs, "Gradient norm", "norm", zero=not wide)
-    if wide:
+    is_wide = values.min() > 0 and _spread(values) > 100
+    _finish(axes, runs, "Gradient norm", "norm", from_zero=not is_wide)
+    if is_wide:
         axes.set_yscale("log")
 
 
 def draw_memory(axes: Axes, runs: Runs) -> None:
-    """Draw the memory that was logged."""
+    """Draw the logged memory."""
     for run, line in runs.lines("memory"):
         thin = line.thin()
-        band(axes, thin, runs.color(run))
+        _draw_range(axes, thin, runs.color(run))
         axes.plot(thin.x, thin.y, color=runs.color(run), linewidth=1.2)
-    frame(axes, runs, "Memory", "GiB", zero=True)
+    _finish(axes, runs, "Memory", "GiB", from_zero=True)
+
+
+def has_timers(runs: Runs) -> bool:
+    """Return whether a run has columns of a timing log: ``Forward (ms)``."""
+    return any(str(name).endswith(" (ms)") for table in runs.tables.values() for name in table)
 
 
 def draw_timers(axes: Axes, runs: Runs) -> None:
-    """Draw the names of a timing log that take longest."""
-    for table in runs.tables.values():
-        names = [name for name in table if str(name).endswith(" (ms)") and name != "other (ms)"]
-        names = sorted(names, key=lambda name: -float(table[name].mean()))[:_TIMERS]
-        for at, name in enumerate(names):
-            line = series(table, runs.x, name)
-            if line is not None:
-                thin = line.thin()
-                axes.plot(
-                    thin.x / runs.x_scale, thin.y, color=COLORS[at], linewidth=1.1,
-                    marker="." if len(thin.x) < 40 else None, label=runs.show(str(name).removesuffix(" (ms)")),
-                )  # fmt: skip
-        break
-    frame(axes, runs, "Time by name", "ms", zero=True)
-    legend(axes)
+    """Draw the longest names of the first run's timing log."""
+    run, table = next(iter(runs.tables.items()))
+    names = [name for name in table if str(name).endswith(" (ms)") and name != "other (ms)"]
+    names = sorted(names, key=lambda name: -float(table[name].mean()))[:_MAX_TIMERS]
+    for at, name in enumerate(names):
+        line = runs.series(run, name)
+        if line is not None:
+            thin = line.thin()
+            axes.plot(
+                thin.x, thin.y, color=COLORS[at], linewidth=1.1, marker="." if len(thin.x) < 40 else None,
+                label=runs.show(str(name).removesuffix(" (ms)")),
+            )  # fmt: skip
+    _finish(axes, runs, "Time by name", "ms", from_zero=True)
+    _draw_legend(axes)
+
+
+def draw_gpu_mean(axes: Axes, runs: Runs) -> None:
+    """Draw the mean utilisation of the GPUs over the run."""
+    for run, line in runs.lines("gpu_util"):
+        _draw_line(axes, line, runs.color(run), runs, label="mean of all GPUs")
+    _finish(axes, runs, "GPU utilisation, mean of all GPUs", "%")
+    axes.set_ylim(0, 103)
+
+
+def has_gpu_columns(runs: Runs) -> bool:
+    """Return whether a run has a column of GPU utilisation."""
+    return any(str(name).startswith("gpu_util") for table in runs.tables.values() for name in table)
+
+
+def draw_gpu_boxes(axes: Axes, runs: Runs) -> None:
+    """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
+    from matplotlib.colors import to_rgba
+
+    at, ticks, labels = 0, [], []
+    for run, table in runs.tables.items():
+        columns = [name for name in table if str(name).startswith("gpu_util_")] or [
+            name for name in table if name == "gpu_util"
+        ]
+        columns = [name for name in columns if table[name].notna().any()]
+        for name in columns[:_MAX_GPUS]:
+            low, first, middle, third, high = np.percentile(table[name].dropna().to_numpy(), [5, 25, 50, 75, 95])
+            color = runs.color(run)  # by hand: Axes.boxplot loads pyplot, and with it a backend
+            axes.bar(at, third - first, 0.6, bottom=first, facecolor=to_rgba(color, 0.35), edgecolor=color)
+            axes.vlines([at, at], [low, third], [first, high], color=color, linewidth=0.9)
+            axes.hlines([low, high], at - 0.15, at + 0.15, color=color, linewidth=0.9)
+            axes.hlines(middle, at - 0.3, at + 0.3, color=INK, linewidth=1.2)
+            ticks.append(at)
+            labels.append(str(name).removeprefix("gpu_util_") if name != "gpu_util" else "all")
+            at += 1
+        at += 1
+        if len(columns) > _MAX_GPUS:
+            runs.notes.append(f"Only the first {_MAX_GPUS} of {len(columns)} GPUs have a box.")
+    axes.set_xticks(ticks, labels)
+    _style(axes, "GPU utilisation by GPU", "%")
+    axes.set_xlabel("GPU (box: quartiles, whiskers: P5 to P95)")
+    axes.set_ylim(0, 103)
+
+
+def draw_estimated_utilisation(axes: Axes, runs: Runs) -> None:
+    """Draw an estimate of the utilisation if none was logged: an upper bound, or relative to the run's own best."""
+    by_wait = runs.has("data_time") and runs.has("step_time_s")
+    for run, table in runs.tables.items():
+        if by_wait and {"data_time", "step_time_s"} <= set(table):
+            share = 100 * (1 - table["data_time"] / table["step_time_s"].where(table["step_time_s"] > 0)).clip(0, 1)
+        elif not by_wait and runs.rate in table:
+            share = 100 * (table[runs.rate] / table[runs.rate].quantile(0.95)).clip(0, 1)
+        else:
+            continue
+        line = runs.series(run, "_share", share)
+        if line is not None:
+            _draw_line(axes, line, runs.color(run), runs)
+    _finish(axes, runs, "Utilisation, estimate (none logged)", "% (estimate)")
+    axes.set_ylim(0, 103)
+    formula = _BY_WAIT if by_wait else _BY_RATE
+    axes.text(0.02, 0.05, f"= {formula}", transform=axes.transAxes, fontsize=7, color=FAINT, bbox=_BOX)
+    meaning = "an upper bound" if by_wait else "relative to this run, not to the device's peak"
+    runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: {meaning}.")
+
+
+def draw_throughput_by_step_time(axes: Axes, runs: Runs) -> None:
+    """Draw the throughput over batch size / step time (equal if all time is in steps), else over the step time."""
+    ideal = runs.has("batch_size") and runs.has("throughput")
+    scale, unit = (1.0, "") if ideal else _time_unit(runs, "step_time_s")
+    most = 0.0
+    for run, table in runs.tables.items():
+        name = "throughput" if ideal else runs.rate
+        if not {name, "step_time_s"} <= set(table) or (ideal and "batch_size" not in table):
+            continue
+        seconds = table["step_time_s"].where(table["step_time_s"] > 0)
+        across = table["batch_size"] / seconds if ideal else seconds * scale
+        complete = across.notna() & table[name].notna()
+        chosen = _choose_evenly(np.flatnonzero(complete.to_numpy()), _MAX_SCATTER_POINTS)
+        xs, ys = across.to_numpy()[chosen], table[name].to_numpy()[chosen]
+        axes.plot(xs, ys, ".", color=runs.color(run), markersize=3, alpha=0.55, markeredgewidth=0)
+        if ideal and len(xs):
+            most = max(most, float(np.nanmax(xs)), float(np.nanmax(ys)))
+    if ideal:
+        axes.plot([0, most], [0, most], color=FAINT, linewidth=0.8, linestyle="--", label="equal")
+        _style(axes, "Throughput vs batch size / step time", "samples/s")
+        axes.set_xlabel("batch size / step time (samples/s)")
+        axes.set_xlim(0)
+        axes.set_ylim(0)
+        _draw_legend(axes)
+    else:
+        _style(axes, "Throughput vs step time", RATES[runs.rate])
+        axes.set_xlabel(f"step time ({unit})")
+
+
+def _choose_evenly(indices: Any, most: int) -> Any:
+    """Return at most ``most`` of the indices, evenly spaced."""
+    return indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(int)] if len(indices) else indices
+
+
+def _draw_line(axes: Axes, line: Series, color: str, runs: Runs, label: str = "_") -> None:
+    """Draw the values pale and their moving average strong; few values are drawn alone."""
+    window = runs.window_for(len(line.x))
+    thin = line.thin()
+    _draw_range(axes, thin, color)
+    if window <= 1:
+        marker = "o" if len(thin.x) <= 40 else None
+        axes.plot(thin.x, thin.y, color=color, linewidth=1.3, marker=marker, markersize=2.6, label=label)
+        return
+    axes.plot(thin.x, thin.y, color=color, linewidth=0.6, alpha=0.35)
+    smooth = line.smooth(window).thin()
+    text = label if label == "_" or len(runs.tables) > 1 else f"{label}, mean of {window}"
+    axes.plot(smooth.x, smooth.y, color=color, linewidth=1.5, label=text)
+
+
+def _draw_range(axes: Axes, line: Series, color: str) -> None:
+    """Draw the range over the ranks as a shade."""
+    if line.low is not None and line.high is not None:
+        axes.fill_between(line.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
+
+
+def _time_unit(runs: Runs, name: str) -> tuple[float, str]:
+    """Return the factor and the name of the unit for a column in seconds."""
+    values = [line.y for _, line in runs.lines(name)]
+    most = max((float(np.percentile(part, 95)) for part in values), default=1.0)
+    return (1.0, "s") if most >= 1 else (1e3, "ms") if most >= 1e-3 else (1e6, "µs")
+
+
+def _spread(values: Any) -> float:
+    """Return the maximum / P1 of positive values: on which scale they are readable."""
+    low, high = np.percentile(values, [1, 100])
+    return float(high / low) if low > 0 else np.inf
+
+
+def _finish(axes: Axes, runs: Runs, title: str, y_label: str, *, from_zero: bool = False) -> None:
+    _style(axes, title, y_label)
+    axes.set_xlabel(runs.x_label)
+    if runs.x == "step" and all((table["step"] % 1 == 0).all() for table in runs.tables.values()):
+        axes.locator_params(axis="x", integer=True)
+    if from_zero:
+        most = axes.dataLim.ymax  # autoscaling leaves no margin above values that differ little
+        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 0 else None)
+
+
+def _style(axes: Axes, title: str, y_label: str) -> None:
+    axes.set_title(title, loc="left", fontsize=8, color=INK, fontweight="bold")
+    axes.set_ylabel(y_label)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _draw_legend(axes: Axes, right: Axes | None = None) -> None:
+    handles: dict[str, Any] = {}
+    for part in (axes, right):
+        if part is not None:
+            for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+    if handles:
+        place: Any = "best" if right is None else _emptiest_place(axes, right)  # matplotlib's type is a literal
+        (right or axes).legend(
+            list(handles.values()), list(handles), loc=place, fontsize=6.5, framealpha=0.8, edgecolor="none",
+            handlelength=1.6, borderpad=0.2, labelcolor=INK,
+        )  # fmt: skip
+
+
+_LEFT_EDGES: Final = {"right": 0.62, "left": 0.0, "center": 0.31}
+_LOWER_EDGES: Final = {"upper": 0.72, "lower": 0.0, "center": 0.36}
+_LEGEND_WIDTH, _LEGEND_HEIGHT = 0.38, 0.28
+"""Places and size of a legend, in fractions of the axes."""
+
+
+def _emptiest_place(*parts: Axes) -> str:
+    """Return the place with the least of the lines in it. matplotlib's ``best`` sees only the lines of one axes."""
+    points = [np.empty((0, 2))]
+    for axes in parts:
+        for line in axes.lines:
+            x, y = (np.asarray(column, dtype=float) for column in (line.get_xdata(), line.get_ydata()))
+            if len(x):
+                along = np.linspace(x.min(), x.max(), 200)
+                dense = np.column_stack([along, np.interp(along, x, y)])
+                points.append(axes.transAxes.inverted().transform(axes.transData.transform(dense)))
+    x, y = np.concatenate(points).T
+    covered = {
+        f"{upper} {side}": int(
+            ((x >= left) & (x <= left + _LEGEND_WIDTH) & (y >= low) & (y <= low + _LEGEND_HEIGHT)).sum()
+        )
+        for upper, low in _LOWER_EDGES.items()
+        for side, left in _LEFT_EDGES.items()
+        if upper != side
+    }
+    return min(covered, key=lambda place: covered[place])

@@ -171,7 +171,7 @@ def test_threads_have_intervals_of_their_own() -> None:
     assert len(lines_of(timer.dump())) == 400
 
 
-def test_a_stop_without_a_start_is_said_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_without_a_start_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """The training goes on; the dump says how many there were."""
     timer = MyTimer(clock=FakeClock())
     timer.stop("never")

@@ -152,7 +152,7 @@ def test_what_the_utilisation_sample_prints_is_read(tmp_path: Path, monkeypatch:
     assert (list(df["gpu_util_0"]), list(df["gpu_util_1"])) == ([90] * 3, [70] * 3)
     exec(UTILISATION, {"df": df})
     assert list(df["gpu_util_mean"]) == pytest.approx([80.0] * 3)
-    assert {"GPU utilisation, mean of the cards", "GPU utilisation by card"} <= set(_titles(plot_metrics(df, None)))
+    assert {"GPU utilisation, mean of all GPUs", "GPU utilisation by GPU"} <= set(_titles(plot_metrics(df, None)))
 
 
 def test_more_columns_of_the_document_are_drawn(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_more_columns_of_the_document_are_drawn(tmp_path: Path) -> None:
     record = {"loss": 2.0, "lr": 1e-5, "step_time_s": 0.1, "gpu_util_mean": 80.0, "memory_gb": 12.5}
     path.write_text("".join(json.dumps({**record, "loss": 2.0 - at / 10}) + "\n" for at in range(5)), encoding="utf-8")
     figure = plot_metrics(load_logs(path), None)
-    assert {"Loss", "Step time", "GPU utilisation, mean of the cards", "Memory"} <= set(_titles(figure))
+    assert {"Loss", "Step time", "GPU utilisation, mean of all GPUs", "Memory"} <= set(_titles(figure))
     assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
 
 
@@ -172,7 +172,7 @@ def test_the_case_of_names_does_not_matter(tmp_path: Path) -> None:
     assert {"Loss", "Throughput"} <= set(_titles(plot_metrics(load_logs(path), None)))
 
 
-def test_the_command_says_where_the_figure_is(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_path_of_the_figure(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As the script did: the name of the file, once it is written."""
     output = log.parent / "training_metrics.png"
     assert main(["inspect", str(log), "-o", str(output)]) == 0
@@ -182,7 +182,10 @@ def test_the_command_says_where_the_figure_is(log: Path, capsys: pytest.CaptureF
 
 def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
     """``show=True`` asks pyplot for a window; without a screen it is an error that says what to do instead."""
-    with _without_a_screen(), pytest.raises(AutoprofError, match="there is no screen here; allowed: output="):
+    with (
+        _without_a_screen(),
+        pytest.raises(AutoprofError, match="no screen is available; save the figure"),
+    ):
         plot_metrics(load_logs(log), None, show=True)
 
 
@@ -194,7 +197,7 @@ def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
         (Phase.COMM, time_rules.comm_exposed, ["DDP buckets", "accumulate gradients under no_sync()"]),
     ],
 )
-def test_the_tuning_advice_stands_beside_what_was_measured(phase: Phase, rule: Any, advice: list[str]) -> None:
+def test_the_tuning_advice_is_given_with_its_measurement(phase: Phase, rule: Any, advice: list[str]) -> None:
     """What the document says to try comes with a run in which that phase takes most of each step, and only then."""
     for share, there in ((900, True), (1, False)):
         aggregate, observer = Aggregate(), Observer()

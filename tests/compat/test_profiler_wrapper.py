@@ -89,7 +89,7 @@ def test_record_shapes_records_the_shapes_of_inputs(wanted: bool) -> None:
     assert any("Input Dims" in event.get("args", {}) for event in found) is wanted
 
 
-def test_blocks_are_told_by_their_names_and_by_patterns_of_ones_own() -> None:
+def test_blocks_are_found_by_name_and_by_own_patterns() -> None:
     """Spatial and temporal blocks, flash attention; any expression for operators, kernels and layers."""
     wrapper = run(ProfilerWrapper(False, log_dir="logs", patterns={"products": "aten::(addmm|mm)$"}), rounds=2)
     result = wrapper.result

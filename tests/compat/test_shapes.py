@@ -138,7 +138,7 @@ def test_scales_have_their_times_and_blocks_their_number() -> None:
     assert "  recompute      4 calls     12.0 ms in all     3.00 ms a call" in text
 
 
-def test_modules_of_one_name_and_shape_are_told_together() -> None:
+def test_modules_of_one_name_and_shape_are_listed_together() -> None:
     """Four equal blocks are one entry with four fqns."""
     summary, _ = run(DETAILED, [32])
     (blocks,) = [one for one in summary.shapes if one.name == "Blocks"]
@@ -273,7 +273,7 @@ class Odd(nn.Module):
         return {"a": (batch.image, [batch.masks["m"]]), "none": None, "number": 3}
 
 
-def test_nested_values_are_told_by_the_way_to_them() -> None:
+def test_nested_values_are_named_by_their_path() -> None:
     """Dataclasses, mappings, lists, and arguments without a name."""
     model, sink = Odd(), ListSink()
     config = {"targets": [{"match": "", "detail": "shapes"}], "sinks": {}}
@@ -305,7 +305,7 @@ def test_the_report_keeps_to_its_width(width: int) -> None:
     assert phrase_shapes([]) == "no tensor"
 
 
-def test_the_reference_model_tells_what_its_debug_prints_told() -> None:
+def test_the_reference_model_reports_what_its_debug_prints_showed() -> None:
     """Inputs of the model, times and outputs of the scales, blocks with total and average, every stage and fusion."""
     from autoprof.demo.model import VRTWithSpike
     from autoprof.demo.presets import PRESETS

@@ -150,7 +150,7 @@ def test_files_of_other_systems_are_read(encoding: str) -> None:
     assert read_timer_logs(write("a.log", SEED, encoding=encoding, newline="\r\n")).intervals[0].name == "forward"
 
 
-def test_skipped_lines_are_counted_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_lines_are_counted_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Banners and empty lines are the tool's own; everything else is quoted with its place."""
     banner = "================================ DUMP START  ================================"
     write("a.log", "", banner, SEED, "Traceback (most recent call last):", "RuntimeError: \x1b[2J", "[RANK 0] half")
@@ -161,7 +161,7 @@ def test_skipped_lines_are_counted_and_said(caplog: pytest.LogCaptureFixture) ->
     assert "\x1b" not in said
 
 
-def test_records_that_a_second_dump_repeats_are_taken_once() -> None:
+def test_records_that_a_second_dump_repeats_count_once() -> None:
     """The original tool writes everything again at each dump."""
     write("a.log", record(0, "a", 0, 5), record(0, "a", 0, 5), record(0, "b", 1, 5))
     logs = read_timer_logs("a.log")
@@ -184,7 +184,7 @@ def test_a_record_that_cannot_be_is_skipped(line: str) -> None:
     assert (logs.intervals, logs.skipped) == ([], 1)
 
 
-def test_a_folder_stands_for_its_logs() -> None:
+def test_a_folder_means_all_its_logs() -> None:
     """``time_log/`` with a file for each rank; a folder without logs, and no file, are errors."""
     Path("time_log").mkdir()
     with pytest.raises(OutputError, match=r"holds no \*\.log"):
@@ -215,7 +215,7 @@ def test_the_slow_rank_is_named() -> None:
     assert "straggler: rank 2 takes 40 % longer in forward than the other ranks" in render_stragglers([forward])
 
 
-def test_one_rank_alone_accuses_nobody() -> None:
+def test_one_rank_has_no_straggler() -> None:
     """There is nothing to compare with."""
     (one,) = stragglers(str(write("a.log", record(0, "a", 0, 5))))
     assert (one.others_ns, one.straggles) == (None, False)

@@ -106,7 +106,7 @@ def test_a_part_logged_a_little_late_is_still_inside() -> None:
     assert nesting.parents == {"part": "whole", "whole": None}
 
 
-def test_names_that_take_turns_in_containing_one_another_stand_side_by_side() -> None:
+def test_names_that_contain_each_other_in_turn_are_siblings() -> None:
     """No ring: neither is the other's part."""
     nesting = Nesting()
     first = [Duration("a", 5 * MS, 8 * MS, 1), Duration("b", 10 * MS, 10 * MS, 1)]

@@ -242,7 +242,7 @@ RANK = textwrap.dedent(
 )
 
 
-def test_several_processes_come_together(tmp_path: Path) -> None:
+def test_logs_of_several_processes_are_compared(tmp_path: Path) -> None:
     """Each rank writes files of its own; together they say which rank is slow at what."""
     for rank in range(4):
         done = subprocess.run(

@@ -142,7 +142,7 @@ def test_the_log_has_the_documented_name_and_form(make_program: Make) -> None:
     assert re.search(r"^Total-----------------------------------: +1805\.28ms$", section, re.MULTILINE)
 
 
-def test_a_name_that_ran_inside_another_says_so(make_program: Make) -> None:
+def test_a_name_that_ran_inside_another_is_marked(make_program: Make) -> None:
     """Names at the left edge that contain one another are not taken for parts beside one another."""
     program = make_program()
     program.vrt_step()
@@ -285,7 +285,7 @@ def test_in_an_open_session_the_durations_are_its_own_too() -> None:
 
 
 @pytest.mark.parametrize("value", ["fast", None, float("nan"), -1.0, float("inf"), torch.ones(2)])
-def test_what_is_no_duration_is_counted_and_raises_nothing(make_program: Make, value: Any) -> None:
+def test_invalid_durations_are_counted_and_raise_nothing(make_program: Make, value: Any) -> None:
     """A training step goes on; the statistics say how many values were refused."""
     program = make_program()
     program.logger.log_timing("odd", value)

@@ -1,4 +1,4 @@
-"""The figure of a training: what it draws, what it leaves out and says, and where it goes."""
+"""The figure of a training run: its plots, omissions, notes and files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs, plot_metrics
-from autoprof.logs.canvas import RED
+from autoprof.logs.panels import RED
 from autoprof.logs.series import Series
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -29,16 +29,16 @@ def _table(**columns: object) -> pd.DataFrame:
 
 
 def test_the_log_of_the_first_tool_has_every_plot() -> None:
-    """Loss with lr, throughput, step time, utilisation by card, and throughput against batch size / step time."""
+    """Loss with lr, throughput, step time, utilisation by GPU, and throughput against batch size / step time."""
     figure = plot_metrics(load_logs(FIXTURES / "seed.jsonl"), None)
     assert _titles(figure) == [
-        "Loss", "Throughput", "Step time", "Throughput vs batch size / step time", "GPU utilisation, mean of the cards",
-        "GPU utilisation by card", "Gradient norm",
+        "Loss", "Throughput", "Step time", "Throughput vs batch size / step time", "GPU utilisation, mean of all GPUs",
+        "GPU utilisation by GPU", "Gradient norm",
     ]  # fmt: skip
     assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
 
 
-def test_a_missing_column_is_one_plot_less_and_a_word() -> None:
+def test_a_plot_without_its_column_is_omitted_with_a_note() -> None:
     """What the log does not have is named in the figure and in its notes."""
     figure = plot_metrics(_table(), None)
     assert _titles(figure) == ["Loss"]
@@ -88,7 +88,7 @@ def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
     assert len(plot_metrics(pd.DataFrame({"loss": loss}), None, smooth=1).axes[0].lines) == 1
 
 
-def test_utilisation_that_was_not_logged_is_estimated_and_called_so() -> None:
+def test_utilisation_that_was_not_logged_is_an_estimate() -> None:
     """With the wait for data it is an upper bound; without, a share of the run's best. The formula is drawn."""
     waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
     axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
@@ -107,7 +107,7 @@ def test_runs_lie_over_each_other_with_a_colour_each() -> None:
 
 
 def test_ranks_are_a_mean_with_their_range() -> None:
-    """Of several ranks the mean is drawn, with the range as a shade, and a note says so."""
+    """Of several ranks the mean is drawn, with the range as a shade and a note."""
     figure = plot_metrics(load_logs(FIXTURES / "accelerate_two_ranks.log"), None)
     assert len(figure.axes[0].collections) == 1
     assert "A line is the mean over the ranks, its shade their range." in figure.notes
@@ -164,17 +164,17 @@ def test_losses_without_one_called_loss_are_all_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "said"),
+    ("table", "options", "message"),
     [
         (pd.DataFrame(), {}, "the table is empty"),
         (pd.DataFrame({"step": [1, 2], "n": [1, 2]}), {}, "nothing to draw in the columns step, n"),
         (_table(), {"x": "tim"}, "did you mean 'time'"),
         (_table(), {"x": "tokens"}, "is not in the log; allowed: 'step'"),
-        (_table(), {"output": "figure.bmp"}, "is no format"),
+        (_table(), {"output": "figure.bmp"}, "is not a format"),
         (_table(), {"output": "nowhere/figure.png"}, "cannot be written"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(table: pd.DataFrame, options: dict[str, str], said: str) -> None:
+def test_an_unusable_argument_is_an_error(table: pd.DataFrame, options: dict[str, str], message: str) -> None:
     """A wrong argument is an error with what is allowed."""
-    with pytest.raises(AutoprofError, match=said):
+    with pytest.raises(AutoprofError, match=message):
         plot_metrics(table, **{"output": None, **options})

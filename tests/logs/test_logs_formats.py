@@ -1,4 +1,4 @@
-"""Every kind of log is told by its content and read into the same columns."""
+"""Every log format is detected from the content and read into the same columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.mark.parametrize(
-    ("file", "reader", "rows", "columns"),
+    ("file", "name", "rows", "columns"),
     [
         ("trainer_state.json", "hf trainer_state", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
         ("hf_console.log", "jsonl", 12, {"loss", "val_loss", "lr", "grad_norm", "epoch"}),
@@ -48,13 +48,13 @@ FIXTURES = Path(__file__).parent / "fixtures"
         ("autoprof_run/rank0/timing.log", "timing.log", 12, {"loss", "step_time_s", "lr", "memory"}),
     ],
 )
-def test_a_log_is_told_by_its_content(tmp_path: Path, file: str, reader: str, rows: int, columns: set[str]) -> None:
-    """Under any name, each log is read by its reader, with its rows and the columns it has."""
+def test_a_format_is_detected_by_content(tmp_path: Path, file: str, name: str, rows: int, columns: set[str]) -> None:
+    """Under any name, each log is read by its format, with its rows and the columns it has."""
     path = FIXTURES / file
     if path.is_file():
         path = Path(shutil.copy(path, tmp_path / "unnamed"))
     df = load_logs(path)
-    assert [entry["reader"] for entry in df.attrs["files"]] == [reader]
+    assert [entry["reader"] for entry in df.attrs["files"]] == [name]
     assert len(df) == rows
     assert columns <= set(df.columns)
     assert df["step"].is_monotonic_increasing or "rank" in df
@@ -84,14 +84,14 @@ def test_units_are_made_one(file: str, column: str, value: tuple[float, float]) 
 
 
 def test_the_tables_of_units_is_in_the_attributes() -> None:
-    """``attrs`` says the unit of every column that has one."""
+    """``attrs`` gives the unit of every column that has one."""
     units = load_logs(FIXTURES / "megatron.log").attrs["units"]
     assert units["memory"] == "GiB"
     assert units["step_time_s"] == "s"
     assert units["throughput"] == "samples/s"
 
 
-def test_what_several_lines_say_of_a_step_is_one_row() -> None:
+def test_several_lines_of_a_step_are_one_row() -> None:
     """DeepSpeed's lr and throughput, Megatron's loss and memory stand in different lines of one step."""
     df = load_logs(FIXTURES / "deepspeed.log").set_index("step")
     assert df.loc[5, ["lr", "throughput", "memory"]].notna().all()
@@ -119,7 +119,7 @@ def test_a_folder_of_checkpoints_is_one_run(tmp_path: Path) -> None:
 
 
 def test_several_logs_are_several_runs(tmp_path: Path) -> None:
-    """A pattern gives each file a run of its own, named by what tells them apart; what is no log is said."""
+    """Each file of a pattern is a run, named by the part of its path that differs; other files are listed."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         shutil.copy(FIXTURES / "seed.jsonl", tmp_path / name / "log.jsonl")
@@ -139,23 +139,23 @@ def test_a_pattern_of_the_users_names_the_columns(tmp_path: Path) -> None:
     assert df.attrs["files"][0]["skipped"] == 1
 
 
-def test_a_pattern_that_only_python_understands_works(tmp_path: Path) -> None:
-    """Look-around, which the engine lacks, is read by Python."""
+def test_a_pattern_that_re2_rejects_is_matched_in_python(tmp_path: Path) -> None:
+    """Look-around, which DuckDB lacks, is matched in Python."""
     path = tmp_path / "odd.log"
     path.write_text("step 1 loss 2.5\nstep 2 loss 2.0\n")
     df = load_logs(path, pattern=r"step (?P<step>\d+) (?=loss)loss (?P<loss>\S+)")
     assert list(df["loss"]) == [2.5, 2.0]
 
 
-@pytest.mark.parametrize(("pattern", "said"), [("(", "not a regular expression"), (r"step (\d+)", "no named group")])
-def test_a_wrong_pattern_is_said(pattern: str, said: str) -> None:
+@pytest.mark.parametrize(("pattern", "message"), [("(", "not a regular expression"), (r"step (\d+)", "no named group")])
+def test_an_unusable_pattern_is_an_error(pattern: str, message: str) -> None:
     """A pattern that cannot be used is an error of the user's, with what is allowed."""
-    with pytest.raises(AutoprofError, match=said):
+    with pytest.raises(AutoprofError, match=message):
         load_logs(FIXTURES / "seed.jsonl", pattern=pattern)
 
 
-def test_a_reader_can_be_chosen() -> None:
-    """``reader`` overrules the guess; an unknown one is told the nearest."""
+def test_a_format_can_be_chosen() -> None:
+    """``reader`` overrules the detection; an unknown name is an error with the nearest one."""
     assert load_logs(FIXTURES / "mmengine.log", reader="text").attrs["files"][0]["reader"] == "text"
     with pytest.raises(AutoprofError, match="did you mean 'mmengine'"):
         load_logs(FIXTURES / "mmengine.log", reader="mmengin")

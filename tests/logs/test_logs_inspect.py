@@ -13,7 +13,7 @@ from autoprof.cli import main
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-def test_the_table_says_what_the_log_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_the_facts_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows, steps, loss, throughput with its P10, step time, memory, and the lines that were skipped."""
     assert main(["inspect", str(FIXTURES / "megatron.log")]) == 0
     out = capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_a_pipe_gets_plain_text() -> None:
 
 
 def test_the_figure_and_the_table_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``-o`` and ``--csv`` write files, and what is not in the figure is said."""
+    """``-o`` and ``--csv`` write files, and the report names the plots that are missing."""
     figure, table = tmp_path / "a.svg", tmp_path / "a.csv"
     arguments = [
         "inspect",
@@ -80,22 +80,22 @@ def test_the_format_without_a_name_names_the_file(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["nowhere.log"], "no such file"),
         ([str(FIXTURES / "README.md")], "no training record"),
         ([str(FIXTURES / "seed.jsonl"), "--pattern", "("], "not a regular expression"),
         ([str(FIXTURES / "seed.jsonl"), "--pattern", "(?P<loss>never)"], "no line matches"),
-        ([str(FIXTURES / "seed.jsonl"), "-o", "a.png", "--format", "svg"], "no svg"),
+        ([str(FIXTURES / "seed.jsonl"), "-o", "a.png", "--format", "svg"], "does not end in .svg"),
         ([str(FIXTURES / "seed.jsonl"), "--smooth", "0"], "1 or more"),
     ],
 )
 def test_a_wrong_input_is_one_message_and_status_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each error is one message on the error stream, without a traceback."""
     assert main(["inspect", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_run_of_autoprof_is_read_by_its_folder(capsys: pytest.CaptureFixture[str]) -> None:

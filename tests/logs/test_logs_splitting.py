@@ -1,4 +1,4 @@
-"""Lines that are cut give what lines that are matched give, to the last bit."""
+"""Split lines give the same values as matched lines, to the last bit."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _megatron(step: int, draw: Draw, loss: str | None = None, front: str = "") -
 
 
 def plain(draw: Draw) -> Iterator[str]:
-    """One layout."""
+    """Lines of one form."""
     for step in range(LINES):
         yield _megatron(step, draw)
 
 
-def another_layout_in_mid_file(draw: Draw) -> Iterator[str]:
+def another_form_in_mid_file(draw: Draw) -> Iterator[str]:
     """An update of the framework in the middle of a run: other fields, another order."""
     for step in range(LINES // 2):
         yield _megatron(step, draw)
@@ -69,7 +69,7 @@ def missing_fields(draw: Draw) -> Iterator[str]:
 
 
 def values_of_all_kinds(draw: Draw) -> Iterator[str]:
-    """Numbers as only some tools write them, and what looks like one."""
+    """Numbers as only some tools write them, and texts that look like numbers."""
     odd = (
         "nan", "NaN", "inf", "-inf", "-nan", "Infinity", "1_000", "1,024.5", "1,24", "+3.5", ".5", "5.", "1e5", "1e",
         "1E400", "--1", "0x10", "1.2.3", "tensor(2.5)", "2.5ms", "12 %", "1 000", "\t4.5", "", "none", "٣", "2.5k",
@@ -98,7 +98,7 @@ def stray_lines(draw: Draw) -> Iterator[str]:
 
 
 def other_spaces(draw: Draw) -> Iterator[str]:
-    """Padding comes and goes, with tabs and a vertical one, before, behind and inside what is written."""
+    """Padding that changes: spaces, tabs and vertical tabs before, after and inside the names."""
     changes = (
         ("grad norm: ", "grad norm:"), ("grad norm: ", "grad norm:    "), ("grad norm: ", "grad norm:\t"),
         ("grad norm: ", "grad  norm: "), ("lm loss: ", "lm loss:\v"), (" | lm", " |  lm"), (" | lm", "| lm"),
@@ -160,14 +160,14 @@ def signs_of_all_kinds(draw: Draw) -> Iterator[str]:
 
 
 CASES = (
-    plain, another_layout_in_mid_file, missing_fields, values_of_all_kinds, never_finite, stray_lines, other_spaces,
+    plain, another_form_in_mid_file, missing_fields, values_of_all_kinds, never_finite, stray_lines, other_spaces,
     interleaved_ranks, megatron_deepspeed, not_of_megatron, signs_of_all_kinds,
 )  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def _blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read small blocks: what the first teaches serves in those behind it."""
+    """Read small blocks: plans from the first are used in the later ones."""
     monkeypatch.setattr(log_file, "BLOCK_BYTES", 200_000)
 
 
@@ -185,13 +185,13 @@ def _same(path: Path) -> pd.DataFrame:
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the number of lines that each layout took from a block."""
+def split(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the number of lines that each plan removed from a block."""
     taken: list[int] = []
     real = LineDatabase.split
 
-    def spy(self: LineDatabase, layout: SplitPlan, record: str, keep: bool = False) -> pd.DataFrame:
-        part = real(self, layout, record, keep)
+    def spy(self: LineDatabase, plan: SplitPlan, record: str, keep: bool = False) -> pd.DataFrame:
+        part = real(self, plan, record, keep)
         taken.append(0 if keep else len(part))
         return part
 
@@ -201,18 +201,18 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("lines", CASES, ids=lambda case: case.__name__.replace("_", " "))
 @pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
-def test_cut_lines_are_what_matched_lines_are(
-    tmp_path: Path, lines: Callable[[Draw], Iterator[str]], end: str, cut: list[int]
+def test_split_lines_equal_matched_lines(
+    tmp_path: Path, lines: Callable[[Draw], Iterator[str]], end: str, split: list[int]
 ) -> None:
-    """Whatever stands in a log, the table and what is said about it are the same, and lines were cut."""
+    """With any text in a log, table and report are the same, and lines were split."""
     path = tmp_path / "log"
     path.write_bytes(end.join(lines(Draw(0))).encode())
     df = _same(path)
     assert len(df) > LINES // 5
-    assert sum(cut) > LINES // 5
+    assert sum(split) > LINES // 5
 
 
-def test_a_torn_last_line_is_what_it_was(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_read_the_same_either_way(tmp_path: Path) -> None:
     """A log cut off anywhere in its last line reads the same either way."""
     whole = "\n".join(plain(Draw(1)))
     last = len(whole) - whole.rindex("\n")
@@ -221,17 +221,17 @@ def test_a_torn_last_line_is_what_it_was(tmp_path: Path) -> None:
         _same(tmp_path / "log")
 
 
-def test_most_lines_of_a_long_log_are_cut(tmp_path: Path, cut: list[int]) -> None:
-    """Only the first block is matched, and what does not fit."""
+def test_most_lines_of_a_long_log_are_split(tmp_path: Path, split: list[int]) -> None:
+    """Only the first block is matched, and lines that do not fit."""
     path = tmp_path / "log"
     path.write_text("\n".join(plain(Draw(0))))
     df = load_logs(path)
     assert len(df) == LINES
-    assert sum(cut) > 0.75 * LINES
+    assert sum(split) > 0.75 * LINES
 
 
 @pytest.mark.parametrize("file", sorted(FIXTURES.glob("*.log")), ids=lambda file: file.name)
-def test_every_fixture_is_what_it_was(tmp_path: Path, file: Path) -> None:
+def test_every_fixture_is_read_the_same_either_way(tmp_path: Path, file: Path) -> None:
     """The fixtures, made long by repeating them, read the same either way."""
     content = file.read_bytes()
     path = tmp_path / "log"
@@ -239,26 +239,24 @@ def test_every_fixture_is_what_it_was(tmp_path: Path, file: Path) -> None:
     _same(path)
 
 
-def test_a_layout_that_differs_from_the_expressions_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A layout that says something else of one line of the block that it is learnt from is dropped."""
+def test_a_plan_that_differs_from_the_expressions_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line of the block with another value is enough."""
     path = tmp_path / "log"
     path.write_text("\n".join(plain(Draw(0))))
     matched = _matched(path)
 
     def wrong(line: str, form: object, parse_line: object) -> SplitPlan | None:
-        layout = plan_split(line, form, parse_line)  # type: ignore[arg-type]
-        assert layout is not None
-        query = layout.query.replace("try_cast(v2 as double)", "case when n = 7 then 1 else try_cast(v2 as double) end")
-        assert query != layout.query
-        return SplitPlan(layout.form, query)
+        plan = plan_split(line, form, parse_line)  # type: ignore[arg-type]
+        assert plan is not None
+        query = plan.query.replace("try_cast(v2 as double)", "case when n = 7 then 1 else try_cast(v2 as double) end")
+        assert query != plan.query
+        return SplitPlan(plan.form, query)
 
     monkeypatch.setattr(_text, "plan_split", wrong)
     pd.testing.assert_frame_equal(load_logs(path), matched, check_exact=True)
 
 
-def test_a_line_without_separators_has_no_layout() -> None:
+def test_a_line_without_separators_has_no_plan() -> None:
     """Prose with numbers is matched as it always was."""
     line = "step 5 loss 2.5 lr 0.1 time 3.0"
     form = TEXT.form(line)
@@ -266,8 +264,8 @@ def test_a_line_without_separators_has_no_layout() -> None:
     assert plan_split(line, form, TEXT.form) is None
 
 
-def test_a_number_whose_unit_depends_on_its_value_has_no_layout() -> None:
-    """A layout is only for lines whose meaning does not hang on the numbers in them."""
+def test_a_number_whose_unit_depends_on_its_value_has_no_plan() -> None:
+    """A plan is only for lines whose form does not depend on their numbers."""
     line = _megatron(1, Draw(0))
     form = MEGATRON.form(line)
     assert form is not None

@@ -1,4 +1,4 @@
-"""What real logs do to their readers."""
+"""Edge cases of real logs: units, ranks, restarts, encodings, incomplete lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _jsonl(*records: object) -> str:
 
 
 def test_numbers_as_texts_are_numbers(tmp_path: Path) -> None:
-    """A loss of ``"1.234"`` and a throughput of ``"12.3k tok/s"`` are what they say."""
+    """A loss of ``"1.234"`` and a throughput of ``"12.3k tok/s"`` are numbers of that size."""
     df = _load(
         tmp_path,
         _jsonl(
@@ -71,13 +71,13 @@ def test_units_of_a_text_are_read(tmp_path: Path, line: str, column: str, value:
 
 
 def test_a_rate_of_tokens_is_no_rate_of_samples(tmp_path: Path) -> None:
-    """``"throughput": "12.3k tok/s"`` is tokens, whatever its key says."""
+    """``"throughput": "12.3k tok/s"`` is tokens: the unit overrules the key."""
     df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "throughput": "12.3k tok/s"} for at in (1, 2))))
     assert list(df["tokens_per_s"]) == [12300, 12300]
     assert "throughput" not in df
 
 
-def test_sparse_columns_meet_in_their_step(tmp_path: Path) -> None:
+def test_sparse_rows_of_a_step_are_joined(tmp_path: Path) -> None:
     """A table with one row for the loss and one for lr has one row a step."""
     df = _load(tmp_path, "step,train_loss,val_loss,lr\n1,2.0,,\n1,,,0.1\n2,1.5,,\n2,,1.8,\n2,,,0.1\n")
     assert len(df) == 2
@@ -97,7 +97,7 @@ def test_nan_and_infinity_are_kept(tmp_path: Path) -> None:
 
 
 def test_steps_logged_again_after_a_restart_count_once(tmp_path: Path) -> None:
-    """After a restart from a checkpoint the later record of a step is the one that counts, and it is said."""
+    """After a restart from a checkpoint the later record of a step counts, with a note."""
     first = [{"step": at, "loss": 10.0 - at} for at in range(1, 8)]
     second = [{"step": at, "loss": 5.0 - at / 10} for at in range(5, 10)]
     df = _load(tmp_path, _jsonl(*first, *second))
@@ -138,7 +138,7 @@ def test_the_time_in_front_of_a_record_is_the_time_since_the_start(tmp_path: Pat
     assert list(df["elapsed_s"]) == [0, 10, 30]
 
 
-def test_ranks_in_one_file_are_kept_apart(tmp_path: Path) -> None:
+def test_ranks_in_one_file_have_rows_of_their_own(tmp_path: Path) -> None:
     """Interleaved ranks, even two in one line, are rows of their own."""
     lines = [f"[rank{rank}]: step {step} | loss: {rank + step / 10}" for step in range(1, 4) for rank in (1, 0)]
     df = _load(tmp_path, "\n".join(lines) + "\n")
@@ -228,7 +228,7 @@ def test_skipped_lines_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
-    """``val loss`` before ``loss`` in one line, and records that call themselves validation, are told apart."""
+    """``val loss`` before ``loss`` in one line, and records marked as validation, are separate columns."""
     df = _load(tmp_path, "".join(f"step {at}, val loss 9.0, loss 1.0, lr 0.1, time 5ms, mem 2GB\n" for at in range(3)))
     assert set(df["loss"]) == {1.0}
     assert set(df["val_loss"]) == {9.0}
@@ -238,8 +238,8 @@ def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
     assert split[["loss", "val_loss"]].iloc[0].tolist() == [1.0, 9.0]
 
 
-def test_utilisation_of_each_card_is_a_column(tmp_path: Path) -> None:
-    """A list, as the first tool logs it, becomes a column a card and their mean."""
+def test_utilisation_of_each_gpu_is_a_column(tmp_path: Path) -> None:
+    """A list, as the first tool logs it, becomes a column per GPU and their mean."""
     df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "gpu_util": [90 + at, 50, 70]} for at in range(4))))
     assert list(df["gpu_util_0"]) == [90, 91, 92, 93]
     assert df["gpu_util"][0] == pytest.approx(70.0)
@@ -247,13 +247,13 @@ def test_utilisation_of_each_card_is_a_column(tmp_path: Path) -> None:
 
 
 def test_records_without_a_step_are_numbered(tmp_path: Path) -> None:
-    """As the first tool did; and it is said."""
+    """As the first tool did, with a note."""
     df = _load(tmp_path, _jsonl({"loss": 2.0}, {"loss": 1.0}))
     assert list(df["step"]) == [1, 2]
     assert "no step in the log: the records are numbered" in df.attrs["files"][0]["notes"]
 
 
-def test_what_is_no_log_is_said(tmp_path: Path) -> None:
+def test_a_path_without_a_record_is_an_error(tmp_path: Path) -> None:
     """A missing file, a pattern without a match, prose and bytes are errors that say what is allowed."""
     with pytest.raises(AutoprofError, match="no such file"):
         load_logs(tmp_path / "nothing")
@@ -278,7 +278,7 @@ def test_many_lines_take_bounded_memory_and_lose_nothing(tmp_path: Path) -> None
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pandas or DuckDB the message says what to install."""
+    """Without pandas or DuckDB the message has the command that installs it."""
     for package in ("duckdb", "pandas"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
