@@ -1,4 +1,4 @@
-"""Which work the steps did: the shapes that the model was called with, counted once each, over the time they took."""
+"""FLOPs of the steps: each sequence of input shapes is counted once, and divided by the time of its steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from .._capture import recorder
-from .._resolve import RawStep
 from .._stats.name_lines import Line, name_lines, walk
 from .._units import NS_PER_S
 from ..devices import Peak, Tf32Flags, device_of
@@ -22,22 +21,22 @@ from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
 from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 1_500_000_000
-"""What the first count of a process may take by itself: torch loads what its fake tensors need."""
+"""Estimated time of the first count of a process by itself: torch imports its modules for fake tensors."""
 MODULE_NS: Final = 5_000_000
-"""What a count may take for each module of the model: some 30 operators, forward and backward, at 0.15 ms."""
+"""Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
 SEQUENCES: Final = 64
-"""Sequences of shapes in a step that are told apart."""
+"""Different sequences of shapes in a step, at most; further ones share one entry without a figure."""
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
 NEVER: Final = "no recorded step called the model as a whole"
-CHANGED: Final = "parameters were frozen or thawed before the steps until then were counted"
-LOOK_NS: Final = 1_000_000_000
-"""The time between two looks at which parameters train."""
+CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
+CHECK_EVERY_NS: Final = 1_000_000_000
+"""The least time between two checks of which parameters train."""
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {SEQUENCES} ways"
 
 
 class DevicePeak(NamedTuple):
-    """What the model's device can do: no ``peak`` has a reason."""
+    """The peak FLOP/s of the model's device and its settings; without ``peak`` there is a ``reason``."""
 
     name: str | None = None
     peak: Peak | None = None
@@ -47,11 +46,11 @@ class DevicePeak(NamedTuple):
 
 
 Parts = Mapping[str, tuple[WorkCount, Mapping[str, int]]]
-"""The work of the modules of each name, and the same by phase."""
+"""The FLOPs of the modules of each name, and the same by phase."""
 
 
 class _MeanStep(NamedTuple):
-    """What a mean step does; ``steps`` tells of which steps it is the mean."""
+    """The FLOPs of a mean step; ``steps`` identifies the steps of which it is the mean."""
 
     steps: Hashable
     total: WorkCount
@@ -59,10 +58,11 @@ class _MeanStep(NamedTuple):
 
 
 class FlopMeter:
-    """Count the work of each sequence of calls that steps are made of, and hold it against their time.
+    """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
-    A count takes the training thread a second or so. It waits until the run has lasted so long that this is less than
-    ``budget`` of it; a run that ends before is counted when it is closed.
+    A count takes about a second of the training thread. It is postponed until that is less than ``budget`` of the run's
+    time so far; a run that ends before is counted when it is closed. ``peak`` finds the device's peak at the first
+    count, because a model may move to its device after set-up.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class FlopMeter:
         self._counts: dict[tuple[int, ...], WorkCount] = {}
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
-        self._look_ns = 0
+        self._check_ns = 0
         self._known: _MeanStep | None = None
 
-    def closed(self, raw: RawStep, calls: StepCalls, shapes: list[Shape]) -> bool:
-        """Take a step's calls; count them if it is time to, and say whether that was done."""
-        key = (self._era(), *calls.shapes)
+    def add_step(self, calls: StepCalls, shapes: list[Shape], *, warmup: bool) -> bool:
+        """Add a step's calls; count their FLOPs if due, and return whether that was done."""
+        key = (self._training_version(), *calls.shapes)
         known = self._calls.get(key)
         if known is None:
             if len(self._calls) >= SEQUENCES:
@@ -103,18 +103,18 @@ class FlopMeter:
             else:
                 known = _described(calls, shapes)
             self._calls[key] = known
-        if not raw.warmup:
+        if not warmup:
             self._steps[key] += 1
         if key in self._counts or isinstance(known, str) or not self._due():
             return False
         self._count(key)
         return True
 
-    def _era(self) -> int:
-        """Return a number that is another one after parameters were frozen or thawed; looked at once a second."""
+    def _training_version(self) -> int:
+        """Return a number that changes when parameters were frozen or unfrozen; checked once a second."""
         now = self._now_ns()
-        if now >= self._look_ns:
-            self._look_ns = now + LOOK_NS
+        if now >= self._check_ns:
+            self._check_ns = now + CHECK_EVERY_NS
             training = tuple([parameter.requires_grad for parameter in self._parameters])
             if not self._training or training != self._training[-1]:
                 self._training.append(training)
@@ -130,27 +130,27 @@ class FlopMeter:
         calls = self._calls[key]
         if isinstance(calls, str):
             return
-        if key[0] != self._era():
+        if key[0] != self._training_version():
             self._calls[key] = CHANGED
             return
         before = self.counter.spent_ns
-        active, recorder.active = recorder.active, None  # spans in the forward are none of a step's
+        active, recorder.active = recorder.active, None  # spans of this forward belong to no step
         try:
             self._counts[key] = self.counter.count(calls)
         finally:
             recorder.active = active
-        self._estimate_ns = max(self.counter.spent_ns - before, 1)  # what the next one may take
+        self._estimate_ns = max(self.counter.spent_ns - before, 1)  # the estimate for the next count
         if self._peak is None:
             self._peak = self._find_peak()
 
     def finish(self) -> None:
-        """Count what has not been counted, the sequences of most steps first."""
+        """Count the sequences that are not counted yet, those of most steps first."""
         for key, _ in self._steps.most_common():
             if key not in self._counts:
                 self._count(key)
 
-    def of(self, summary: Summary) -> Work | None:
-        """Return the work of a mean step and what it comes to; None as long as there is no recorded step."""
+    def work(self, summary: Summary) -> Work | None:
+        """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
         if not summary.steps or not self._steps:
             return None
         reasons = {calls for key in self._steps if isinstance(calls := self._calls[key], str)}
@@ -158,16 +158,16 @@ class FlopMeter:
             return Work(reason="; ".join(sorted(reasons)))
         waiting = [key for key in self._steps if key not in self._counts]
         if waiting:
-            return Work(reason="it is counted when the run has lasted long enough for that, or at its end")
+            return Work(reason="FLOPs are counted later: when the run is long enough for the budget, or at its end")
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
         mean, parts = self._mean_step()
         if mean.reason is not None:
             return Work(reason=mean.reason, count_ns=self.counter.spent_ns, notes=mean.notes)
-        # All steps alike, the median is what a step takes; else only the mean belongs to the mean work.
+        # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
         step_ns = summary.step_p50_ns if len(self._steps) == 1 else summary.step_mean_ns
-        device = self._peak or DevicePeak(reason="nobody asked for the device")
+        device = self._peak or DevicePeak(reason="the device is not known yet")
         found = utilization(mean, step_ns, device.peak, device.flags, why_no_peak=device.reason)
         form = "" if device.peak is None else f" ({device.peak.form_factor})"
         return Work(
@@ -187,7 +187,7 @@ class FlopMeter:
         )
 
     def _mean_step(self) -> tuple[WorkCount, Parts]:
-        """Return the work of a mean step, and of each name. Where all steps are alike it is found out once."""
+        """Return the FLOPs of a mean step, and of each name; cached while the numbers of steps are proportional."""
         tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
         steps = tuple(tally.items())
         if self._known is None or self._known.steps != steps:
@@ -244,7 +244,7 @@ def _by_phase(work: WorkCount) -> dict[str, int]:
 
 
 def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:
-    """Return the work of these modules and all inside them, each counted once."""
+    """Return the FLOPs of these modules and all inside them, each counted once."""
     tops = tuple(fqns)
 
     def inside(key: WorkKey) -> bool:
@@ -260,7 +260,7 @@ def _scaled(work: WorkCount, factor: float) -> WorkCount:
 
 
 def _rates(work: WorkCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
-    """Return what the line's work comes to over the time of its phases; nothing where one of them was not timed."""
+    """Return the utilization of a line over the time of its phases; empty where one of them was not timed."""
     timed = {Phase.FORWARD: line.forward_ns, Phase.RECOMPUTE: line.recompute_ns, Phase.BACKWARD: line.backward_ns}
     if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):
         return Utilization()

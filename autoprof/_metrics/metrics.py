@@ -1,4 +1,4 @@
-"""What a session feeds at the end of each step, and what its summaries ask beside the statistics of time."""
+"""``Metrics``: the observer that adds throughput, telemetry and FLOPs to steps and to the summary."""
 
 from __future__ import annotations
 
@@ -19,100 +19,102 @@ _NO_CALLS = StepCalls((), False, None)
 
 
 class Metrics:
-    """Pace, readings and work of a run. A part that fails is switched off and loses only itself."""
+    """Follow the steps of a run. A failure is noted once and switches these metrics off, nothing else."""
 
     def __init__(
         self,
         root: RootProbe | None = None,
-        readings: Telemetry | None = None,
-        work: FlopMeter | None = None,
-        say: Callable[[str], None] | None = None,
+        telemetry: Telemetry | None = None,
+        flops: FlopMeter | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._root = root
-        self._readings = readings
-        self._work = work
-        self._say = say
-        self._pace = ThroughputMeter()
-        self._waiting: deque[tuple[RawStep, StepCalls]] = deque()
+        self._telemetry = telemetry
+        self._flops = flops
+        self._warn = warn
+        self._throughput = ThroughputMeter()
+        self._calls: deque[StepCalls] = deque()
+        """The model calls of the steps that are not completed yet, in order."""
         self._steps = 0
-        self._apart = False
+        self._counted = False
         self._off = False
 
-    def loads(self, loader: Any) -> None:
-        """Take note of a loader that the session wraps."""
-        self._pace.loads(loader)
+    def add_loader(self, loader: Any) -> None:
+        """Register a loader that the session wraps; the longest one defines the epoch."""
+        self._throughput.add_loader(loader)
 
-    def took_apart(self) -> bool:
-        """Tell, once, whether something long was done since the last step was closed: the next one is kept apart."""
-        apart, self._apart = self._apart, False
-        return apart
+    def observe_step(self, raw: RawStep) -> RawStep:
+        """Take the model calls of a step that has just ended, on the training thread; never raises.
 
-    def closed(self, raw: RawStep) -> None:
-        """Take a closed step, on the training thread, before the next one counts; never raises.
-
-        Only what is gone later is taken now: the caches are cold here. ``account`` does the rest.
+        Only data that the next step would overwrite is taken: the caches are cold. ``complete_step`` does the rest.
         """
         self._steps = raw.step
-        if self._off:
-            return
-        try:
-            self._waiting.append((raw, self._calls(raw)))
-        except Exception as error:
-            self._fail(error)
-
-    def _calls(self, raw: RawStep) -> StepCalls:
-        root = self._root
-        if root is None:
-            return _NO_CALLS
-        raw.overhead_ns += root.spent_ns
-        root.spent_ns = 0
-        return root.take(raw.taken)
-
-    def account(self) -> None:
-        """Take account of the steps closed since it was called last, before their frames are made; never raises."""
-        while self._waiting:
+        calls = _NO_CALLS
+        if self._root is not None and not self._off:
+            raw.overhead_ns += self._root.spent_ns
+            self._root.spent_ns = 0
             try:
-                self._take(*self._waiting.popleft())
+                calls = self._root.take(raw.taken)
             except Exception as error:
                 self._fail(error)
+        self._calls.append(calls)
+        return raw
 
-    def _take(self, raw: RawStep, calls: StepCalls) -> None:
+    def complete_step(self, raw: RawStep) -> RawStep:
+        """Return the step with samples and new telemetry among its scalars; count its FLOPs if due; never raises.
+
+        Called once for each observed step, in their order, before its frame is made.
+        """
+        calls = self._calls.popleft()
+        if not self._off:
+            try:
+                self._complete(raw, calls)
+            except Exception as error:
+                self._fail(error)
+        return raw
+
+    def _complete(self, raw: RawStep, calls: StepCalls) -> None:
         shapes = [] if self._root is None else self._root.shapes
-        self._pace.closed(raw, calls, shapes)
-        if self._readings is not None:
-            self._readings.closed(raw)
-        if self._work is not None and self._root is not None:
-            self._apart |= self._work.closed(raw, calls, shapes)
+        raw.scalars = self._throughput.complete(raw.scalars, calls, shapes)
+        if self._telemetry is not None:
+            raw.scalars = self._telemetry.complete(raw.scalars, warmup=raw.warmup)
+        if self._flops is not None and self._root is not None:
+            self._counted |= self._flops.add_step(calls, shapes, warmup=raw.warmup)
+
+    def took_long(self) -> bool:
+        """Return, once, whether FLOPs were counted since the last call: the next step is then a warm-up step."""
+        counted, self._counted = self._counted, False
+        return counted
 
     def _fail(self, error: Exception) -> None:
         if raised_by_handler(error):
             raise error
         self._off = True
-        self._waiting.clear()
-        if self._say is not None:
-            self._say(f"throughput, readings and work are off after {type(error).__name__}: {error}")
+        if self._warn is not None:
+            self._warn(f"throughput, telemetry and FLOPs are off after {type(error).__name__}: {error}")
 
-    def of(self, summary: Summary) -> Summary:
-        """Return the summary with its pace, what was read, and the work."""
-        stats = {} if self._readings is None else self._readings.metrics()
-        if self._readings is not None and (problem := self._readings.problem()) and problem not in summary.notes:
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with progress, telemetry and FLOPs."""
+        stats = {} if self._telemetry is None else self._telemetry.statistics()
+        problem = None if self._telemetry is None else self._telemetry.problem()
+        if problem is not None and problem not in summary.notes:
             summary = summary.with_note(problem)
-        work = None if self._work is None else self._work.of(summary)
-        return replace(summary, progress=self._pace.of(summary, self._steps), metrics=stats, work=work)
+        work = None if self._flops is None else self._flops.work(summary)
+        return replace(summary, progress=self._throughput.progress(summary, self._steps), metrics=stats, work=work)
 
-    def finish(self, *, count: bool) -> None:
-        """Take a last reading and, to ``count``, count what could not be counted while the run went on."""
+    def finish(self, *, complete: bool) -> None:
+        """Take a last reading; with ``complete`` also count the FLOPs that the budget postponed."""
         if self._off:
             return
         try:
-            if self._readings is not None:
-                self._readings.finish()
-            if self._work is not None and count:
-                self._work.finish()
+            if self._telemetry is not None:
+                self._telemetry.finish()
+            if self._flops is not None and complete:
+                self._flops.finish()
         except Exception as error:
             self._fail(error)
 
     def close(self) -> None:
-        """Stop reading."""
-        if self._readings is not None:
-            self._readings.close()
+        """Stop reading telemetry."""
+        if self._telemetry is not None:
+            self._telemetry.close()

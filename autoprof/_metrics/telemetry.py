@@ -1,18 +1,18 @@
-"""Readings of the device and of the host over a run: the last ones with a step, what they came to in the summary.
+"""Telemetry of the device and the host over a run: new readings as scalars of a step, statistics in the summary.
 
 The host is read at a step's end, at most once a second: a few small files, some 50 µs. The device is read by a thread,
-because a call into the driver can take milliseconds; a step's end takes up what is new.
+because a call into the driver can take milliseconds; a step's end takes the newest reading of that thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import torch
 
-from .._resolve import RawStep
 from ..devices import FAILURES, DeviceReading, HostReader, HostReading, Monitor, device_of
 from ..summary import MetricStats
 
@@ -20,11 +20,29 @@ PERIOD_S: Final = 1.0
 """The least time between two readings of the host."""
 DEVICE: Final = "device"
 CAUSE: Final = "gpu_throttled_by_"
-"""What the name of a cause begins with; only the readings that name it hold it."""
+"""The prefix of a throttling cause; only readings with that cause have the value."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """Running statistics of one metric."""
+
+    total: float
+    low: float
+    high: float
+    last: float
+    count: int = 1
+
+    def add(self, value: float) -> None:
+        self.total += value
+        self.low = min(self.low, value)
+        self.high = max(self.high, value)
+        self.last = value
+        self.count += 1
 
 
 class Telemetry:
-    """Statistics of what was read, and the newest values as scalars of the step in which they came."""
+    """Statistics of all readings, and the newest values as scalars of the step in which they came."""
 
     def __init__(
         self, host: HostReader | None = None, monitor: Monitor | None = None, now_s: Callable[[], float] = monotonic
@@ -35,78 +53,77 @@ class Telemetry:
         self._due_s = 0.0
         self._seen_ns = 0
         self._started = False
-        self._sums: dict[str, list[float]] = {}
+        self._running: dict[str, _Running] = {}
         self._host_failures = 0
         if monitor is not None:
             monitor.start()
 
-    def closed(self, raw: RawStep) -> None:
-        """Give a step's end what was read since the last one."""
+    def complete(self, scalars: dict[str, Any], *, warmup: bool) -> dict[str, Any]:
+        """Return a step's scalars with the readings since the last step; the user's own scalars take precedence."""
+        new: dict[str, float] = {}
         if self._monitor is not None:
             reading = self._monitor.latest.get(DEVICE)
             if reading is not None and reading.unix_ns != self._seen_ns:
                 self._seen_ns = reading.unix_ns
-                self._take(raw, _of_device(reading))
-        if self._host is not None and (raw.warmup or not self._started or self._now_s() >= self._due_s):
-            self._read_host(raw)
+                new.update(_of_device(reading))
+        self._add(new, warmup=warmup)
+        if self._host is not None and (warmup or not self._started or self._now_s() >= self._due_s):
+            new.update(self._read_host(warmup=warmup))
+        return scalars if not new else {**scalars, **{name: new[name] for name in new if name not in scalars}}
 
-    def _read_host(self, raw: RawStep | None) -> None:
-        """Read the host; the first reading after the warm-up is only what the next one is compared with."""
+    def _read_host(self, *, warmup: bool) -> dict[str, float]:
+        """Read the host; the first reading after the warm-up is only the reference of the next one."""
         assert self._host is not None
         now_s = self._now_s()
-        if raw is not None and raw.warmup and now_s < self._due_s:
-            return
+        if warmup and now_s < self._due_s:
+            return {}
         self._due_s = now_s + PERIOD_S
         try:
-            values = _of_host(self._host.read())
+            values = dict(_of_host(self._host.read()))
         except (OSError, ValueError):
             self._host_failures += 1
             if self._host_failures >= FAILURES:
                 self._close_host()
-            return
+            return {}
         self._host_failures = 0
-        if self._started:
-            self._take(raw, values)
-        self._started = raw is None or not raw.warmup
+        started, self._started = self._started, not warmup
+        if not started:
+            return {}
+        self._add(values, warmup=warmup)
+        return values
 
     def finish(self) -> None:
-        """Read the host once more for a run that was too short to be read in."""
-        if self._host is not None and self._started and "host_rss_bytes" not in self._sums:
-            self._read_host(None)
+        """Read the host once more for a run that was too short for a reading."""
+        if self._host is not None and self._started and "host_rss_bytes" not in self._running:
+            self._read_host(warmup=False)
 
-    def _take(self, raw: RawStep | None, values: Iterator[tuple[str, float]]) -> None:
-        for name, value in values:
-            if raw is not None:
-                raw.scalars.setdefault(name, value)
-                if raw.warmup:
-                    continue
-            sums = self._sums.get(name)
-            if sums is None:
-                self._sums[name] = [value, value, value, value, 1]
+    def _add(self, values: dict[str, float], *, warmup: bool) -> None:
+        for name, value in values.items() if not warmup else ():
+            running = self._running.get(name)
+            if running is None:
+                self._running[name] = _Running(value, value, value, value)
             else:
-                sums[0] += value
-                sums[1] = min(sums[1], value)
-                sums[2] = max(sums[2], value)
-                sums[3] = value
-                sums[4] += 1
+                running.add(value)
 
-    def metrics(self) -> dict[str, MetricStats]:
-        """Return what the readings came to, warm-up apart; a cause of throttling as its share of all readings."""
-        asked = self._sums.get("gpu_throttled", [0.0] * 5)[4]
+    def statistics(self) -> dict[str, MetricStats]:
+        """Return the statistics without the warm-up; a cause of throttling is a share of all readings."""
+        throttled = self._running.get("gpu_throttled")
+        readings = 0 if throttled is None else throttled.count
         found = {}
-        for name, (total, low, high, last, count) in self._sums.items():
+        for name, one in self._running.items():
+            low, count = one.low, one.count
             if name.startswith(CAUSE):
-                low, count = (low if count == asked else 0.0), asked
-            found[name] = MetricStats(total / count, low, high, last, int(count))
+                low, count = (low if count == readings else 0.0), readings
+            found[name] = MetricStats(one.total / count, low, one.high, one.last, count)
         return found
 
     def problem(self) -> str | None:
-        """Return why the device is not read any more, if so."""
+        """Return why the device is not read any more; None while it is."""
         failed = None if self._monitor is None else self._monitor.problems.get(DEVICE)
-        return None if failed is None else f"readings of the GPU failed: {failed}"
+        return None if failed is None else f"telemetry of the GPU failed: {failed}"
 
     def close(self) -> None:
-        """Stop reading. In a forked process the thread is not there, and what it held is the parent's."""
+        """Stop reading. In a forked process there is no thread, and its resources belong to the parent."""
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()

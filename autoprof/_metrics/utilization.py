@@ -1,4 +1,4 @@
-"""How much of a device's peak arithmetic a model uses: MFU and HFU."""
+"""MFU and HFU: the fractions of a device's peak FLOP/s that a model uses."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """Fractions of the peak; None, with the reason, where there is no honest figure."""
+    """Fractions of the peak; None, with the reason, where no figure is possible."""
 
     mfu: float | None = None
-    """Of the model's work, forward and backward: what is recomputed earns nothing (Chowdhery et al. 2022)."""
+    """Of the model's FLOPs, forward and backward: recompute does not count (Chowdhery et al. 2022)."""
     hfu: float | None = None
-    """Of all work that the device did, recompute included."""
+    """Of all FLOPs of the device, recompute included."""
     model_flops_per_s: float | None = None
-    """Forward and backward; needs no peak."""
+    """Of forward and backward; needs no peak."""
     reason: str | None = None
 
 
 def arithmetic(kind: Kind, flags: Tf32Flags, peak: Peak) -> Arithmetic | None:
-    """Return the arithmetic in which a device does work of this kind, or None where it has no peak."""
+    """Return the arithmetic in which a device computes this kind; None where it has no peak for it."""
     chosen = _BY_DTYPE.get(kind.dtype)
     if chosen == "fp32" and "tf32" in peak.tflops and (flags.conv if kind.family == "conv" else flags.matmul):
         return "tf32"
@@ -51,10 +51,10 @@ def utilization(
     fqn: str = "",
     why_no_peak: str | None = None,
 ) -> Utilization:
-    """Return MFU and HFU of the work of one device in this time: the whole model's, or that of a module and all inside.
+    """Return MFU and HFU of one device over a duration: of the whole model, or of a module and all inside it.
 
-    Each kind of arithmetic is held against its own peak: the figure is the time that the device would need at its peak,
-    over the time taken. Above one it is refused.
+    Each kind of arithmetic has its own peak: the figure is the time at the device's peaks over the duration. A figure
+    above one is impossible and gives a reason instead.
     """
     if work.reason is not None:
         return Utilization(reason=work.reason)
@@ -65,18 +65,18 @@ def utilization(
     if peak is None:
         return Utilization(model_flops_per_s=rate, reason=why_no_peak or "no peak is known for this device")
     model = _seconds_at_peak(work.kinds(fqn, MODEL_PHASES), peak, flags)
-    again = _seconds_at_peak(work.kinds(fqn, Phase.RECOMPUTE), peak, flags)
-    if isinstance(model, str) or isinstance(again, str):
-        return Utilization(model_flops_per_s=rate, reason=model if isinstance(model, str) else str(again))
-    mfu, hfu = model / seconds, (model + again) / seconds
+    recompute = _seconds_at_peak(work.kinds(fqn, Phase.RECOMPUTE), peak, flags)
+    if isinstance(model, str) or isinstance(recompute, str):
+        return Utilization(model_flops_per_s=rate, reason=model if isinstance(model, str) else str(recompute))
+    mfu, hfu = model / seconds, (model + recompute) / seconds
     if hfu > 1:
-        what = f"{hfu:.2f} of the peak cannot be: a type, a count or a time is wrong"
-        return Utilization(model_flops_per_s=rate, reason=what)
+        reason = f"{hfu:.2f} of the peak is impossible: a type, a count or a time is wrong"
+        return Utilization(model_flops_per_s=rate, reason=reason)
     return Utilization(mfu, hfu, rate)
 
 
 def peak_seconds(kind: Kind, flops: int, peak: Peak | None, flags: Tf32Flags) -> tuple[float | None, float | None]:
-    """Return how long such work takes at the device's peak, as it is done and in 16 bits; None without a peak."""
+    """Return the seconds of these FLOPs at the device's peak, as computed and in 16 bits; None without a peak."""
     if peak is None:
         return None, None
     chosen, half = arithmetic(kind, flags, peak), peak.tflops.get("bf16", peak.tflops.get("fp16"))

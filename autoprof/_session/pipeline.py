@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -59,6 +60,7 @@ class Pipeline:
         self.footprint: Footprint | None = None
         self.memory: Memory | None = None
         self.metrics = Metrics()
+        self._incomplete: deque[RawStep] = deque()
         self.hidden: set[str] = set()
         """The fqns of modules of which it has been said that hooks do not fire there."""
         self._recorder = recorder
@@ -102,7 +104,8 @@ class Pipeline:
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
                 source.spent_ns = 0
-        self.metrics.closed(raw)
+        self.metrics.observe_step(raw)
+        self._incomplete.append(raw)
         if self._compiled:
             self._name_unseen(raw)
             if not raw.warmup:
@@ -114,7 +117,7 @@ class Pipeline:
 
     def _deliver_some(self) -> bool:
         """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
-        self.metrics.account()  # where work is counted, that takes long, and leaves garbage
+        self._complete()  # where FLOPs are counted, that takes long, and leaves garbage
         with self._gc_paused:
             until_ns = perf_counter_ns() + SLICE_NS
             for frame in self._resolver.ready():
@@ -123,13 +126,17 @@ class Pipeline:
                     return False
         return True
 
+    def _complete(self) -> None:
+        while self._incomplete:
+            self.metrics.complete_step(self._incomplete.popleft())
+
     def put_off(self, now_ns: int) -> None:
         """Let the steps that follow a gap wait: what delivering leaves in the caches would be in their times."""
         self._due_ns = now_ns + DELIVER_EVERY_NS
 
     def deliver(self, *, wait: bool = False) -> None:
         """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
-        self.metrics.account()
+        self._complete()
         for frame in self._resolver.ready(wait=wait):
             self._hand_on(frame)
 
@@ -232,7 +239,7 @@ class Pipeline:
 
     def _gauged(self, summary: Summary) -> Summary:
         try:
-            return self.metrics.of(summary)
+            return self.metrics.annotate(summary)
         except Exception as error:
             if raised_by_handler(error):
                 raise
@@ -254,7 +261,7 @@ class Pipeline:
         self._resolver.give_up()
         if self.footprint is not None:
             self.footprint.holdings(again=True)
-        self._attempt(partial(self.metrics.finish, count=how == CLOSED))
+        self._attempt(partial(self.metrics.finish, complete=how == CLOSED))
         self.diagnosis.final = True
         try:
             summary = self.summary()

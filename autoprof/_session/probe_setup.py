@@ -72,17 +72,17 @@ class Setup:
 def make_metrics(setup: Setup, root: RootProbe, say: Callable[[str], None]) -> Metrics:
     """Open what reads the devices and counts the work."""
     settings, model, device = setup.settings, setup.model, setup.device
-    readings: Telemetry | None = None
+    telemetry: Telemetry | None = None
     if setup.follow and settings.monitor == "auto":
-        readings, note = open_telemetry(device)
+        telemetry, note = open_telemetry(device)
         if note is not None:
             say(note)
-    work = None
+    flops = None
     if settings.flops != "off":
         targets = [(target.name, target.fqn) for target in setup.selection]
         trust = settings.flops == "trust"
-        work = FlopMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device), trust=trust)
-    return Metrics(root, readings, work, say)
+        flops = FlopMeter(model, targets, settings.sample.budget, lambda: peak_of(model, device), trust=trust)
+    return Metrics(root, telemetry, flops, say)
 
 
 def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sampling, Placement]:

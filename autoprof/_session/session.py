@@ -98,7 +98,7 @@ class Session:
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
-        self._pipeline.metrics.loads(iterable)
+        self._pipeline.metrics.add_loader(iterable)
         wrapped: Any = TimedLoader(iterable, self._tracker.fetches)
         return wrapped  # type: ignore[no-any-return]
 

@@ -198,7 +198,7 @@ class StepTracker:
             clock=self._clock,
             start=start,
             settles=self.sampling.settling,
-            warmup=self._pipeline.metrics.took_apart() or self._number <= self._warmup or True in apart,
+            warmup=self._pipeline.metrics.took_long() or self._number <= self._warmup or True in apart,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )

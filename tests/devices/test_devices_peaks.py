@@ -130,7 +130,7 @@ def test_more_than_the_peak_is_refused(phase):
     """152 % is not a figure; what the model does per second is still said."""
     found = utilization(work(("a", phase, BF16, 312 * 1.52)), SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
     assert (found.mfu, found.hfu) == (None, None)
-    assert found.reason == "1.52 of the peak cannot be: a type, a count or a time is wrong"
+    assert found.reason == "1.52 of the peak is impossible: a type, a count or a time is wrong"
     assert found.model_flops_per_s is not None
 
 

@@ -119,7 +119,7 @@ def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
 
 def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The shapes are the same, the backward is not."""
-    monkeypatch.setattr("autoprof._metrics.flop_meter.LOOK_NS", 0)
+    monkeypatch.setattr("autoprof._metrics.flop_meter.CHECK_EVERY_NS", 0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[0].requires_grad_(False)
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[An
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, how=how, sample={"warmup": 0, "budget": 0.01})
     assert counts == []
     assert summary.work is not None
-    assert summary.work.reason == "it is counted when the run has lasted long enough for that, or at its end"
+    assert summary.work.reason == "FLOPs are counted later: when the run is long enough for the budget, or at its end"
 
 
 def test_off_is_off(counts: list[Any]) -> None:
@@ -254,7 +254,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
     summary = trained(model, *[batch(8)] * 4, flops="off")
     clock = FakeClock(tick_ns=1)
     session = open_session(model, CONFIG, clock=clock)
-    meter = session._pipeline.metrics._work
+    meter = session._pipeline.metrics._flops
     assert meter is not None
     meter._find_peak = lambda: peak
     for _ in range(4):
@@ -283,7 +283,7 @@ def test_a_figure_above_the_peak_is_refused() -> None:
     slow = DevicePeak(name, peak.peak and type(peak.peak)("none", {"fp32": 1e-12}, "a test"), None, peak.flags)
     work = metered(slow, nn.Sequential(nn.Linear(4, 4)), 1000)
     assert work.mfu is None
-    assert "of the peak cannot be" in (work.no_peak or "")
+    assert "of the peak is impossible" in (work.no_peak or "")
     assert work.flops_per_s is not None
 
 
