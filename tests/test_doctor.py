@@ -30,7 +30,7 @@ from autoprof.doctor import Report, Result, Subject, Verdict, examine, hazards, 
 from autoprof.doctor import model_checks as checks
 from autoprof.doctor.digest import RandomState, digest
 from autoprof.doctor.examine import EVERY_MODULE
-from autoprof.doctor.outcome import Outcome, Profiled, Watched
+from autoprof.doctor.outcome import Observed, Outcome, Profiled
 from autoprof.doctor.table import render_report
 from autoprof.doctor.trial import Trials
 from autoprof.errors import AutoprofError, TargetError
@@ -119,7 +119,7 @@ class TestVersions:
         monkeypatch.setattr(metadata, "version", lambda name: "1.13.1" if name == "torch" else real(name))
         found = installation.check_versions()
         assert found.verdict is PROBLEM
-        assert "torch 1.13.1 is outside >=2.4" in found.what
+        assert "torch 1.13.1 is outside >=2.4" in found.message
 
     def test_a_package_that_is_missing_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that every run needs; those of extras may be missing."""
@@ -133,12 +133,12 @@ class TestVersions:
         monkeypatch.setattr(metadata, "version", version)
         found = installation.check_versions()
         assert found.verdict is PROBLEM
-        assert "wrapt>=1.16 is not installed" in found.what
+        assert "wrapt>=1.16 is not installed" in found.message
 
     def test_python_outside_its_range_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As one may get by copying the package."""
         monkeypatch.setattr(installation.platform, "python_version", lambda: "3.8.1")
-        assert "python 3.8.1 is outside >=3.10" in installation.check_versions().what
+        assert "python 3.8.1 is outside >=3.10" in installation.check_versions().message
 
     def test_a_python_without_the_gil_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nothing has been tested on it."""
@@ -164,7 +164,7 @@ class TestSwitch:
 
     def test_the_configuration_switches_it_off(self) -> None:
         """``enabled: false``."""
-        assert "enabled: false" in installation.check_switch({}, Config(enabled=False)).what
+        assert "enabled: false" in installation.check_switch({}, Config(enabled=False)).message
 
 
 class TestOutput:
@@ -174,7 +174,7 @@ class TestOutput:
         """Nothing is left behind."""
         found = installation.check_output(Config(output=tmp_path / "new" / "runs"))
         assert found.verdict in (OK, WARNING)  # WARNING where the disk of the tests is nearly full
-        assert str(tmp_path / "new" / "runs") in found.what
+        assert str(tmp_path / "new" / "runs") in found.message
         assert list(tmp_path.iterdir()) == []
 
     def test_a_file_in_the_way_is_a_problem(self, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ class TestOutput:
         (tmp_path / "runs").write_text("")
         found = installation.check_output(Config(output=tmp_path / "runs" / "today"))
         assert found.verdict is PROBLEM
-        assert "is a file" in found.what
+        assert "is a file" in found.message
 
     def test_a_folder_that_cannot_be_written_is_a_problem(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,18 +195,20 @@ class TestOutput:
         monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
         found = installation.check_output(Config(output=tmp_path))
         assert found.verdict is PROBLEM
-        assert os.strerror(errno.EROFS) in found.what
+        assert os.strerror(errno.EROFS) in found.message
 
     def test_little_room_is_a_warning(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """With what is left."""
         monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=10 * 1024 * 1024))
         found = installation.check_output(Config(output=tmp_path))
         assert found.verdict is WARNING
-        assert "10.0 MiB free" in found.what
+        assert "10.0 MiB free" in found.message
 
     def test_a_configuration_without_files_needs_no_folder(self) -> None:
         """Whatever ``output`` says."""
-        assert "no files" in installation.check_output(parse_config("{output: /dev/null/x, sinks: {console: {}}}")).what
+        assert (
+            "no files" in installation.check_output(parse_config("{output: /dev/null/x, sinks: {console: {}}}")).message
+        )
 
 
 class TestTerminal:
@@ -215,10 +217,10 @@ class TestTerminal:
     @pytest.mark.parametrize(
         ("size", "verdict", "words"),
         [
-            ((200, 50), OK, "200 x 50, utf-8: a live table"),
+            ((200, 50), OK, "200 x 50, utf-8: a live panel"),
             ((60, 50), OK, "without phases"),
             ((200, 10), WARNING, "too low"),
-            (None, OK, "plain line each 10 steps"),
+            (None, OK, "plain line every 10 steps"),
         ],
     )
     def test_its_size_decides(self, size: Any, verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +228,7 @@ class TestTerminal:
         monkeypatch.setattr(PinnedLines, "terminal_size", staticmethod(lambda _stream: size))
         found = installation.check_terminal(io.TextIOWrapper(io.BytesIO(), "utf-8"), Config())
         assert found.verdict is verdict
-        assert words in found.what
+        assert words in found.message
 
     def test_an_encoding_without_lines_is_a_warning(self) -> None:
         """Tables are ASCII then."""
@@ -247,7 +249,7 @@ class TestTerminal:
         """They are written as code points in plots."""
         found = installation.check_fonts(["VRT/\U0010fffd"])
         assert found.verdict is WARNING
-        assert "code points" in found.what
+        assert "code points" in found.message
 
 
 class TestHazards:
@@ -277,7 +279,7 @@ class TestHazards:
         """It is named, with what to do."""
         found = {result.check: result for result in hazards.check_hazards({name: value})}[check]
         assert found.verdict is WARNING
-        assert name in found.what
+        assert name in found.message
         assert found.next
 
     @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ class TestHazards:
         with torch.autograd.profiler.profile():
             found = hazards.check_torch_profiler({})
         assert found is not None
-        assert "is recording" in found.what
+        assert "is recording" in found.message
         assert hazards.check_torch_profiler({}) is None
 
     def test_anomaly_mode(self) -> None:
@@ -313,7 +315,7 @@ class TestHazards:
         finally:
             getattr(sys, way)(before)
         assert found is not None
-        assert f"sys.{way}" in found.what
+        assert f"sys.{way}" in found.message
 
     def test_more_threads_than_processors(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """As in a container that torch cannot see the size of."""
@@ -368,7 +370,7 @@ class TestHazards:
         finally:
             handle.remove()
         assert found is not None
-        assert "1 hooks of others on every module" in found.what
+        assert "1 hooks of others on every module" in found.message
 
     def test_a_transformer_with_a_fused_path_is_named(self) -> None:
         """With the way to keep it; one that can never take that path is not."""
@@ -414,7 +416,7 @@ class TestClock:
         clock.read = lambda: read() - (10**6 if next(count) == 777 else 0)  # type: ignore[method-assign]
         found = measures.check_clock(clock)
         assert found.verdict is PROBLEM
-        assert "went back 1 times" in found.what
+        assert "went back 1 times" in found.message
 
     def test_a_clock_that_stands_still_is_a_problem(self) -> None:
         """It has no resolution at all."""
@@ -426,11 +428,11 @@ class TestClock:
         clock.limits = None
         found = measures.check_clock(clock)
         assert found.verdict is OK
-        assert "events on fake: resolution 2.0 µs" in found.what
+        assert "events on fake: resolution 2.0 µs" in found.message
 
     def test_a_device_that_does_not_answer_cannot_be_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is waited for a while, and no longer."""
-        monkeypatch.setattr(measures, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(measures, "DEVICE_TIMEOUT_S", 0.0)
         clock = FakeDevice(FakeClock(), lag_ns=10**12).device_clock()
         clock.limits = None
         assert measures.check_clock(clock).verdict is UNKNOWN
@@ -438,15 +440,15 @@ class TestClock:
     def test_the_limit_of_a_session_is_named(self) -> None:
         """Shorter spans are shown as less than it."""
         found = measures.check_clock(FakeClock(tick_ns=50, limit_ns=700))
-        assert "spans below 700 ns are shown as less than that" in found.what
+        assert "shorter spans than 700 ns are shown with <" in found.message
 
     def test_the_price_is_the_least_of_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whatever else runs only adds to it."""
         prices = iter([MarkCost(900.0, 2000.0), MarkCost(500.0, 3000.0), *[MarkCost(800.0, 2500.0)] * 9])
         monkeypatch.setattr(measures, "measure_price", lambda _clock: next(prices))
-        found = measures.check_price(measures.best_price(FakeClock()))
+        found = measures.check_mark_cost(measures.lowest_mark_cost(FakeClock()))
         assert found.data == {"forward_ns": 1000.0, "forward_backward_ns": 6000.0}
-        assert "1.0 µs a call for forward, 6.0 µs" in found.what
+        assert "1.0 µs a call for forward, 6.0 µs" in found.message
 
 
 class TestIdentity:
@@ -474,7 +476,7 @@ class TestIdentity:
         found = result_of(report, "identity")
         assert found.verdict is PROBLEM
         assert "output" in found.data["different"]
-        assert "2 of 2 profiled steps differ, 3 bare ones agree" in found.what
+        assert "2 of 2 profiled steps differ, 3 bare ones agree" in found.message
         assert report.exit_status == 1
 
     def test_a_gradient_alone_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,7 +512,7 @@ class TestIdentity:
 
         hook_every_target(monkeypatch, fail)
         report = examine(subject())
-        assert "fails under autoprof: RuntimeError: a hook raised" in result_of(report, "identity").what
+        assert "fails under autoprof: RuntimeError: a hook raised" in result_of(report, "identity").message
         assert report.exit_status == 1
 
     def test_a_model_that_differs_from_itself_is_not_blamed_on_autoprof(self) -> None:
@@ -523,7 +525,7 @@ class TestIdentity:
         report = examine(subject(Noisy()))
         found = result_of(report, "identity")
         assert found.verdict is UNKNOWN
-        assert "the model itself is not deterministic" in found.what
+        assert "the model itself is not deterministic" in found.message
         assert report.exit_status == 2
 
     def test_what_is_stable_of_such_a_model_is_compared(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,7 +566,7 @@ class TestIdentity:
 
         found = identity_of(subject(Seldom()))
         assert found.verdict is UNKNOWN
-        assert "the model itself is not deterministic" in found.what
+        assert "the model itself is not deterministic" in found.message
 
     def test_random_numbers_of_numpy_and_python_are_repeated(self) -> None:
         """They count as deterministic."""
@@ -582,7 +584,7 @@ class TestIdentity:
         """And it says so."""
         found = identity_of(subject(Net().eval().requires_grad_(False)))
         assert found.verdict is OK
-        assert "forward only" in found.what
+        assert "forward only" in found.message
 
     def test_a_lazy_model_is_compared(self) -> None:
         """Its weights come to be in the step."""
@@ -666,7 +668,7 @@ class TestLeavingNothing:
         """The user's own hooks stay."""
         model = Net()
         model.a.register_forward_hook(lambda *_: None)
-        assert checks.check_left(Trials(subject(model), EVERY).profiled()).verdict is OK
+        assert checks.check_hooks_removed(Trials(subject(model), EVERY).profiled()).verdict is OK
 
     def test_a_hook_left_behind_is_a_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With the module that has it."""
@@ -678,9 +680,9 @@ class TestLeavingNothing:
                 self.module.register_forward_hook(lambda *_: None)
 
         monkeypatch.setattr(ModuleProbe, "attach", defective)
-        found = checks.check_left(Trials(subject(), EVERY).profiled())
+        found = checks.check_hooks_removed(Trials(subject(), EVERY).profiled())
         assert found.verdict is PROBLEM
-        assert "norm" in found.what
+        assert "norm" in found.message
 
 
 class TestCoverage:
@@ -689,7 +691,7 @@ class TestCoverage:
     def test_an_ordinary_model_is_seen_whole(self) -> None:
         """Every module that can be called."""
         found = result_of(examine(subject()), "visibility")
-        assert (found.verdict, found.what) == (OK, "5 of 5 modules that can be called are seen")
+        assert (found.verdict, found.message) == (OK, "5 of 5 modules that can be called are seen")
 
     def test_containers_are_counted_apart(self) -> None:
         """They are no fault."""
@@ -722,8 +724,8 @@ class TestCoverage:
         report = examine(subject(Hides()))
         found = result_of(report, "visibility")
         assert found.verdict is WARNING
-        assert "1 direct" in found.what
-        assert "1 scripted" in found.what
+        assert "1 direct" in found.message
+        assert "1 scripted" in found.message
         assert {one.fqn: one.reason for one in report.modules if one.reason} == {
             "direct": Reason.DIRECT,
             "script.0": Reason.SCRIPTED,
@@ -750,12 +752,12 @@ class TestCoverage:
 
     def test_another_profiler_is_said_to_blind_it(self) -> None:
         """Direct calls cannot be told apart then."""
-        found = checks.check_coverage(Watched(False, (Coverage("a", "Net", True),), {}, None), chosen=False)
-        assert "another Python profiler" in found.what
+        found = checks.check_coverage(Observed(False, (Coverage("a", "Net", True),), {}, None), chosen=False)
+        assert "another Python profiler" in found.message
 
     def test_a_step_that_fails_while_watched_is_not_checked(self) -> None:
         """It is no verdict on the model."""
-        assert checks.check_coverage(Watched(True, (), {}, "KeyError"), chosen=False).verdict is UNKNOWN
+        assert checks.check_coverage(Observed(True, (), {}, "KeyError"), chosen=False).verdict is UNKNOWN
 
 
 def span(name: str, start: int, ns: int, parent: int | None = None, phase: Phase = Phase.FORWARD) -> Span:
@@ -791,13 +793,13 @@ class TestAccount:
         """With the law that is broken."""
         found = checks.check_account(profiled(*spans, duration_ns=duration_ns))
         assert found.verdict is PROBLEM
-        assert fault in found.what
+        assert fault in found.message
 
     def test_what_was_lost_is_a_warning(self) -> None:
         """With its reason."""
         found = checks.check_account(profiled(span("p", 0, 10), skipped={"marks without a counterpart": 3}))
         assert found.verdict is WARNING
-        assert "3 marks without a counterpart" in found.what
+        assert "3 marks without a counterpart" in found.message
 
     def test_no_step_at_all_is_a_problem(self) -> None:
         """Something should have been resolved."""
@@ -810,14 +812,14 @@ class TestBackward:
     def test_every_call_of_a_real_step(self) -> None:
         """Counted by hooks of the referee's own."""
         found = result_of(examine(subject()), "backward")
-        assert (found.verdict, found.what) == (OK, "5 of 5 calls that received a gradient have a backward span")
+        assert (found.verdict, found.message) == (OK, "5 of 5 calls that received a gradient have a backward span")
 
     def test_calls_without_a_span_are_a_warning(self) -> None:
         """With the modules and how many."""
         one = profiled(span("a", 0, 5), span("a", 6, 5, phase=Phase.BACKWARD))
-        found = checks.check_backward(one, Watched(True, (), {"a": 3, "b": 1}, None))
+        found = checks.check_backward(one, Observed(True, (), {"a": 3, "b": 1}, None))
         assert found.verdict is WARNING
-        assert found.what == "1 of 4 calls that received a gradient have a backward span; not a, b"
+        assert found.message == "1 of 4 calls that received a gradient have a backward span; not a, b"
         assert found.data["lacking"] == {"a": 2, "b": 1}
 
     def test_a_detached_branch_is_no_call_with_a_gradient(self) -> None:
@@ -827,11 +829,11 @@ class TestBackward:
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.a(x) + self.b(x).detach()
 
-        assert "2 of 2 calls" in result_of(examine(subject(Detached())), "backward").what
+        assert "2 of 2 calls" in result_of(examine(subject(Detached())), "backward").message
 
     def test_without_gradients_there_is_nothing_to_check(self) -> None:
         """And nothing to blame."""
-        assert checks.check_backward(Profiled(), Watched(True, (), {}, None)).verdict is OK
+        assert checks.check_backward(Profiled(), Observed(True, (), {}, None)).verdict is OK
 
 
 class TestOverhead:
@@ -945,15 +947,15 @@ def test_not_a_number_is_equal_to_itself_bit_by_bit() -> None:
     assert digest(torch.tensor([float("nan")])) == digest(torch.tensor([float("nan")]))
 
 
-def test_the_random_state_is_put_back() -> None:
+def test_the_random_state_is_restored() -> None:
     """torch's, numpy's and Python's."""
     import random
 
     import numpy as np
 
-    state = RandomState.take()
+    state = RandomState.read()
     drawn = (torch.rand(1).item(), np.random.rand(), random.random())
-    state.put()
+    state.restore()
     assert (torch.rand(1).item(), np.random.rand(), random.random()) == drawn
 
 
@@ -1092,7 +1094,7 @@ class TestCommand:
         assert main(["doctor", "--model", f"{factories}:healthy", "--json"]) == 0
         found = {check["check"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
         assert found["switch"]["verdict"] == found["connections"]["verdict"] == "warning"
-        assert "3 of 3" in found["visibility"]["what"]
+        assert "3 of 3" in found["visibility"]["message"]
         assert os.environ["AUTOPROF"] == "0"
 
     @pytest.mark.parametrize(

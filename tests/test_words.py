@@ -19,11 +19,30 @@ MOST_WHATS = 2.0
 """Uses of "what" in 1,000 lines of a room: pyinstrument, structlog and httpx have 0.2 to 0.7."""
 PENDING: frozenset[str] = frozenset(
     {
-        "_capture", "_metrics", "_names", "_process", "_reports", "_resolve", "_session", "_stats", "_storage",
-        "_units", "cli", "compare", "compat", "config", "deep", "demo", "diagnose", "doctor",
-        "errors", "frame", "sinks", "summary", "testing",
+        "_capture",
+        "_metrics",
+        "_names",
+        "_process",
+        "_reports",
+        "_resolve",
+        "_session",
+        "_stats",
+        "_storage",
+        "_units",
+        "cli",
+        "compare",
+        "compat",
+        "config",
+        "deep",
+        "demo",
+        "diagnose",
+        "errors",
+        "frame",
+        "sinks",
+        "summary",
+        "testing",
     }
-)  # fmt: skip
+)
 """Rooms that are not rewritten yet."""
 
 

@@ -28,6 +28,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of a pipe went away: say nothing more, as any filter does
+    except BrokenPipeError:  # the reader of a pipe has closed it: end quietly, as filters do
         sys.stderr.close()
         return 141

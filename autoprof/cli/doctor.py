@@ -1,4 +1,4 @@
-"""``autoprof doctor``: is it safe here?"""
+"""``autoprof doctor``: check that profiling is safe here."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    """Add the command."""
+    """Add the command ``doctor``."""
     parser = commands.add_parser(
         "doctor",
-        help="check an installation and a model: is profiling safe here, and what will be seen",
+        help="check an installation and a model: safety, coverage, overhead",
         description=(
-            "Check this installation, and a model if one is named, in about a minute. Exit status: 0 safe (warnings "
-            "alone leave it so), 1 not safe, 2 could not be checked."
+            "Check this installation, and a model if one is named, in about a minute. Exit status: 0 safe (also with "
+            "warnings), 1 not safe, 2 could not be checked."
         ),
     )
     parser.add_argument(
         "--model",
         metavar="MODULE:FACTORY",
-        help="what returns a model, (model, batch) or (model, batch, loss); default: the built-in reference model",
+        help="a function that returns a model, (model, batch) or (model, batch, loss); default: the reference model",
     )
     parser.add_argument(
         "--input",
         metavar="MODULE:FACTORY",
-        help="what returns the batch: a tuple is positional arguments, a mapping keyword arguments",
+        help="a function that returns the batch: a tuple of positional arguments or a mapping of keyword arguments",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="the YAML file to check with; default: every module, all phases"
@@ -44,14 +44,14 @@ def _run(arguments: argparse.Namespace) -> int:
     from ..errors import AutoprofError
 
     if arguments.input is not None and arguments.model is None:
-        raise AutoprofError("autoprof doctor: --input names a batch for no model; allowed: together with --model")
+        raise AutoprofError("autoprof doctor: --input needs a model; allowed: together with --model")
     out = sys.stdout
-    # What the user's own code prints must not end up in the report.
-    with _progress() as say, contextlib.redirect_stdout(sys.stderr):
+    # Output of the user's own code must not end up in the report.
+    with _progress() as progress, contextlib.redirect_stdout(sys.stderr):
         config = None if arguments.config is None else load_config(arguments.config)
-        say("making the model")
+        progress("making the model")
         subject = reference_subject() if arguments.model is None else load_subject(arguments.model, arguments.input)
-        report = examine(subject, config, stream=out, say=say)
+        report = examine(subject, config, stream=out, progress=progress)
     if arguments.json:
         print(json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
     else:
@@ -64,12 +64,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Show what goes on where somebody is looking."""
+    """Show the current part of the examination on a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _what: None
+        yield lambda _part: None
         return
     with console.status("autoprof doctor") as status:
-        yield lambda what: status.update(f"autoprof doctor: {what}")
+        yield lambda part: status.update(f"autoprof doctor: {part}")

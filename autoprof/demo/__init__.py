@@ -22,7 +22,7 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``autoprof demo``."""
     parser.add_argument("--size", choices=tuple(PRESETS), default="small", help="model and clips (default: small)")
-    parser.add_argument("--steps", type=_at_least(1), help="training steps (default: what suits the size)")
+    parser.add_argument("--steps", type=_at_least(1), help="training steps (default: chosen by the size)")
     parser.add_argument("--device", default="cpu", help="where to train: cpu, cuda, cuda:1, … (default: cpu)")
     parser.add_argument(
         "--checkpoint",
@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=_at_least(0), default=0, help="processes that make clips (default: 0)")
     parser.add_argument("--seed", type=_at_least(0), default=0, help="seed of the weights and the clips (default: 0)")
-    parser.add_argument("--config", type=Path, help="what to record (default: autoprof's own vrt_spike.yaml)")
+    parser.add_argument("--config", type=Path, help="configuration file (default: autoprof's vrt_spike.yaml)")
     parser.add_argument("--output", type=Path, help="folder for the run's folder (default: the configuration's, runs)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, profile, say what came of it; return the exit status. Raises ``AutoprofError`` where it cannot begin."""
+    """Train, profile and report; return the exit status. Raises ``AutoprofError`` if the training cannot start."""
     import torch
 
     from autoprof.config import load_config
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(options: DemoOptions, result: DemoResult) -> str:
-    """Say in two lines what a training came to."""
+    """Print the result of a training in two lines."""
     trained = f"trained {result.steps} steps of size {options.size} on {options.device} in {result.seconds:.0f} s"
     return (
         f"{trained}: loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and last tenth)\n"
@@ -86,7 +86,7 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 def _usable_device(name: str) -> str:
-    """Return ``name`` if a tensor can be made there; ``AutoprofError`` says what is allowed otherwise."""
+    """Return ``name`` if a tensor can be made on it. Raises ``AutoprofError`` with the allowed devices."""
     import torch
 
     from autoprof.errors import AutoprofError

@@ -89,7 +89,7 @@ class WindowAttention(nn.Module):
         self.register_buffer("relative", relative_index(window), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what attention adds to ``x``; the residual sum is the caller's."""
+        """Return the attention's output; the caller adds it to ``x``."""
         size = cast(Size3, tuple(x.shape[1:4]))
         # A window that covers a whole axis sees all of it already: no shift along that axis.
         shift = cast(Size3, tuple(0 if n == side else by
@@ -140,7 +140,7 @@ class FeedForward(nn.Module):
         self.outer = small_linear(expansion * dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the network adds to ``x``; the residual sum is the caller's."""
+        """Return the network's output; the caller adds it to ``x``."""
         gate, value = self.inner(self.norm(x)).chunk(2, dim=-1)
         return cast(Tensor, self.outer(F.gelu(gate) * value))
 
@@ -153,7 +153,7 @@ class TMSA(nn.Module):
         side = config.window if mutual else config.window // 2
         # A window of all frames has half the side, so that a token meets about as many keys either way.
         window = (2 if mutual else config.frames, side, side)
-        # Every second block is shifted by half a window: what was a border lies inside.
+        # Every second block is shifted by half a window: former borders lie inside a window.
         shift = (window[0] // 2, side // 2, side // 2) if index % 2 else (0, 0, 0)
         self.attention = WindowAttention(config.dim, config.heads, window, shift, mutual=mutual)
         self.ffn = FeedForward(config.dim)

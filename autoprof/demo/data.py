@@ -53,7 +53,7 @@ class Clip(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClipShape:
-    """Say how large a clip is: frames (T), spike planes and sub-frames per frame (S), side in pixels."""
+    """Size of a clip: frames (T), spike planes and sub-frames per frame (S), side in pixels."""
 
     frames: int
     bins: int

@@ -74,7 +74,7 @@ class Reconstruction(nn.Module):
         self.linear = small_linear(config.dim, config.dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` plus what the blocks add."""
+        """Return ``x`` plus the output of the blocks."""
         return x + cast(Tensor, self.linear(self.blocks(x)))
 
 

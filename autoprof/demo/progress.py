@@ -1,4 +1,4 @@
-"""One line that says how far the training is: in place on a terminal, now and then elsewhere."""
+"""A progress line: updated in place on a terminal, printed at intervals elsewhere."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ProgressLine:
             self._bar.stop()
 
     def advance(self, step: int, loss: float | None) -> None:
-        """Take note that ``step`` steps are done, and draw where it is time to."""
+        """Set the number of finished steps and redraw if due."""
         self._loss = self._loss if loss is None else loss
         shown = "" if self._loss is None else f"loss {self._loss:.4f}"
         if self._bar is not None:

@@ -25,7 +25,7 @@ class Residual3D(nn.Module):
         self.conv2 = nn.Conv3d(dim, dim, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` plus what the convolutions see."""
+        """Return ``x`` plus the output of the convolutions."""
         return x + cast(Tensor, self.conv2(F.gelu(self.conv1(x))))
 
 
@@ -54,7 +54,7 @@ class SpikeEncoder3D(nn.Module):
 
     def forward(self, spike: Tensor) -> list[Tensor]:
         """Map (B, T, S, H, W) to four tensors (B, C, T, H / 2^i, W / 2^i)."""
-        # The frames know how bright a pixel is; what the spikes add is how it changed during the exposure. The factor
+        # Frames have the brightness of a pixel; spikes have its change during the exposure. The factor
         # brings these small differences to the size that the convolutions' initial weights expect.
         x = 4 * (spike - spike.mean(dim=2, keepdim=True)).transpose(1, 2)
         features = []
@@ -75,7 +75,7 @@ class TemporalAttention(nn.Module):
         self.project = small_linear(dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what attention adds to ``x``; the residual sum is the caller's."""
+        """Return the attention's output; the caller adds it to ``x``."""
         n, t, c = x.shape
         q, k, v = self.qkv(self.norm(x)).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(dim=-1)

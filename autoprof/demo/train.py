@@ -27,12 +27,12 @@ VALIDATION_CLIPS: Final = 4
 VALIDATION_SEED: Final = 1_000_003
 MAX_GRADIENT_NORM: Final = 1.0
 CUDA_LOSS_EVERY: Final = 10
-"""On a GPU, reading the loss waits for the device: the progress line gets it each so many steps."""
+"""On a GPU, reading the loss waits for the device: the progress line shows it every so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Say what to train, on what, and for how long."""
+    """Options of a training: size, device, steps."""
 
     size: str = "small"
     """``tiny``, ``small`` or ``large``."""
@@ -63,7 +63,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """Say what a training came to. PSNR is in dB over clips of a photograph that was not trained on."""
+    """Result of a training. PSNR is in dB, over clips of a photograph outside the training set."""
 
     steps: int
     seconds: float
@@ -86,14 +86,14 @@ class DemoResult:
 
 
 class Progress(Protocol):
-    """Show how far a training is."""
+    """Show the progress of a training."""
 
     def advance(self, step: int, loss: float | None) -> None:
-        """Take note that ``step`` steps are done; ``loss`` is None where it was not read."""
+        """Show ``step`` finished steps; ``loss`` is None if it was not read."""
 
 
 def train(options: DemoOptions, config: Any = None, *, progress: Progress | None = None) -> DemoResult:
-    """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is what ``instrument`` takes."""
+    """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is passed to ``instrument``."""
     steps, device = options.step_count, torch.device(options.device)
     torch.manual_seed(options.seed)
     model = VRTWithSpike(options.model_config).to(device)

@@ -1,4 +1,4 @@
-"""Is it safe here? An installation and a model looked over in about a minute. See ``docs/doctor.md``."""
+"""Check in about a minute whether profiling an installation and a model is safe. See ``docs/doctor.md``."""
 
 from .examine import examine
 from .result import Report, Result, Verdict

@@ -1,4 +1,4 @@
-"""The bits of a step as short strings: what two runs are compared by, without keeping either of them in memory."""
+"""Hashes of the bits of a step, so that two runs can be compared without keeping either in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..devices import DEVICES, Device
 
 DEPTH: Final = 20
-"""Containers inside containers that are looked into: one that holds itself must end."""
+"""Levels of nested containers that are searched; a container may hold itself."""
 
 Digests = dict[str, str]
 
@@ -64,7 +64,7 @@ def digest_state(model: nn.Module) -> Digests:
 
 def digest_random() -> Digests:
     """Digest the random state of torch on every device, of numpy and of Python."""
-    state = RandomState.take()
+    state = RandomState.read()
     found = {"random state of torch": digest(state.cpu)}
     for _, states in state.devices:
         found |= {f"random state of {name}": digest(one) for name, one in states.items()}
@@ -83,8 +83,8 @@ def digest(tensor: Tensor) -> str:
 
 
 def _dense(tensor: Tensor) -> list[Tensor]:
-    """Return plain tensors that hold all bits of one of any kind."""
-    local: Any = getattr(tensor, "to_local", None)  # a DTensor: each rank looks after its own part
+    """Return plain tensors that hold all bits of a tensor of any layout."""
+    local: Any = getattr(tensor, "to_local", None)  # a DTensor: each rank compares its own shard
     if local is not None:
         return [local()]
     if tensor.is_nested:
@@ -119,13 +119,20 @@ class RandomState:
     python: Any
 
     @classmethod
+<<<<<<< HEAD
     def take(cls) -> RandomState:
         """Read the states; a device that this process does not use is not initialised for it."""
         devices = tuple((one, states) for one in DEVICES.parts.values() if (states := one.random_states()))
         return cls(torch.get_rng_state(), devices, np.random.get_state(), random.getstate())
+=======
+    def read(cls) -> RandomState:
+        """Read the states; CUDA is not initialised for it."""
+        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+        return cls(torch.get_rng_state(), cuda, np.random.get_state(), random.getstate())
+>>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
 
-    def put(self) -> None:
-        """Set the states."""
+    def restore(self) -> None:
+        """Set the generators to this state."""
         torch.set_rng_state(self.cpu)
         for device, states in self.devices:
             device.set_random_states(states)

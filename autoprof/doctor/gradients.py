@@ -1,4 +1,4 @@
-"""Which calls receive a gradient: the referee of autoprof's own account of backward."""
+"""Count the module calls that receive a gradient, independently of autoprof's own backward spans."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from torch import Tensor, nn
 from .digest import leaves
 
 
-class GradedCalls:
-    """Count the calls of modules whose output receives a gradient, with forward hooks of its own.
+class GradientCalls:
+    """Count the module calls whose output receives a gradient, with separate forward hooks.
 
-    A call counts when the autograd node that made one of its output's tensors runs in a backward pass. A module that
-    hands on what it was given counts as well: its node is that of the tensor it was given.
+    A call counts when the autograd node of one of its output tensors runs in a backward pass. A module that returns its
+    input counts too: its node is the input's.
     """
 
     def __init__(self, modules: Mapping[str, nn.Module]) -> None:
         self._reached: dict[str, list[list[bool]]] = {fqn: [] for fqn in modules}
-        # Not as methods: a scripted module refuses them, but runs the hooks.
+        # Called on the class: a scripted module refuses the method but runs the hooks.
         self._handles = [
             nn.Module.register_forward_hook(module, self._hook(calls))
             for module, calls in zip(modules.values(), self._reached.values(), strict=True)
         ]
 
     def calls(self) -> dict[str, int]:
-        """Return the counts by fqn; modules without any are left out."""
+        """Return the counts by fqn, without modules that have none."""
         counts = {fqn: sum(reached[0] for reached in calls) for fqn, calls in self._reached.items()}
         return {fqn: count for fqn, count in counts.items() if count}
 
     def remove(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 

@@ -1,4 +1,4 @@
-"""What else in this process or on this machine spoils the times, or is spoilt by a profiler. Each has its reason."""
+"""Conditions of the process and the machine that distort times, or that a profiler disturbs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .result import Result, ok, warning
 _ON: Final = ("1", "true", "yes", "on")
 _CPUS: Final = Path("/sys/devices/system/cpu")
 _TOOLS: Final = ("NSYS_", "NSIGHT_", "QUADD_")
-"""What the variables that Nsight sets in the programs it starts begin with."""
+"""Prefixes of the variables that Nsight sets in the programs it starts."""
 _INJECTED: Final = ("CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH", "NVTX_INJECTION64_PATH", "NVTX_INJECTION32_PATH")
 _FULL_HOOKS: Final = ("_backward_hooks", "_backward_pre_hooks")
 _FORWARD_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks")
 LOAD: Final = 1.0
-"""Waiting processes per processor from which a step is likely to be interrupted."""
+"""Waiting processes per processor above which a step is likely to be interrupted."""
 
 
 def check_hazards(environment: Mapping[str, str], model: nn.Module | None = None) -> list[Result]:
-    """Run every check of this file; what is not there is one result together."""
+    """Run every check of this file; all checks without a finding share one result."""
     found = [
         check_connections(environment),
         check_cuda_tools(environment),
@@ -41,11 +41,11 @@ def check_hazards(environment: Mapping[str, str], model: nn.Module | None = None
         *([] if model is None else [check_other_hooks(model), check_fused_paths(model)]),
     ]
     hazards = [result for result in found if result is not None]
-    return hazards or [ok("hazards", f"none of {len(found)} is here")]
+    return hazards or [ok("hazards", f"none of {len(found)} known hazards found")]
 
 
 def check_connections(environment: Mapping[str, str]) -> Result | None:
-    """One hardware queue makes a timed event on the communication stream wait for the compute stream."""
+    """Warn of a single hardware queue: timed events on the communication stream wait for the compute stream."""
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS", "").strip() != "1":
         return None
     return warning(
@@ -57,7 +57,7 @@ def check_connections(environment: Mapping[str, str]) -> Result | None:
 
 
 def check_cuda_tools(environment: Mapping[str, str]) -> Result | None:
-    """Another tool on CUPTI adds its own cost to every kernel and event, and only one may collect at a time."""
+    """Warn of another CUPTI tool: it adds its cost to every kernel, and only one tool may collect at a time."""
     names = sorted(name for name in environment if name in _INJECTED or name.startswith(_TOOLS))
     if not names:
         return None
@@ -70,7 +70,7 @@ def check_cuda_tools(environment: Mapping[str, str]) -> Result | None:
 
 
 def check_blocking(environment: Mapping[str, str]) -> Result | None:
-    """A launch that waits for its kernel takes the asynchrony away that a training step lives from."""
+    """Warn of blocking launches: they remove the overlap of host and device."""
     names = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
     found = [f"{name}={environment[name]}" for name in names if environment.get(name, "0").strip() not in ("", "0")]
     if not found:
@@ -79,7 +79,7 @@ def check_blocking(environment: Mapping[str, str]) -> Result | None:
 
 
 def check_allocator(environment: Mapping[str, str]) -> Result | None:
-    """Without its cache torch allocates from the driver, which waits for the device."""
+    """Warn of a disabled caching allocator: each allocation then waits for the device."""
     names = [
         name for name in ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING") if name in environment
     ]
@@ -93,7 +93,7 @@ def check_allocator(environment: Mapping[str, str]) -> Result | None:
 
 
 def check_torch_profiler(environment: Mapping[str, str]) -> Result | None:
-    """torch's own profiler records every operator, in the time of the modules that run them."""
+    """Warn of ``torch.profiler``: its recording of every operator is inside the modules' times."""
     daemon = environment.get("KINETO_USE_DAEMON", "").strip().lower() in _ON
     if torch._C._autograd._profiler_enabled():
         return warning("torch-profiler", "torch.profiler is recording: its cost is in every time", "stop it first")
@@ -107,14 +107,14 @@ def check_torch_profiler(environment: Mapping[str, str]) -> Result | None:
 
 
 def check_anomaly_mode() -> Result | None:
-    """Anomaly detection keeps a stack trace for every node and checks every gradient."""
+    """Warn of anomaly detection: it keeps a stack trace for every node and checks every gradient."""
     if not torch.is_anomaly_enabled():
         return None
     return warning("anomaly-mode", "autograd's anomaly detection is on: it slows every module down", "switch it off")
 
 
 def check_tracing() -> Result | None:
-    """A debugger, a coverage tool or a Python profiler is called at each line or call, autoprof's hooks included."""
+    """Warn of debuggers, coverage tools and Python profilers: they run at each line or call, in our hooks too."""
     found = [
         name
         for name, active in (("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile()))
@@ -133,17 +133,20 @@ def check_tracing() -> Result | None:
 
 
 def check_processors(folder: Path = _CPUS) -> Result | None:
-    """Too few processors for torch's threads, or a governor that keeps them slow, make times jump."""
+    """Warn of fewer processors than threads, and of a frequency governor that keeps them slow."""
     threads = torch.get_num_threads()
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or threads
     if threads > available:
         return warning(
             "processors",
-            f"torch uses {threads} threads on {available} processors: they wait for one another",
+            f"torch uses {threads} threads on {available} processors: the threads wait for each other",
             f"set OMP_NUM_THREADS={available}",
         )
-    governor, driver = (_read(folder / "cpu0" / "cpufreq" / f"scaling_{what}") for what in ("governor", "driver"))
-    if governor == "powersave" and driver not in ("intel_pstate", "amd-pstate-epp"):  # there it means "as needed"
+    governor, driver = (_read(folder / "cpu0" / "cpufreq" / f"scaling_{name}") for name in ("governor", "driver"))
+    if governor == "powersave" and driver not in (
+        "intel_pstate",
+        "amd-pstate-epp",
+    ):  # with these drivers it means "as needed"
         return warning(
             "processors",
             "the frequency governor is powersave: processors stay slow",
@@ -153,7 +156,7 @@ def check_processors(folder: Path = _CPUS) -> Result | None:
 
 
 def check_load() -> Result | None:
-    """Other programs that want the processors interrupt steps."""
+    """Warn of other processes that use the processors: they interrupt steps."""
     if not hasattr(os, "getloadavg"):
         return None
     load, count = os.getloadavg()[0], os.cpu_count() or 1
@@ -162,13 +165,13 @@ def check_load() -> Result | None:
     return warning(
         "load",
         f"{load:.1f} processes want {count} processors (mean of the last minute): times below are noisy",
-        "look again on a quiet machine",
+        "repeat on a quiet machine",
         load=load,
     )
 
 
 def check_other_hooks(model: nn.Module) -> Result | None:
-    """Full backward hooks put a function of their own into the graph; hooks of others run in their module's time."""
+    """Warn of foreign hooks: full backward hooks change the graph, and all hooks run inside their module's time."""
     full, forward = _count(model, _FULL_HOOKS), _count(model, _FORWARD_HOOKS)
     everywhere = sum(len(vars(torch_modules)[f"_global{kind}"]) for kind in (*_FULL_HOOKS, *_FORWARD_HOOKS))
     if full:
@@ -176,7 +179,7 @@ def check_other_hooks(model: nn.Module) -> Result | None:
         return warning(
             "other-hooks",
             f"{sum(full.values())} backward hooks of others on the model ({names}): they insert autograd functions, "
-            "which some models do not bear (pytorch#61519)",
+            "which break some models (pytorch#61519)",
             "remove them if gradients look wrong",
             full=dict(full),
             forward=dict(forward),
@@ -191,7 +194,7 @@ def check_other_hooks(model: nn.Module) -> Result | None:
 
 
 def check_fused_paths(model: nn.Module) -> Result | None:
-    """torch leaves the fused evaluation of a transformer's layer wherever a module inside has a hook."""
+    """Warn of fused transformer layers: torch does not use the fused path where a module inside has a hook."""
     found = [
         name
         for name, one in model.named_modules()
@@ -203,7 +206,7 @@ def check_fused_paths(model: nn.Module) -> Result | None:
         "fused-paths",
         f"{len(found)} nn.TransformerEncoderLayer ({', '.join(found[:3]) or 'the model'}): hooks on or inside it "
         "switch off its fused path for evaluation without gradients",
-        "evaluate inside session.pause(), which takes the hooks off",
+        "evaluate inside session.pause(), which removes the hooks",
     )
 
 

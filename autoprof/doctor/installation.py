@@ -1,4 +1,4 @@
-"""Checks of the installation: versions, the kill switch, where runs go, and what the terminal can show."""
+"""Checks of the installation: versions, the off switch, the output folder, the terminal and fonts."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ DISTRIBUTION: Final = "torch-autoprof"
 SPACE_BYTES: Final = 200 * 1024 * 1024
 """Free space below which the records of a long run may not fit."""
 PANEL_LINES: Final = 4
-"""Lines of the live table beside its names: two of the frame, phases, memory."""
+"""Lines of the live panel besides its names: two of the frame, phases, memory."""
 SPLIT_COLUMNS: Final = 78
-"""Columns from which the live table splits each name by phase."""
+"""Terminal width from which the live panel splits each name by phase."""
 
 
 def check_versions(distribution: str = DISTRIBUTION) -> Result:
-    """Hold Python and every required package against the ranges that the distribution declares."""
-    from packaging.requirements import Requirement  # matplotlib, which is required, brings it
+    """Compare Python and every required package with the ranges that the distribution declares."""
+    from packaging.requirements import Requirement  # a dependency of matplotlib
     from packaging.specifiers import SpecifierSet
 
     try:
         about = metadata.metadata(distribution)
     except metadata.PackageNotFoundError:
         return unknown(
-            "versions", f"{distribution} is not installed as a package, so its ranges are not known", "pip install it"
+            "versions",
+            f"{distribution} is not installed as a package, so its version ranges are unknown",
+            "install it with pip",
         )
     ranges = {"python": (platform.python_version(), SpecifierSet(about["Requires-Python"] or ""))}
     missing = []
@@ -75,43 +77,45 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
 
 
 def check_switch(environment: Mapping[str, str], config: Config) -> Result:
-    """Tell whether anything would be recorded at all."""
+    """Check that recording is switched on."""
     if environment.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
         return warning(
             "switch", f"{SWITCH}={environment[SWITCH]} is set: no session records anything", f"unset {SWITCH} to record"
         )
     if not config.enabled:
-        return warning("switch", "the configuration says enabled: false: nothing is recorded", "enabled: true records")
+        return warning(
+            "switch", "the configuration has enabled: false: nothing is recorded", "set enabled: true to record"
+        )
     return ok("switch", "recording is switched on")
 
 
 def check_output(config: Config) -> Result:
-    """Write a file where runs would go, take it away again, and ask how much room there is."""
+    """Write a temporary file in the output folder, and read the free space."""
     if not writes_files(config.sinks):
         return ok("output", "the configuration writes no files")
     folder = Path(os.path.abspath(config.output))
-    there = folder
-    while not os.path.lexists(there):
-        there = there.parent
-    then = "name another folder as output in the configuration"
+    existing = folder
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    advice = "set output to another folder in the configuration"
     try:
-        with tempfile.TemporaryFile(dir=there) as file:
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"autoprof")
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing).free
     except OSError as error:
-        reason = f"{there} is a file" if there.is_file() else f"{there}: {error.strerror or error}"
-        return problem("output", f"runs cannot be written to {folder} ({reason})", then, folder=str(folder))
+        reason = f"{existing} is a file" if existing.is_file() else f"{existing}: {error.strerror or error}"
+        return problem("output", f"runs cannot be written to {folder} ({reason})", advice, folder=str(folder))
     shown = f"runs go to {folder}, {format_bytes(free)} free"
     if free < SPACE_BYTES:
-        return warning("output", shown, "a full disk ends the records, not the training; " + then, free_bytes=free)
+        return warning("output", shown, "a full disk ends the records, not the training; " + advice, free_bytes=free)
     return ok("output", shown, folder=str(folder), free_bytes=free)
 
 
 def check_terminal(stream: TextIO, config: Config) -> Result:
-    """Tell how the live table would be shown here."""
+    """Check how the live panel would be shown here."""
     console = config.sinks.console
     if console is None:
-        return ok("terminal", "the configuration shows nothing on it")
+        return ok("terminal", "the configuration has no console sink")
     encoding = getattr(stream, "encoding", None) or "ascii"
     if glyphs_for(encoding) is not UNICODE:
         return warning(
@@ -122,23 +126,23 @@ def check_terminal(stream: TextIO, config: Config) -> Result:
         )
     size = PinnedLines.terminal_size(stream)
     if size is None:
-        return ok("terminal", f"none ({encoding}): a plain line each {console.every} steps", encoding=encoding)
+        return ok("terminal", f"none ({encoding}): one plain line every {console.every} steps", encoding=encoding)
     columns, rows = size
     shown, found = f"{columns} x {rows}, {encoding}", {"columns": columns, "rows": rows, "encoding": encoding}
     if rows < console.top + PANEL_LINES + SPARE_ROWS:
-        then = f"enlarge it, or ask for fewer than console.top: {console.top}"
-        return warning("terminal", f"{shown}: too low for the live table; plain lines instead", then, **found)
-    split = "" if columns >= SPLIT_COLUMNS else f", without phases (they need {SPLIT_COLUMNS} columns)"
-    return ok("terminal", f"{shown}: a live table{split}", **found)
+        advice = f"enlarge it, or set console.top below {console.top}"
+        return warning("terminal", f"{shown}: too low for the live panel; plain lines instead", advice, **found)
+    split = "" if columns >= SPLIT_COLUMNS else f", without phases (these need {SPLIT_COLUMNS} columns)"
+    return ok("terminal", f"{shown}: a live panel{split}", **found)
 
 
 def check_fonts(names: Iterable[str]) -> Result:
-    """Tell whether the plots can show the names of this configuration, and Chinese."""
+    """Check that the plots can show the names of this configuration, and Chinese."""
     missing = script_for("".join(names)).missing
     if missing:
         shown = "".join(sorted(missing))[:20]
         return warning(
-            "fonts", f"no installed font has {shown}: plots write code points", "install a font that has them"
+            "fonts", f"no installed font has {shown}: plots show code points", "install a font with these characters"
         )
     if script_for("时间").missing:
         return ok("fonts", "no Chinese font is installed; the names here need none")

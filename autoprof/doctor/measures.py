@@ -1,4 +1,4 @@
-"""Measured here and now: how good the clock is, and what a span costs."""
+"""Measure the quality of the clock and the cost of a span on this machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..devices import Clock, ClockLimits
 from .result import Result, ok, problem, unknown, warning
 
 READS: Final = 20_000
-PATIENCE_S: Final = 2.0
-"""How long a device is waited for."""
+DEVICE_TIMEOUT_S: Final = 2.0
+"""Longest wait for a device."""
 ROUNDS: Final = 5
 COARSE_NS: Final = 1_000
-"""A clock that is coarser, or costs more to read, cannot time a module of a few microseconds."""
+"""Largest resolution and reading cost of a clock that can time a module of a few microseconds."""
 FORWARD_MARKS: Final = 2
 BACKWARD_MARKS: Final = 3
 """Marks of a call without and with its backward, as ``measure_price`` counts them."""
@@ -31,16 +31,16 @@ _FAST_SOURCES: Final = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksou
 
 @dataclass(frozen=True, slots=True)
 class ClockQuality:
-    """What consecutive readings say of a clock, in nanoseconds."""
+    """Properties of a clock from consecutive readings, in nanoseconds."""
 
     resolution_ns: int
-    """The smallest step other than zero."""
+    """The smallest difference other than zero."""
     cost_ns: float
-    """The median from one reading to the next."""
+    """The median difference of two readings."""
     scatter_ns: float
-    """From that median to the 99th percentile."""
+    """The 99th percentile of the difference minus its median."""
     backward: int
-    """How often time went back."""
+    """Number of negative differences."""
 
 
 def clock_quality(read: Callable[[], int], reads: int = READS) -> ClockQuality:
@@ -61,20 +61,20 @@ def _quality(readings: list[int]) -> ClockQuality:
 
 
 def limits_of(clock: Clock) -> ClockLimits | None:
-    """Return what a session would take for the clock's limits; None where the device does not come that far."""
-    meter, until = LimitMeter(clock), monotonic() + PATIENCE_S
+    """Return the limits that a session would measure; None if the device does not pass the events in time."""
+    meter, until = LimitMeter(clock), monotonic() + DEVICE_TIMEOUT_S
     while meter.limits is None and monotonic() < until:
         sleep(0.001)
     return meter.limits
 
 
 def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
-    """Measure the clock that spans are read from: the host's, or events on a device."""
+    """Measure the clock of the spans: the host's, or events on a device."""
     limits = limits_of(clock)
     if limits is None:
-        what = f"events on {clock.device_type}: the device did not pass them within {PATIENCE_S:.0f} s"
-        return unknown("clock", what, "look whether something else occupies it")
-    below = f"spans below {format_ns(limits.span_ns)} are shown as less than that"
+        message = f"events on {clock.device_type}: the device did not pass them within {DEVICE_TIMEOUT_S:.0f} s"
+        return unknown("clock", message, "check whether another process occupies it")
+    below = f"shorter spans than {format_ns(limits.span_ns)} are shown with <"
     found: dict[str, float] = {"limit_ns": limits.span_ns}
     if clock.device_type is not None:
         shown = f"events on {clock.device_type}: resolution {format_ns(limits.resolution_ns)}; {below}"
@@ -86,30 +86,41 @@ def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
         "scatter_ns": quality.scatter_ns,
     }
     if quality.backward:
-        then = "no time here can be trusted"
-        return problem("clock", f"host clock: time went back {quality.backward} times", then, **found)
+        advice = "times on this machine are unreliable"
+        return problem("clock", f"host clock: time went back {quality.backward} times", advice, **found)
     if not quality.resolution_ns:
-        return problem("clock", "host clock: it stands still", "no time here can be trusted")
+        return problem("clock", "host clock: it does not advance", "times on this machine are unreliable")
     shown = (
         f"host clock: resolution {format_ns(quality.resolution_ns)}, {format_ns(quality.cost_ns)} from one reading to "
         f"the next, 99 % within +{format_ns(quality.scatter_ns)}; {below}"
     )
     if max(quality.resolution_ns, quality.cost_ns) > COARSE_NS:
         name = _source_name(source)
-        then = f"the kernel's clock source is {name}; tsc is the fast one" if name not in _FAST_SOURCES else ""
-        return warning("clock", f"{shown}; short modules cannot be timed", then, **found)
+        advice = f"the kernel's clock source is {name}; tsc is faster" if name not in _FAST_SOURCES else ""
+        return warning("clock", f"{shown}; short modules cannot be timed", advice, **found)
     return ok("clock", shown, **found)
 
 
+<<<<<<< HEAD
 def best_price(clock: Clock) -> MarkCost:
     """Measure the price of a mark several times and keep the least: what else runs here only adds to it."""
+=======
+def lowest_mark_cost(clock: Clock) -> Price:
+    """Measure the cost of a mark several times and keep the lowest: other processes only add to it."""
+>>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
     prices = [measure_price(clock) for _ in range(ROUNDS)]
     return MarkCost(min(one.forward_ns for one in prices), min(one.backward_ns for one in prices))
 
 
+<<<<<<< HEAD
 def check_price(price: MarkCost) -> Result:
     """Say what a call costs with its spans, over the same call without hooks."""
     forward, both = FORWARD_MARKS * price.forward_ns, BACKWARD_MARKS * price.backward_ns
+=======
+def check_mark_cost(price: Price) -> Result:
+    """Report the cost of the spans of one call, over the same call without hooks."""
+    forward, both = FORWARD_MARKS * price.plain_ns, BACKWARD_MARKS * price.followed_ns
+>>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
     found = {"forward_ns": forward, "forward_backward_ns": both}
     shown = f"{format_ns(forward)} a call for forward, {format_ns(both)} for forward and backward"
     return ok("span-cost", f"{shown}, over a call without hooks", **found)

@@ -1,4 +1,4 @@
-"""Checks of the model, by trials of one step: the same bits, nothing left, what is seen, the account, the cost."""
+"""Checks of the model by trial steps: equal bits, no hooks left, coverage, closed account, overhead."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from .._units import format_ms, format_percent
 from ..config import Sample
 from ..frame import TRAINING_LANE, Phase, StepFrame
 from ..summary import format_counts
-from .outcome import Outcome, Profiled, Watched
+from .outcome import Observed, Outcome, Profiled
 from .result import Result, ok, problem, unknown, warning
 from .trial import Trials
 
 NAMED: Final = 6
-"""Things named one by one in a sentence; the rest is a count."""
+"""Names listed in a sentence; the rest is counted."""
 FAULTS: Final = frozenset({Reason.DIRECT, Reason.OWN_CALL, Reason.COMPILED, Reason.SCRIPTED, Reason.FUSED})
-"""Reasons that hide a module which does run, as part of the model's own design."""
+"""Reasons of the model's own design why a module that runs is not seen."""
 
 
 def compare_trials(trials: Trials) -> tuple[Result, list[Outcome], Profiled | None]:
-    """Check that a profiled step has the bits of a bare one; return that, the bare trials and a profiled one.
+    """Check that a profiled step has the bits of a bare one; return the result, the bare trials and a profiled one.
 
-    Only what is equal between bare steps can be held against a profiled one. Where a profiled step differs, a bare
-    and a profiled one are run again, so that a model which differs from itself now and then is not taken for harm.
-    Without a profiled trial the model cannot be run at all.
+    Only tensors that are equal between bare steps are compared. Where a profiled step differs, a bare and a profiled
+    one run again, so that a model that is sometimes not deterministic is not reported as harmed. The profiled trial
+    is None if the bare step fails.
     """
     bare = [trials.bare(), trials.bare()]
     for outcome in bare:
         if outcome.error is not None:
-            then = "the step must run before it can be compared"
-            return unknown("identity", f"one step without autoprof fails: {outcome.error}", then), bare, None
+            advice = "the step must run before it can be compared"
+            return unknown("identity", f"one step without autoprof fails: {outcome.error}", advice), bare, None
     if _unstable(bare):
         bare.append(trials.bare())
         if not _unstable(bare[1:]):
-            bare = bare[1:]  # only the first step in the process is different: something was set up in it
+            bare = bare[1:]  # only the first step of the process differs: torch sets things up in it
     profiled = [trials.profiled()]
     if _different(bare, profiled):
         bare.append(trials.bare())
@@ -56,23 +56,25 @@ def _identity(bare: list[Outcome], profiled: list[Profiled], in_place: bool) -> 
     found = {"compared": compared, "unstable": unstable, "different": different, "in_place": in_place}
     if different:
         spoiled = sum(bool(_different(bare, [one])) for one in profiled)
-        what = (
+        message = (
             f"{len(different)} of {compared} tensors and states differ from the bare step: {_named(different)} "
             f"({spoiled} of {len(profiled)} profiled steps differ, {len(bare)} bare ones agree)"
         )
-        return problem("identity", what, _report_it(), **found)
-    kind = "" if bare[0].trained else " (nothing in the output has a gradient: forward only)"
+        return problem("identity", message, _report_it(), **found)
+    kind = "" if bare[0].trained else " (no output requires a gradient: forward only)"
     if not unstable:
         return ok("identity", f"{compared} tensors and states of one step are equal to the last bit{kind}", **found)
     own = f"the model itself is not deterministic: between bare steps {len(unstable)} of {compared} differ"
     results = [key for key in bare[0].digests if key.startswith(("output", "gradient"))]
     if all(key in unstable for key in results):
-        then = "make it repeatable from torch's, numpy's and Python's random state, and look again"
+        advice = "make it repeatable from torch's, numpy's and Python's random state, and repeat"
         return unknown(
-            "identity", f"{own}, among them every output and gradient; nothing can be compared", then, **found
+            "identity", f"{own}, among them every output and gradient; nothing can be compared", advice, **found
         )
-    then = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
-    return warning("identity", f"{own} ({_named(unstable)}); all others are equal to the last bit{kind}", then, **found)
+    advice = "torch.use_deterministic_algorithms(True) or a fixed seed makes all of it comparable"
+    return warning(
+        "identity", f"{own} ({_named(unstable)}); all others are equal to the last bit{kind}", advice, **found
+    )
 
 
 def _unstable(bare: list[Outcome]) -> list[str]:
@@ -80,7 +82,7 @@ def _unstable(bare: list[Outcome]) -> list[str]:
 
 
 def _different(bare: list[Outcome], others: Iterable[Outcome]) -> list[str]:
-    """Return what all the bare outcomes agree on and any of the others has otherwise, or has not, or has alone."""
+    """Return the keys on which all bare outcomes agree and another outcome differs, is missing, or stands alone."""
     first = bare[0].digests
     agreed = {key: first.get(key) for key in first if all(one.digests.get(key) == first[key] for one in bare)}
     known = set().union(*(one.digests for one in bare))
@@ -88,38 +90,38 @@ def _different(bare: list[Outcome], others: Iterable[Outcome]) -> list[str]:
     return found + sorted({key for one in others for key in one.digests if key not in known})
 
 
-def check_left(profiled: Profiled) -> Result:
-    """Check that the model has the hooks again that it had before."""
-    if profiled.left:
-        what = (
-            f"after close() the hooks of {len(profiled.left)} modules are not what they were: {_named(profiled.left)}"
-        )
-        return problem("leaves-nothing", what, _report_it())
-    return ok("leaves-nothing", "after close() every module has the hooks that it had before")
+def check_hooks_removed(profiled: Profiled) -> Result:
+    """Check that the model has the same hooks as before."""
+    if changed := profiled.changed_hooks:
+        message = f"after close() the hooks of {len(changed)} modules differ from before: {_named(changed)}"
+        return problem("leaves-nothing", message, _report_it())
+    return ok("leaves-nothing", "after close() every module has the same hooks as before")
 
 
-def check_coverage(watched: Watched, *, chosen: bool) -> Result:
-    """Check which modules are seen; ``chosen`` says that the user asked for exactly these."""
-    if watched.error is not None:
-        return unknown("visibility", f"the step fails while it is watched: {watched.error}")
-    modules = watched.modules
+def check_coverage(observed: Observed, *, chosen: bool) -> Result:
+    """Check which modules hooks see; ``chosen``: the user's configuration selected exactly these."""
+    if observed.error is not None:
+        return unknown("visibility", f"the step fails while it is observed: {observed.error}")
+    modules = observed.modules
     hidden = [one for one in modules if not one.seen and one.reason is not Reason.CONTAINER]
     faults = [one for one in modules if one.reason in FAULTS]
     seen = sum(bool(one.seen) for one in modules)
     containers = sum(one.reason is Reason.CONTAINER for one in modules)
-    what = f"{seen} of {len(modules) - containers} modules that can be called are seen"
+    message = f"{seen} of {len(modules) - containers} modules that can be called are seen"
     if containers:
-        what += f" (containers apart: {containers})"
-    if not watched.watched:
-        what += "; another Python profiler is set, so direct calls of .forward() are not told apart"
+        message += f" ({containers} containers are never called)"
+    if not observed.complete:
+        message += "; another Python profiler is active, so direct calls of .forward() are not recognised"
     blamed = hidden if chosen else [one for one in faults if not one.seen or one.missed or one.reason is Reason.FUSED]
     if blamed:
-        return warning("visibility", f"{what}; not, or not always: {_by_reason(blamed)}", "the list below says why")
-    return ok("visibility", what)
+        return warning(
+            "visibility", f"{message}; not, or not always: {_by_reason(blamed)}", "see the list below for the reasons"
+        )
+    return ok("visibility", message)
 
 
 def check_account(profiled: Profiled) -> Result:
-    """Check on every frame that spans nest, that no time is negative, and that nothing was lost."""
+    """Check on every frame that spans nest, no time is negative, and nothing was lost."""
     if not profiled.frames or profiled.summary is None:
         return problem("account", "no step was resolved", _report_it())
     faults = [fault for frame in profiled.frames for fault in _faults(frame)]
@@ -127,52 +129,55 @@ def check_account(profiled: Profiled) -> Result:
         return problem("account", f"the account does not close: {_named(sorted(set(faults)))}", _report_it())
     lost = {**profiled.summary.dropped, **profiled.summary.skipped}
     spans = len(profiled.frames[0].layout)
-    what = (
+    message = (
         f"{spans} spans a step nest, children + self = parent, phases + other = step, in {len(profiled.frames)} steps"
     )
     if lost:
-        return warning("account", f"{what}; lost: {format_counts(lost)}", "the summary of a run counts them, too")
-    return ok("account", what, spans=spans)
+        return warning("account", f"{message}; lost: {format_counts(lost)}", "the summary of a run counts them too")
+    return ok("account", message, spans=spans)
 
 
-def check_backward(profiled: Profiled, watched: Watched) -> Result:
+def check_backward(profiled: Profiled, observed: Observed) -> Result:
     """Check that every call that received a gradient has a backward span."""
-    if watched.error is not None:
-        return unknown("backward", f"the step fails while it is watched: {watched.error}")
+    if observed.error is not None:
+        return unknown("backward", f"the step fails while it is observed: {observed.error}")
     if not profiled.trained:
-        return ok("backward", "nothing in the output has a gradient, so there is no backward to time")
+        return ok("backward", "no output requires a gradient, so there is no backward to time")
     spans = profiled.backward_calls()
-    total = sum(watched.graded.values())
-    lacking = {fqn: calls - spans.get(fqn, 0) for fqn, calls in watched.graded.items() if spans.get(fqn, 0) < calls}
+    total = sum(observed.gradient_calls.values())
+    lacking = {
+        fqn: calls - spans.get(fqn, 0) for fqn, calls in observed.gradient_calls.items() if spans.get(fqn, 0) < calls
+    }
     missing = sum(lacking.values())
-    what = f"{total - missing} of {total} calls that received a gradient have a backward span"
+    message = f"{total - missing} of {total} calls that received a gradient have a backward span"
     if missing:
         names = _named(fqn or "the model" for fqn in lacking)
-        return warning("backward", f"{what}; not {names}", "their time is in the span around them", lacking=lacking)
-    return ok("backward", what, calls=total)
+        return warning("backward", f"{message}; not {names}", "their time is in the surrounding span", lacking=lacking)
+    return ok("backward", message, calls=total)
 
 
 def check_overhead(bare: list[Outcome], profiled: Profiled, sample: Sample, *, chosen: bool) -> Result:
-    """Project the cost on this model's step: what autoprof charges itself, over a bare step, each least disturbed."""
-    lengths = [outcome.least_ns for outcome in bare if outcome.least_ns is not None]
+    """Estimate the overhead on this model: autoprof's own account over a bare step, the lowest of each."""
+    lengths = [outcome.shortest_ns for outcome in bare if outcome.shortest_ns is not None]
     frames = profiled.frames[1:]
     if not lengths or not frames:
-        return unknown("overhead", "no second step fitted into the time")
+        return unknown("overhead", "no second step fitted into the time limit")
     step_ns, own_ns = min(lengths), min(frame.overhead_ns for frame in frames)
     share = own_ns / step_ns / sample.every
     spans = len(frames[0].layout)
     scope = "these targets" if chosen else "every module timed"
     scope += f", 1 step in {sample.every}" if sample.every > 1 else ""
-    what = f"{format_percent(share)} of a step of {format_ms(step_ns)} ({spans} spans, {scope})"
+    message = f"{format_percent(share)} of a step of {format_ms(step_ns)} ({spans} spans, {scope})"
     found = {"share": share, "overhead_ns": own_ns, "step_ns": step_ns, "spans": spans}
     if chosen and sample.budget is not None and share > sample.budget:
-        then = "a larger sample.every or fewer targets lower it"
-        return warning("overhead", f"{what}, more than the budget of {format_percent(sample.budget)}", then, **found)
-    return ok("overhead", what, **found)
+        advice = "raise sample.every or use fewer targets"
+        message = f"{message}, more than the budget of {format_percent(sample.budget)}"
+        return warning("overhead", message, advice, **found)
+    return ok("overhead", message, **found)
 
 
 def _faults(frame: StepFrame) -> list[str]:
-    """Name what breaks the laws of the account in one frame."""
+    """List the violations of the account in one frame."""
     layout, found = frame.layout, []
     total = frame.total_ns
     lanes, parents = np.array(layout.lanes, dtype=np.int64), np.array(layout.parents, dtype=np.int64)
@@ -199,7 +204,7 @@ def _by_reason(modules: Iterable[Coverage]) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
-    """Name the first few, and count the rest."""
+    """List the first names and count the rest."""
     shown = [*names]
     rest = len(shown) - NAMED
     listed = ", ".join(shorten(visible(name), 80) for name in shown[:NAMED])

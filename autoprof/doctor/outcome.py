@@ -1,4 +1,4 @@
-"""What the trials of a step come to."""
+"""Results of the trial steps."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from .digest import Digests
 
 @dataclass
 class Outcome:
-    """What one trial came to. ``error`` says how it failed; the digests are then what there was until then."""
+    """Result of one trial. ``error`` describes a failure; the digests are then those made before it."""
 
     digests: Digests = field(default_factory=dict)
     step_ns: list[int] = field(default_factory=list)
-    """The lengths of the further steps."""
+    """Lengths of the repeated steps."""
     error: str | None = None
     trained: bool = False
-    """Whether there was something to call ``backward`` on."""
+    """Whether the step had a loss to call ``backward`` on."""
 
     @property
-    def least_ns(self) -> int | None:
-        """The length of the further step that was least disturbed."""
+    def shortest_ns(self) -> int | None:
+        """The length of the shortest repeated step: the one with the least interference."""
         return min(self.step_ns, default=None)
 
 
 @dataclass
 class Profiled(Outcome):
-    """What a profiled trial came to: its frames, the compared step's first, and what it left on the model."""
+    """Result of a profiled trial: its frames, the compared step first, and the hooks left on the model."""
 
     frames: list[StepFrame] = field(default_factory=list)
     summary: Summary | None = None
     selection: Selection | None = None
-    left: tuple[str, ...] = ()
-    """Modules whose hooks were not the same after ``close``."""
+    changed_hooks: tuple[str, ...] = ()
+    """Modules whose hooks differed after ``close``."""
 
     def calls(self) -> dict[str, int]:
-        """Count the calls that the hooks saw in the compared step, by fqn."""
+        """Count the recorded calls of the compared step by fqn."""
         forward = {target.fqn for target in self.selection or () if Phase.FORWARD in target.phases}
         return self._count(lambda fqn, phase: phase is Phase.FORWARD or fqn not in forward)
 
     def backward_calls(self) -> dict[str, int]:
-        """Count the calls that have a backward span in the compared step, by fqn."""
+        """Count the calls with a backward span in the compared step by fqn."""
         return self._count(lambda _fqn, phase: phase is Phase.BACKWARD)
 
     def _count(self, wanted: Callable[[str, Phase], bool]) -> dict[str, int]:
@@ -58,11 +58,12 @@ class Profiled(Outcome):
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What watching one step showed."""
+class Observed:
+    """Result of one observed step."""
 
-    watched: bool
+    complete: bool
+    """Whether direct calls of ``.forward()`` could be observed too."""
     modules: tuple[Coverage, ...]
-    graded: Mapping[str, int]
+    gradient_calls: Mapping[str, int]
     """Calls whose output received a gradient, by fqn."""
     error: str | None

@@ -1,4 +1,4 @@
-"""What an examination comes to: one ``Result`` a check, and the exit status that they add up to."""
+"""The report of an examination: one ``Result`` a check, and the exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Verdict(str, Enum):
 
     OK = "ok"
     WARNING = "warning"
-    """Safe, but it costs accuracy, time or a part of the picture."""
+    """Safe, at the cost of accuracy, time or completeness."""
     PROBLEM = "problem"
     """Not safe, or not usable."""
     UNKNOWN = "not checked"
@@ -30,18 +30,18 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One check: what was found, what to do about it (empty where nothing is), and the figures behind it."""
+    """One check: the observation, the advice (empty if there is none), and the figures behind it."""
 
     check: str
     verdict: Verdict
-    what: str
+    message: str
     next: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results, and what can be seen of each module."""
+    """All results, and the coverage of each module."""
 
     subject: str
     results: tuple[Result, ...]
@@ -49,7 +49,7 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """Return 0 when it is safe, 1 when a check found a problem, 2 when one could not be made; warnings are safe."""
+        """0: safe, warnings included; 1: a check found a problem; 2: a check could not run."""
         verdicts = {result.verdict for result in self.results}
         if Verdict.PROBLEM in verdicts:
             return UNSAFE
@@ -68,21 +68,21 @@ class Report:
         }
 
 
-def ok(check: str, what: str, **data: Any) -> Result:
-    """Return the result of a check that found nothing wrong."""
-    return Result(check, Verdict.OK, what, "", data)
+def ok(check: str, message: str, **data: Any) -> Result:
+    """Make the result of a check without a problem."""
+    return Result(check, Verdict.OK, message, "", data)
 
 
-def warning(check: str, what: str, then: str = "", **data: Any) -> Result:
-    """Return the result of a check that found something to know."""
-    return Result(check, Verdict.WARNING, what, then, data)
+def warning(check: str, message: str, advice: str = "", **data: Any) -> Result:
+    """Make the result of a check whose observation costs accuracy or time."""
+    return Result(check, Verdict.WARNING, message, advice, data)
 
 
-def problem(check: str, what: str, then: str = "", **data: Any) -> Result:
-    """Return the result of a check that found that it is not safe."""
-    return Result(check, Verdict.PROBLEM, what, then, data)
+def problem(check: str, message: str, advice: str = "", **data: Any) -> Result:
+    """Make the result of a check that found profiling unsafe."""
+    return Result(check, Verdict.PROBLEM, message, advice, data)
 
 
-def unknown(check: str, what: str, then: str = "", **data: Any) -> Result:
-    """Return the result of a check that could not be made."""
-    return Result(check, Verdict.UNKNOWN, what, then, data)
+def unknown(check: str, message: str, advice: str = "", **data: Any) -> Result:
+    """Make the result of a check that could not run."""
+    return Result(check, Verdict.UNKNOWN, message, advice, data)

@@ -1,4 +1,4 @@
-"""What is examined: a model, the batch and the loss of one step, from a factory of the user's or built in."""
+"""The subject of an examination: a model, a batch and a loss, from the user's factory or built in."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..errors import AutoprofError, nearest
 from .digest import leaves
 
 NO_BATCH: Final = object()
-"""The batch of a subject that came without one: None is a batch that a model may be called with."""
+"""Stands for a missing batch; None is a valid batch."""
 
 RETURNS: Final = "a model, (model, batch) or (model, batch, loss)"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model and what one training step of it needs.
+    """A model with the batch and the loss of one training step.
 
     A tuple as ``batch`` is the positional arguments of the model, a mapping its keyword arguments, anything else its
     only argument. ``loss`` takes the output, or the output and the batch, and returns a tensor of one element.
@@ -48,7 +48,7 @@ class Subject:
         return model(**batch) if isinstance(batch, Mapping) else model(batch)
 
     def loss_of(self, output: Any, batch: Any) -> Tensor | None:
-        """Return what ``backward`` is called on, or None where nothing in the output has a gradient.
+        """Return the tensor for ``backward``, or None if no output requires a gradient.
 
         Without a loss it is the output's own ``loss`` if it has one, else the mean of squares of all its tensors.
         """

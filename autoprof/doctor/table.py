@@ -1,4 +1,4 @@
-"""The report for people: one line a check, then the modules that are not seen, by reason."""
+"""The report as text: one line a check, then the unseen modules by reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES: Final = {
     Verdict.UNKNOWN: "magenta",
 }
 NAMED: Final = 8
-"""Modules named for one reason; ``--json`` has all."""
+"""Modules listed for one reason; ``--json`` has all."""
 
 
 def render_report(report: Report, *, width: int, color: bool, encoding: str = "utf-8") -> str:
@@ -59,7 +59,7 @@ def _checks(report: Report, arrow: str) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(ratio=1, overflow="fold")
     for result in report.results:
-        text = Text(safe(result.what))
+        text = Text(safe(result.message))
         if result.next:
             text.append(f"\n{arrow} {safe(result.next)}", style="dim" if result.verdict is Verdict.OK else "")
         table.add_row(Text(str(result.verdict), style=_STYLES[result.verdict]), Text(result.check), text)
@@ -95,6 +95,4 @@ def _verdict(report: Report) -> Text:
         return Text(f"safe: autoprof changes nothing here{behind}", style="green")
     if status == UNSAFE:
         return Text(f"not safe: problems found: {counted[Verdict.PROBLEM]}{behind}", style="bold red")
-    return Text(
-        f"not known to be safe: checks that could not be made: {counted[Verdict.UNKNOWN]}{behind}", style="magenta"
-    )
+    return Text(f"not known to be safe: checks that could not run: {counted[Verdict.UNKNOWN]}{behind}", style="magenta")

@@ -1,4 +1,4 @@
-"""The same step several times from the same start: bare, profiled, and watched from outside."""
+"""Repeat one step from the same state: bare, profiled, and observed without hooks of autoprof."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ from ..errors import AutoprofError
 from ..frame import Phase, StepFrame
 from ..summary import Summary
 from .digest import RandomState, digest, digest_gradients, digest_output, digest_random, digest_state
-from .gradients import GradedCalls
-from .outcome import Outcome, Profiled, Watched
+from .gradients import GradientCalls
+from .outcome import Observed, Outcome, Profiled
 from .subject import Subject, users_line
 
-FURTHER_STEPS: Final = 5
+REPEATED_STEPS: Final = 5
 """Steps after the compared one, for the times: a first step is longer."""
-FURTHER_S: Final = 3.0
-"""No further step begins after so many seconds of them, but for the first ``LEAST_STEPS``."""
-LEAST_STEPS: Final = 2
-"""Further steps in any case: the first is charged with what resolving the compared one took, which is once a run."""
+REPEATED_S: Final = 3.0
+"""Seconds after which no further step starts, once ``MIN_REPEATED_STEPS`` have run."""
+MIN_REPEATED_STEPS: Final = 2
+"""Repeated steps in any case: the first is charged with resolving the compared one, which happens once a run."""
 LEARNING_RATE: Final = 1e-3
 
 
-def _enough(further: int, began: float) -> bool:
-    return further >= LEAST_STEPS and time.perf_counter() - began > FURTHER_S
+def _timed_out(repeated: int, began: float) -> bool:
+    return repeated >= MIN_REPEATED_STEPS and time.perf_counter() - began > REPEATED_S
 
 
 class Trials:
-    """Run a subject's step again and again from the same weights, buffers, batch and random state.
+    """Run a subject's step repeatedly from the same weights, buffers, batch and random state.
 
-    Each trial trains a deep copy. A model that cannot be copied, or that ``torch.compile`` would have to compile anew
-    for each copy, is trained itself, after a first step to let it settle, and put back before each trial; at the
-    end, too. Raises ``AutoprofError`` where one step of it fails without autoprof. ``everything`` asks what can be
-    seen of every module instead of the targets.
+    Each trial trains a deep copy. A model that cannot be copied, or that ``torch.compile`` would compile again for
+    each copy, is trained itself, after one warm-up step, and restored after each trial. Raises ``AutoprofError`` if
+    a step fails without autoprof. ``everything`` measures the coverage of every module instead of the targets'.
     """
 
     def __init__(self, subject: Subject, config: Config, *, everything: bool = False) -> None:
@@ -57,8 +56,8 @@ class Trials:
                 "sample": Sample(every=1, warmup=0, budget=None),
             }
         )
-        self._random = RandomState.take()
-        self.in_place = self._must_stay()
+        self._random = RandomState.read()
+        self.in_place = self._trains_in_place()
         if self.in_place:
             warm = Outcome()
             self._run_step(subject.model, warm, compare=False)
@@ -66,16 +65,16 @@ class Trials:
                 raise AutoprofError(f"{subject.name}: one step without autoprof fails already: {warm.error}")
             subject.model.zero_grad(set_to_none=True)
             self._state = _State(subject.model)
-            self._random.put()
+            self._random.restore()
 
     def bare(self) -> Outcome:
-        """Run without autoprof."""
+        """Run a trial without autoprof."""
         outcome = Outcome()
-        with self._lend() as model:
+        with self._start_state() as model:
             self._run_step(model, outcome, compare=True)
             began = time.perf_counter()
-            for i in range(FURTHER_STEPS):
-                if outcome.error is not None or _enough(i, began):
+            for i in range(REPEATED_STEPS):
+                if outcome.error is not None or _timed_out(i, began):
                     break
                 start = time.perf_counter_ns()
                 self._run_step(model, outcome, compare=False)
@@ -84,9 +83,9 @@ class Trials:
         return outcome
 
     def profiled(self) -> Profiled:
-        """Run under the configuration, all that it asks for but its sinks. Raises what ``instrument`` raises."""
+        """Run a trial under the configuration without its sinks. Raises the errors of ``instrument``."""
         outcome = Profiled()
-        with self._lend() as model, _switched_on():
+        with self._start_state() as model, _switched_on():
             before = _hooks(model)
             outcome.selection = select_targets(model, self.config)
             session = open_session(model, self.config, optimizer=None, sinks=[_Frames(outcome.frames)])
@@ -94,8 +93,8 @@ class Trials:
                 self._run_step(model, outcome, compare=True)
                 session.step()
                 began = time.perf_counter()
-                for i in range(FURTHER_STEPS):
-                    if outcome.error is not None or _enough(i, began):
+                for i in range(REPEATED_STEPS):
+                    if outcome.error is not None or _timed_out(i, began):
                         break
                     self._run_step(model, outcome, compare=False)
                     session.step()
@@ -103,50 +102,52 @@ class Trials:
                 session.close()
             outcome.summary = session.summary()
             after = _hooks(model)
-            outcome.left = tuple(name for name in after if after[name] != before.get(name, after[name]))
+            outcome.changed_hooks = tuple(name for name in after if after[name] != before.get(name, after[name]))
         return outcome
 
-    def watched(self, profiled: Profiled) -> Watched:
-        """Run under a ``CallCounter``, with hooks that count which calls receive a gradient."""
-        with self._lend() as model:
+    def observed(self, profiled: Profiled) -> Observed:
+        """Run a trial under a ``CallCounter``, with hooks that count the calls that receive a gradient."""
+        with self._start_state() as model:
             targets = select_targets(model, self.config)
             counter, outcome = CallCounter(model), Outcome()
             followed = {target.fqn: target.module for target in targets if Phase.BACKWARD in target.phases}
-            # Hooks switch fused paths off, which is to be seen here; where there is no backward, none are needed.
-            graded = GradedCalls(followed if profiled.trained else {})
+            # Hooks switch fused paths off, and that must be visible here: without a backward no hooks are attached.
+            gradients = GradientCalls(followed if profiled.trained else {})
             try:
                 with counter:
                     self._run_step(model, outcome, compare=False)
             finally:
-                graded.remove()
+                gradients.remove()
             modules = None if self.everything else [target.module for target in targets]
             found = measure_coverage(model, counter, profiled.calls(), modules)
-        return Watched(counter.active, found, graded.calls(), outcome.error)
+        return Observed(counter.active, found, gradients.calls(), outcome.error)
 
-    def _must_stay(self) -> bool:
+    def _trains_in_place(self) -> bool:
         model = self.subject.model
         if any(type(m).__name__ == "OptimizedModule" or m._compiled_call_impl is not None for m in model.modules()):
             return True
         try:
             copied = copy.deepcopy(model)
-        except Exception:  # whatever an object of the user's raises that cannot be copied
+        except Exception:  # an object of the user's may raise anything when copied
             return True
-        return not all(weight.is_leaf for weight in copied.parameters())  # of a scripted module: they train nothing
+        return not all(
+            weight.is_leaf for weight in copied.parameters()
+        )  # a scripted module's copied weights do not train
 
     @contextmanager
-    def _lend(self) -> Iterator[nn.Module]:
-        """Give out a model in the state that every trial starts from, with the random state set."""
+    def _start_state(self) -> Iterator[nn.Module]:
+        """Yield a model in the common start state, with the random state set."""
         model = self.subject.model if self.in_place else copy.deepcopy(self.subject.model)
-        self._random.put()
+        self._random.restore()
         try:
             yield model
         finally:
-            self._random.put()
+            self._random.restore()
             if self.in_place:
-                self._state.put(model)
+                self._state.restore(model)
 
     def _run_step(self, model: nn.Module, outcome: Outcome, *, compare: bool) -> None:
-        """Train one step; keep its bits if they are to be compared, and what it failed with."""
+        """Train one step; keep its digests if ``compare``, and its error."""
         subject = self.subject
         try:
             for weight in model.parameters():
@@ -173,7 +174,7 @@ class Trials:
 
 
 class _Frames:
-    """A sink that keeps the frames."""
+    """Keep the frames of a run."""
 
     def __init__(self, frames: list[StepFrame]) -> None:
         self._frames = frames
@@ -186,13 +187,13 @@ class _Frames:
 
 
 class _State:
-    """The weights, buffers and modes of a model, to be put back."""
+    """The weights, buffers and modes of a model, to be restored."""
 
     def __init__(self, model: nn.Module) -> None:
         self._values = {id(one): one.detach().clone() for one in _tensors(model)}
         self._modes = {id(module): module.training for module in model.modules()}
 
-    def put(self, model: nn.Module) -> None:
+    def restore(self, model: nn.Module) -> None:
         with torch.no_grad():
             for tensor in _tensors(model):
                 if id(tensor) in self._values:
@@ -208,7 +209,7 @@ def _tensors(model: nn.Module) -> list[Tensor]:
 
 
 def _hooks(model: nn.Module) -> dict[str, list[tuple[str, list[Any]]]]:
-    """Return every hook of every module, by the module's name."""
+    """Return every hook of every module by module name."""
     return {
         name: [
             (kind, [*value.items()])
@@ -234,7 +235,7 @@ def _synchronize(model: nn.Module) -> None:
 
 @contextmanager
 def _switched_on() -> Iterator[None]:
-    """Take the kill switch out of the environment: it is a finding of its own and must not make a trial empty."""
+    """Remove the off switch from the environment: it has its own check and must not make a trial empty."""
     value = os.environ.pop(SWITCH, None)
     try:
         yield
