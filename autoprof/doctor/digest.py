@@ -119,17 +119,10 @@ class RandomState:
     python: Any
 
     @classmethod
-<<<<<<< HEAD
-    def take(cls) -> RandomState:
+    def read(cls) -> RandomState:
         """Read the states; a device that this process does not use is not initialised for it."""
         devices = tuple((one, states) for one in DEVICES.parts.values() if (states := one.random_states()))
         return cls(torch.get_rng_state(), devices, np.random.get_state(), random.getstate())
-=======
-    def read(cls) -> RandomState:
-        """Read the states; CUDA is not initialised for it."""
-        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
-        return cls(torch.get_rng_state(), cuda, np.random.get_state(), random.getstate())
->>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
 
     def restore(self) -> None:
         """Set the generators to this state."""

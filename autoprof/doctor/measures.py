@@ -101,26 +101,15 @@ def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
     return ok("clock", shown, **found)
 
 
-<<<<<<< HEAD
-def best_price(clock: Clock) -> MarkCost:
-    """Measure the price of a mark several times and keep the least: what else runs here only adds to it."""
-=======
-def lowest_mark_cost(clock: Clock) -> Price:
+def lowest_mark_cost(clock: Clock) -> MarkCost:
     """Measure the cost of a mark several times and keep the lowest: other processes only add to it."""
->>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
-    prices = [measure_price(clock) for _ in range(ROUNDS)]
-    return MarkCost(min(one.forward_ns for one in prices), min(one.backward_ns for one in prices))
+    costs = [measure_price(clock) for _ in range(ROUNDS)]
+    return MarkCost(min(one.forward_ns for one in costs), min(one.backward_ns for one in costs))
 
 
-<<<<<<< HEAD
-def check_price(price: MarkCost) -> Result:
-    """Say what a call costs with its spans, over the same call without hooks."""
-    forward, both = FORWARD_MARKS * price.forward_ns, BACKWARD_MARKS * price.backward_ns
-=======
-def check_mark_cost(price: Price) -> Result:
+def check_mark_cost(cost: MarkCost) -> Result:
     """Report the cost of the spans of one call, over the same call without hooks."""
-    forward, both = FORWARD_MARKS * price.plain_ns, BACKWARD_MARKS * price.followed_ns
->>>>>>> 4f189a0 (Say doctor's and the demo's sentences in plain words)
+    forward, both = FORWARD_MARKS * cost.forward_ns, BACKWARD_MARKS * cost.backward_ns
     found = {"forward_ns": forward, "forward_backward_ns": both}
     shown = f"{format_ns(forward)} a call for forward, {format_ns(both)} for forward and backward"
     return ok("span-cost", f"{shown}, over a call without hooks", **found)
