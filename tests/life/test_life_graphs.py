@@ -131,13 +131,13 @@ def test_regional_compilation_is_untouched_and_the_rest_is_timed(before: bool) -
     def compile_parts(model: Any) -> None:
         model.block.compile(backend=compiler)
         if before:
-            model.builtin.compile(backend=compiler)  # which torch then runs as it is, unless it has hooks
+            model.builtin.compile(backend=compiler)  # torch up to 2.13 runs it uncompiled, unless it has hooks
 
     model, compiler = Outer(), Compiler(lowered=True)
     compile_parts(model)
     train(model, nothing)
     expected = compiler.graphs
-    assert len(expected) == 1
+    assert len(expected) in (1, 2)  # torch 2.15 compiles the module of torch.nn, too
 
     model, compiler = Outer(), Compiler(lowered=True)
     if before:
