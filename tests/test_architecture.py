@@ -19,7 +19,7 @@ ROOMS = (
     "_session.sampling", "_session.lifecycle", "_session.pipeline", "_session.training_state",
     "_session.step_tracker", "_session.probe_setup", "_session.session", "deep", "_session.builder",
     "compat",
-    "testing", "demo", "doctor", "cli", "__main__",
+    "testing", "demo", "diagnose.rules", "doctor", "cli", "__main__",
 )  # fmt: skip
 """The rooms in order: a module, or a package with all that is in it but the rooms named for themselves."""
 PUBLIC = [

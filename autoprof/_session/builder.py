@@ -28,7 +28,7 @@ from .._capture.recorder import Recorder
 from .._metrics import RootProbe
 from .._process.signals import DeferSigint
 from ..devices import Clock, Memory, device_of
-from ..diagnose import Diagnosis, Facts, Signals, Surroundings, Watch
+from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts
 from ..errors import SessionError
 from . import lifecycle
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
@@ -206,17 +206,17 @@ class _Wiring:
         sampling.step_probes += [syncs, logs]
         for one in (compilations.handle, syncs, logs):
             apart.add(one.remove)
-        ranks = Watch(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
+        ranks = RankMonitor(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
         facts = self._facts(setup.memory, folder)
-        return Diagnosis(facts, footprint.optimizers, Signals(syncs, logs, compilations), ranks)
+        return Diagnosis(facts, footprint.optimizers, CallMonitor(syncs, logs, compilations), ranks)
 
-    def _facts(self, memory: Memory, folder: RunFolder | None) -> Facts:
-        return Facts(
+    def _facts(self, memory: Memory, folder: RunFolder | None) -> RunFacts:
+        return RunFacts(
             budget=self._settings.sample.budget,
             memory_capacity_bytes=memory.capacity_bytes(),
             world_size=world_size(),
             rank=0 if folder is None else folder.rank,
-            surroundings=Surroundings.read(self._device.type, os.environ),
+            environment=Environment.read(self._device.type, os.environ),
         )
 
     def _pipeline(self, folder: RunFolder | None, notes: list[str]) -> Pipeline:

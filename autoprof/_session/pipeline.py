@@ -99,7 +99,7 @@ class Pipeline:
     def submit(self, raw: RawStep) -> None:
         """Take a closed step, and deliver what is ready when it is time to."""
         end_ns = raw.clock.host_ns(raw.end)
-        self.diagnosis.closed(raw, end_ns)
+        self.diagnosis.observe_step(raw)
         for source in (self.memory, self.footprint):
             if source is not None and source.spent_ns:
                 raw.overhead_ns += source.spent_ns
@@ -182,7 +182,7 @@ class Pipeline:
 
     def _hand_on(self, frame: StepFrame) -> None:
         self._aggregate.add(frame)
-        self.diagnosis.add(frame)
+        self.diagnosis.observe_frame(frame)
         for sink in self._sinks[:]:
             self._tell(sink, sink.write, frame)
 
@@ -248,7 +248,7 @@ class Pipeline:
 
     def _diagnosed(self, summary: Summary) -> Summary:
         try:
-            return self.diagnosis.of(summary)
+            return self.diagnosis.annotate(summary)
         except Exception as error:  # a rule that fails loses the verdict, not the statistics
             if raised_by_handler(error):
                 raise
@@ -262,7 +262,7 @@ class Pipeline:
         if self.footprint is not None:
             self.footprint.holdings(again=True)
         self._attempt(partial(self.metrics.finish, complete=how == CLOSED))
-        self.diagnosis.final = True
+        self.diagnosis.finish(complete=how == CLOSED)
         try:
             summary = self.summary()
         except Exception as error:  # nothing to report, but everything to close

@@ -1,13 +1,15 @@
-"""``autoprof rules``: what each rule says of a training with each defect, and of the healthy twin."""
+"""``autoprof rules``: run the defects of all rules and their healthy twins, and print the findings."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..errors import AutoprofError
 
 if TYPE_CHECKING:
-    from ..demo.defects import Program
+    from ..diagnose import Defect, Rule
     from ..summary import Summary
 
 SILENT: Final = "."
@@ -16,63 +18,81 @@ FOUND: Final = "+"
 VERDICT: Final = "V"
 LEGEND: Final = (
     f"{VERDICT} the verdict, {FOUND} found as well, {SILENT} silent, {ABSTAINS} abstains: a signal is missing, or near "
-    "its bound\nTime is a fake clock's, the same on every machine; (fake device): so is the device, no GPU is needed;\n"
-    "(real clock): the process takes its real course, and the machine may add a finding of its own"
+    "its bound\nTime is that of a fake clock, the same on every machine. (fake device): no GPU is needed.\n"
+    "(real clock): the process itself is measured, and the machine may add a finding of its own."
 )
+
+
+class Outcome(NamedTuple):
+    """A rule, one of its defects, and the summaries of the training with the defect and without it."""
+
+    rule: Rule
+    defect: Defect
+    broken: Summary
+    healthy: Summary
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the rule finds its defect and no rule finds anything in the healthy twin."""
+        found_in_twin = {finding.rule for finding in self.healthy.findings if finding.severity != "info"}
+        sign = _sign(self.broken, self.rule.name)
+        if self.defect.setting == "real clock":  # the machine may add findings
+            return sign in (VERDICT, FOUND) and self.rule.name not in found_in_twin
+        return sign == VERDICT and not found_in_twin
 
 
 def add(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "rules",
-        help="run small trainings with a defect each, and print which rule finds it",
+        help="run small trainings with one defect each, and print which rule finds it",
         description=(
-            "Run small trainings with a defect each, and their healthy twins, and print what every rule says of them. "
-            "Takes a minute. Exit status: 0 when each defect is found and no twin is accused, else 1."
+            "Run small trainings with one defect each, and the same trainings without it, and print the findings of "
+            "every rule. Takes a minute. Exit status: 0 if each defect is found and no healthy training has a finding, "
+            "else 1."
         ),
     )
+    parser.add_argument("rule", nargs="*", help="only the defects of these rules, such as data-wait (default: all)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from ..demo.defects import PROGRAMS
+    from ..diagnose import find_rules
 
-    results = [(program, program.run(True), program.run(False)) for program in PROGRAMS]
-    right = all(_is_right(*result) for result in results)
+    rules = find_rules()
+    unknown = [name for name in arguments.rule if name not in rules]
+    if unknown:
+        raise AutoprofError(f"autoprof rules: {unknown[0]!r} is no rule; allowed: {', '.join(rules)}")
+    chosen = [rules[name] for name in arguments.rule] or list(rules.values())
+    outcomes = [
+        Outcome(rule, defect, defect.train(True), defect.train(False)) for rule in chosen for defect in rule.defects
+    ]
     if arguments.json:
-        print(json.dumps([_record(*result) for result in results], indent=1))
+        print(json.dumps([_record(outcome) for outcome in outcomes], indent=1))
     else:
-        print("\n".join(render_rules(results)))
-    return 0 if right else 1
+        print("\n".join(render_rules(outcomes)))
+    return 0 if all(outcome.is_right for outcome in outcomes) else 1
 
 
-def render_rules(results: list[tuple[Program, Summary, Summary]]) -> list[str]:
-    """Return the tables: program by program, then every rule on every program."""
+def render_rules(outcomes: list[Outcome]) -> list[str]:
+    """Return the tables: a line for each defect, then a line for each rule with its answer to each defect."""
     from .._units import format_ms
-    from ..diagnose import RULES
+    from ..diagnose import find_rules
 
-    lines = [f"{'':>3} {'defect':<33}{'verdict':<18}{'to be won':>12}  healthy twin"]
-    for number, (program, broken, healthy) in enumerate(results, 1):
-        mark = "" if _is_right(program, broken, healthy) else "  (wrong)"
-        first = broken.findings[0]
+    lines = [f"{'':>3} {'defect':<33}{'verdict':<18}{'gain up to':>12}  healthy twin"]
+    for number, outcome in enumerate(outcomes, 1):
+        mark = "" if outcome.is_right else "  (wrong)"
+        first = outcome.broken.findings[0]
         gain = format_ms(first.gain_ns) if first.gain_ns else "-"
-        verdicts = f"{_verdict(broken):<18}{gain:>12}  {_verdict(healthy):<8}{_where(program)}{mark}"
-        lines.append(f"{number:>3} {program.name:<33}{verdicts}".rstrip())
-    numbers = "".join(f"{number:>4}" for number in range(1, len(results) + 1))
+        setting = "" if outcome.defect.setting == "fake clock" else f"  ({outcome.defect.setting})"
+        verdicts = f"{_verdict(outcome.broken):<18}{gain:>12}  {_verdict(outcome.healthy):<8}{setting}{mark}"
+        lines.append(f"{number:>3} {outcome.defect.name:<33}{verdicts}".rstrip())
+    numbers = "".join(f"{number:>4}" for number in range(1, len(outcomes) + 1))
     lines += ["", f"{'rule':<17}{numbers}"]
-    lines += [f"{rule:<17}" + "".join(f"{_cell(broken, rule):>4}" for _, broken, _ in results) for rule in RULES]
+    for rule in find_rules():
+        lines.append(f"{rule:<17}" + "".join(f"{_sign(outcome.broken, rule):>4}" for outcome in outcomes))
     return [*lines, "", *LEGEND.split("\n")]
-
-
-def _is_right(program: Program, broken: Summary, healthy: Summary) -> bool:
-    accused = {finding.rule for finding in healthy.findings if finding.severity != "info"}
-    quiet = program.rule not in accused if program.on_machine else not accused
-    return _cell(broken, program.rule) in ((VERDICT, FOUND) if program.on_machine else (VERDICT,)) and quiet
-
-
-def _where(program: Program) -> str:
-    return "  (fake device)" if program.on_fake_device else "  (real clock)" if program.on_machine else ""
 
 
 def _verdict(summary: Summary) -> str:
@@ -80,14 +100,14 @@ def _verdict(summary: Summary) -> str:
     return "nothing" if first.severity == "info" else first.rule
 
 
-def _cell(summary: Summary, rule: str) -> str:
+def _sign(summary: Summary, rule: str) -> str:
     for at, finding in enumerate(summary.findings):
         if finding.rule == rule:
             return ABSTAINS if finding.severity == "info" else FOUND if at else VERDICT
     return SILENT
 
 
-def _record(program: Program, broken: Summary, healthy: Summary) -> dict[str, Any]:
-    said = {"defect": broken, "healthy": healthy}
-    findings = {word: summary.to_dict()["findings"] for word, summary in said.items()}
-    return {"program": program.name, "rule": program.rule, **findings}
+def _record(outcome: Outcome) -> dict[str, Any]:
+    summaries = {"defect": outcome.broken, "healthy": outcome.healthy}
+    findings = {word: summary.to_dict()["findings"] for word, summary in summaries.items()}
+    return {"program": outcome.defect.name, "rule": outcome.rule.name, **findings}

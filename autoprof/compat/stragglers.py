@@ -1,24 +1,26 @@
-"""Which rank is slow at what: times by name and rank, and the rank that the others wait for."""
+"""Compare the ranks of a run by name, and report those that clearly take longer than the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from .._reports.text import fit, safe
 from .._units import format_ms
+from ..diagnose import median_of_others
 
-STRAGGLES: Final = 1.1
-"""A rank whose mean is so many times the median of the others' means is slow: ranks doing equal work differ by less."""
-LEAST_NS: Final = 100_000
-"""And by how much more: what takes microseconds differs by its scatter alone."""
+MIN_RATIO: Final = 1.1
+"""A straggler's mean is at least this many times the median of the other ranks' means: equal work varies less."""
+MIN_EXCESS_NS: Final = 100_000
+"""It also exceeds that median by at least this much: shorter times vary more than by a tenth."""
 _COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
 
 
 class RankTime(NamedTuple):
-    """One name's occurrences on one rank."""
+    """The calls of one name on one rank."""
 
     calls: int
     mean_ns: float
@@ -27,7 +29,7 @@ class RankTime(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameByRank:
-    """One name on all ranks. ``others_ns`` is the median of the other ranks' means; None where there is no other."""
+    """One name on all ranks; ``others_ns`` is the median of the other ranks' means, None for a single rank."""
 
     name: str
     ranks: Mapping[int, RankTime]
@@ -36,29 +38,29 @@ class NameByRank:
 
     @property
     def mean_ns(self) -> float:
-        """The mean over all occurrences."""
+        """The mean over all calls on all ranks."""
         return sum(one.calls * one.mean_ns for one in self.ranks.values()) / sum(
             one.calls for one in self.ranks.values()
         )
 
     @property
     def excess_ns(self) -> float:
-        """How much longer the slowest rank takes than the others, on average."""
+        """The mean of the slowest rank above the median of the other ranks' means."""
         return 0.0 if self.others_ns is None else self.ranks[self.slowest].mean_ns - self.others_ns
 
     @property
     def straggles(self) -> bool:
-        """Whether the slowest rank clearly is slower than the others."""
+        """Whether the slowest rank is clearly slower than the others."""
         if self.others_ns is None:
             return False
-        return self.excess_ns >= LEAST_NS and self.ranks[self.slowest].mean_ns >= STRAGGLES * self.others_ns
+        return self.excess_ns >= MIN_EXCESS_NS and self.ranks[self.slowest].mean_ns >= MIN_RATIO * self.others_ns
 
 
 def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
-    """Gather times (rank, name, nanoseconds); names in descending order of what the slowest rank costs.
+    """Compare times (rank, name, nanoseconds); return the names in descending order of the slowest rank's excess.
 
-    A rank that takes long where all ranks meet (a collective) is not the slow one but waits for it: there the rank with
-    the shortest time is late. Only the names of work that each rank does alone tell who straggles.
+    In a collective the ranks that take long wait for the straggler, which takes the shortest time. So only the names
+    of work that each rank does by itself show stragglers.
     """
     sums: dict[str, dict[int, list[float]]] = {}
     for rank, name, ns in times:
@@ -69,14 +71,15 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
     found = []
     for name, by in sums.items():
         ranks = {rank: RankTime(int(n), total / n, most) for rank, (n, total, most) in sorted(by.items())}
-        slowest = max(ranks, key=lambda rank: ranks[rank].mean_ns)
-        others = [one.mean_ns for rank, one in ranks.items() if rank != slowest]
-        found.append(NameByRank(name, ranks, slowest, median(others) if others else None))
+        means = np.array([one.mean_ns for one in ranks.values()])
+        others = median_of_others(means) if len(ranks) > 1 else means
+        at = int((means - others).argmax())
+        found.append(NameByRank(name, ranks, list(ranks)[at], float(others[at]) if len(ranks) > 1 else None))
     return sorted(found, key=lambda one: (-one.excess_ns, -one.mean_ns, one.name))
 
 
 def render_stragglers(names: Iterable[NameByRank], width: int = 80) -> list[str]:
-    """Return a table of the names, then a line for each rank that straggles; no line wider than ``width`` cells."""
+    """Return a table of the names, then a line for each straggler; no line is wider than ``width`` cells."""
     listed = list(names)
     room = max(width - len(_COLUMNS), 12)
     lines = [fit("name", room) + _COLUMNS]
@@ -95,7 +98,7 @@ def render_stragglers(names: Iterable[NameByRank], width: int = 80) -> list[str]
 
 
 def straggler_line(one: NameByRank) -> str:
-    """Phrase who is slow at what, and by how much."""
+    """Return the sentence that names the slow rank, the name and the excess."""
     assert one.others_ns is not None
     longer = f"{100 * one.excess_ns / one.others_ns:.0f} %" if one.others_ns else format_ms(one.excess_ns)
     return f"rank {one.slowest} takes {longer} longer in {safe(one.name)} than the other ranks"

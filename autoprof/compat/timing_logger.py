@@ -32,8 +32,7 @@ from .._reports.card import HEALTHY, render_card
 from .._session.outputs import rank as rank_here
 from .._stats import Aggregate
 from ..devices import HostClock
-from ..diagnose import Evidence, Observer, diagnose
-from ..diagnose.thresholds import MIN_STEPS
+from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, diagnose
 from ..errors import OutputError
 from ..summary import Finding, Summary
 from .display import Display
@@ -88,7 +87,7 @@ class TimingLogger:
         self._lock = threading.RLock()
         self._steps = Steps(self._clock.read())
         self._aggregate = Aggregate()
-        self._observer = Observer()
+        self._evidence = EvidenceCollector()
         self._open: list[Duration] = []
         self._closed = self._failed = False
         self._covered_ns = 0
@@ -187,7 +186,7 @@ class TimingLogger:
         step = self._steps.close(durations, now_ns, time.time_ns(), threading.get_ident(), self._work_ns)
         self._covered_ns += step.covered_ns
         self._aggregate.add(step.frame)
-        self._observer.add(on_training_lane(step.frame))
+        self._evidence.add(on_training_lane(step.frame))
         if self._files is not None:
             self._files.write(step.frame, step.covered_ns, self._steps.nesting.parents)
         if step.frame.step % self._every == 0 and (self._display is not None or self._scalars is not None):
@@ -206,7 +205,7 @@ class TimingLogger:
             bare = account(self._aggregate.summary(skipped=lost), self._steps.nesting, self._covered_ns)
             # The rules look for modules, and a name is what stands for one here.
             named = replace(bare, rows=tuple(replace(row, fqn=row.name) for row in bare.rows))
-            judged = diagnose(Evidence(named, longest=self._observer.longest())) if bare.steps else bare
+            judged = diagnose(Evidence(named, longest=self._evidence.longest())) if bare.steps else bare
             heard = (one for one in judged.findings if one.severity != "info" or one.rule in JUDGED)
             return replace(bare, findings=tuple(heard))
 

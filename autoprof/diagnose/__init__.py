@@ -1,31 +1,56 @@
-"""Statistics → verdicts: one rule one small function, with its evidence, or an abstention with its reason."""
+"""Diagnose a run: rules judge its statistics and return findings with their evidence, or abstain with the reason.
 
-from __future__ import annotations
+Each rule is one module of ``autoprof.diagnose.rules``, or an entry point of that group in another package.
+"""
 
-from .diagnosis import Diagnosis
-from .environment import Surroundings
-from .evidence import Evidence, Facts, LongStep, OptimizerFact
-from .observer import Observer, evidence_of_run, facts_of, facts_of_run
-from .optimizers import describe_optimizers
-from .ranks import Watch
-from .rules import RULES, diagnose, judge
-from .signals import Signals
+from ._calls import CallStatistics
+from ._diagnosis import CallMonitor, Diagnosis
+from ._environment import Environment
+from ._evidence import Evidence, EvidenceCollector, LongStep, evidence_of_run, facts_of_run
+from ._facts import RunFacts
+from ._judge import diagnose, find_rules, judge
+from ._optimizers import OptimizerInfo, describe_optimizers
+from ._ranks import RankComparison, RankMonitor, median_of_others
+from ._rule import MIN_STEPS, Defect, Rule
+from ._thresholding import (
+    ExceededBound,
+    abstain,
+    classify,
+    describe_longest,
+    dominant_name,
+    inconclusive,
+    threshold_rows,
+    threshold_time,
+)
 
 __all__ = [
-    "RULES",
+    "MIN_STEPS",
+    "CallMonitor",
+    "CallStatistics",
+    "Defect",
     "Diagnosis",
+    "Environment",
     "Evidence",
-    "Facts",
+    "EvidenceCollector",
+    "ExceededBound",
     "LongStep",
-    "Observer",
-    "OptimizerFact",
-    "Signals",
-    "Surroundings",
-    "Watch",
+    "OptimizerInfo",
+    "RankComparison",
+    "RankMonitor",
+    "Rule",
+    "RunFacts",
+    "abstain",
+    "classify",
+    "describe_longest",
     "describe_optimizers",
     "diagnose",
+    "dominant_name",
     "evidence_of_run",
-    "facts_of",
     "facts_of_run",
+    "find_rules",
+    "inconclusive",
     "judge",
+    "median_of_others",
+    "threshold_rows",
+    "threshold_time",
 ]

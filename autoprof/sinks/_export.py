@@ -49,17 +49,17 @@ def saved_summary(run: Run, rank: int | None = None) -> Summary:
     """Return the summary of one rank, or of the run (None); of a run that was killed, computed from its records."""
     from .._capture.memory import tabulate
     from .._stats import Aggregate
-    from ..diagnose import Observer, diagnose, evidence_of_run, facts_of_run
+    from ..diagnose import EvidenceCollector, diagnose, evidence_of_run, facts_of_run
 
     summary = run.summary if rank is None else run.rank_summary(rank)
     if summary is not None:
         return diagnose(evidence_of_run(run)) if rank is None and len(run.ranks) > 1 else summary
-    aggregate, observer = Aggregate(), Observer()
+    aggregate, collector = Aggregate(), EvidenceCollector()
     frames = run.frames if rank is None else run.rank_frames(rank)
     for frame in frames:
         aggregate.add(frame)
-        observer.add(frame)
+        collector.add(frame)
     killed = "this run was not closed; these figures are from its records"
     notes = (f"{frames.bad_lines} incomplete lines of steps.jsonl were skipped",) if frames.bad_lines else ()
     table = tabulate(aggregate.summary(notes=(killed, *notes)), None)
-    return diagnose(observer.evidence(table, facts_of_run(run, observer)))
+    return diagnose(collector.evidence(table, facts_of_run(run, collector)))

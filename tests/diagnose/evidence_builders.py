@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from autoprof._stats import Aggregate
-from autoprof.diagnose import Evidence, Facts, Observer
+from autoprof.diagnose import Evidence, EvidenceCollector, RunFacts
 from autoprof.frame import Phase, Span
 from autoprof.summary import Finding, Summary
 from autoprof.testing import make_frame
@@ -26,17 +26,17 @@ def spans_of(**milliseconds: float) -> list[Span]:
 
 
 def evidence_of(
-    *steps: dict[str, float], repeat: int = 1, step_ms: float = 100, facts: Facts | None = None, **changes: Any
+    *steps: dict[str, float], repeat: int = 1, step_ms: float = 100, facts: RunFacts | None = None, **changes: Any
 ) -> Evidence:
     """Make the evidence of these steps, the list of them ``repeat`` times; ``changes`` are to the summary."""
-    aggregate, observer = Aggregate(), Observer()
+    aggregate, collector = Aggregate(), EvidenceCollector()
     for number, parts in enumerate(steps * repeat, 1):
         length = round(parts.get("step", step_ms) * MS)
         spans = spans_of(**{word: ms for word, ms in parts.items() if word != "step"})
         frame = make_frame(spans, step=number, duration_ns=length)
         aggregate.add(frame)
-        observer.add(frame)
-    return observer.evidence(replace(aggregate.summary(), **changes), facts or Facts())
+        collector.add(frame)
+    return collector.evidence(replace(aggregate.summary(), **changes), facts or RunFacts())
 
 
 def found(summary: Summary) -> list[str]:

@@ -20,8 +20,8 @@ import autoprof
 from autoprof._reports.card import render_card, verdict_line
 from autoprof._reports.panel import render_panel
 from autoprof.demo import train as demo_train
-from autoprof.demo.defects import Layer, four, train
-from autoprof.diagnose import RULES, Facts, OptimizerFact, diagnose, evidence_of_run, judge
+from autoprof.demo.defects import Layer, four_layers, train
+from autoprof.diagnose import OptimizerInfo, RunFacts, diagnose, evidence_of_run, find_rules, judge
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Finding, Summary
@@ -105,26 +105,26 @@ def test_without_checkpointing_the_recompute_time_falls_away() -> None:
     assert change.step_ns == 100 * MS
     assert change.throughput == pytest.approx(13.0)
     assert change.memory_bytes is None
-    assert "what they keep was not measured" in change.assumed
+    assert "the memory for it was not measured" in change.assumed
 
 
 def test_a_larger_batch_is_said_to_be_beyond_what_was_measured() -> None:
     """The optimizer stays, all else is taken as often; activations are what the peak has above the rest."""
     memory = {"allocated_bytes": 100, "peak_bytes": 400}
-    facts = Facts(memory_capacity_bytes=900)
+    facts = RunFacts(memory_capacity_bytes=900)
     summary = diagnose(evidence_of(STEP, repeat=20, throughput=10.0, memory=memory, facts=facts))
     twice, three = (one for one in summary.what_if if one.change.startswith("batch"))
     assert twice.step_ns == (4 + 2 * 96) * MS
     assert twice.throughput == pytest.approx(10 * 100 * 2 / 196)
     assert (twice.memory_bytes, three.memory_bytes) == (700, 1000)
-    assert twice.assumed.startswith("beyond what was measured")
+    assert twice.assumed.startswith("extrapolated beyond the measurements")
     assert "does not fit" not in twice.assumed
     assert "does not fit" in three.assumed
 
 
 def test_an_8_bit_optimizer_keeps_a_byte_of_four() -> None:
     """Its state is what was counted; the step's time is not claimed to change."""
-    facts = Facts(optimizers=(OptimizerFact("AdamW", None, None, 1000, 2000, eight_bit_bytes=500),))
+    facts = RunFacts(optimizers=(OptimizerInfo("AdamW", None, None, 1000, 2000, eight_bit_bytes=500),))
     (change,) = diagnose(evidence_of(STEP, repeat=20, facts=facts)).what_if
     assert (change.change, change.memory_change_bytes, change.step_ns) == ("8-bit optimizer", -1500, 100 * MS)
 
@@ -145,7 +145,7 @@ def test_a_saved_run_gets_the_verdict_of_the_live_one(tmp_path: Path) -> None:
     def stall(number: int) -> None:
         clock.advance(2600 * MS if number % 6 == 5 else MS)
 
-    live = train(four(clock), clock, wait_ms=500, in_step=stall, config=config)
+    live = train(four_layers(clock), clock, wait_ms=500, in_step=stall, config=config)
     (folder,) = tmp_path.iterdir()
     run = autoprof.read_run(folder)
     assert found(live) == ["data-wait", "jitter"]
@@ -162,9 +162,10 @@ def test_a_rule_that_fails_loses_the_verdict_not_the_statistics(monkeypatch: pyt
     def broken(_seen: Any) -> None:
         raise ZeroDivisionError("a rule")
 
-    monkeypatch.setitem(RULES, "data-wait", broken)
+    rules = find_rules()
+    monkeypatch.setitem(rules, "data-wait", replace(rules["data-wait"], judge=broken))
     clock = FakeClock()
-    summary = train(four(clock), clock)
+    summary = train(four_layers(clock), clock)
     assert summary.steps > 10
     assert summary.findings == ()
     assert "no verdict after ZeroDivisionError: a rule" in summary.notes
@@ -213,7 +214,7 @@ def test_with_checkpointing_the_reference_workload_names_recompute_with_its_mill
     card = render_card(summary)
     assert summary.findings[0].rule == "recompute"
     assert summary.findings[0].gain_ns == round(summary.phases[summary.findings[0].phase] / summary.steps)  # type: ignore[index]
-    assert "Why       checkpointing computes" in card[2] + card[1]
+    assert "Why       recomputing checkpointed forwards takes" in card[2] + card[1]
     assert " ms (" in "".join(card[1:3])
 
 

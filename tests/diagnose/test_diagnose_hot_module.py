@@ -8,7 +8,7 @@ import pytest
 from evidence_builders import MS, finding_of
 
 from autoprof._stats import Aggregate
-from autoprof.diagnose import Facts, Observer, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.frame import Phase, Span
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
@@ -18,7 +18,7 @@ STEP_NS = 100 * MS
 
 def run(hot_ms: float, beside_ms: float, *, spread: float, steps: int = 40) -> Summary:
     """Diagnose steps in which two modules take this long, the one beside the hot one varying by ``spread``."""
-    draw, aggregate, observer = random.Random(3), Aggregate(), Observer()
+    draw, aggregate, collector = random.Random(3), Aggregate(), EvidenceCollector()
     for number in range(1, steps + 1):
         hot = round(hot_ms * MS)
         beside = round(beside_ms * MS * draw.lognormvariate(0, spread))
@@ -28,8 +28,8 @@ def run(hot_ms: float, beside_ms: float, *, spread: float, steps: int = 40) -> S
         ]
         frame = make_frame(spans, step=number, duration_ns=max(STEP_NS, hot + beside))
         aggregate.add(frame)
-        observer.add(frame)
-    return diagnose(observer.evidence(aggregate.summary(), Facts()))
+        collector.add(frame)
+    return diagnose(collector.evidence(aggregate.summary(), RunFacts()))
 
 
 def test_it_is_found_where_both_times_are_sure() -> None:

@@ -9,8 +9,8 @@ import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._session.governor import Governor
-from autoprof.diagnose import Facts, diagnose
-from autoprof.diagnose.run_rules import overhead
+from autoprof.diagnose import RunFacts, diagnose
+from autoprof.diagnose.rules import overhead
 from autoprof.summary import Finding, PairedCost
 
 STEP = {"forward": 50.0, "backward": 50.0}
@@ -25,7 +25,7 @@ def pairs(low: float, cost: float, high: float) -> PairedCost:
 
 def cost_of(own: float, paired: PairedCost | None, steps: int = 600) -> Finding | None:
     """Return what the rule says of this cost by the own clock and by pairs; 1 % is allowed."""
-    changes = {"overhead": own, "paired": paired, "unsampled_steps": steps, "facts": Facts(budget=0.01)}
+    changes = {"overhead": own, "paired": paired, "unsampled_steps": steps, "facts": RunFacts(budget=0.01)}
     return finding_of(diagnose(evidence_of(STEP, repeat=steps, **changes)), "overhead")
 
 
@@ -62,14 +62,14 @@ def test_what_the_own_clock_has_counted_was_spent_whatever_pairs_say() -> None:
 @pytest.mark.parametrize("hidden", [1.0, 2.0, 3.5])
 def test_a_governor_that_pays_for_what_pairs_find_is_never_accused(hidden: float) -> None:
     """A step costs up to 3.5 times its own account: until there are pairs nobody can know, and then it is paid back."""
-    draw, governor, base = random.Random(0), Governor(0.01), evidence_of(STEP, repeat=50, facts=Facts(budget=0.01))
+    draw, governor, base = random.Random(0), Governor(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     recorded = left = own = observed = burst = 0
     while recorded + left < 40_000:
         step_ns = round(100 * MS * draw.uniform(0.97, 1.03))
         recorded, burst, own, observed = recorded + 1, burst + 1, own + MS, observed + step_ns + round(hidden * MS)
         gap = governor.recorded(step_ns + round(hidden * MS), MS)
         changes = {"steps": recorded, "unsampled_steps": left, "overhead": own / observed, "paired": governor.paired()}
-        said = overhead(replace(base, summary=replace(base.summary, **changes)))
+        said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
         assert said is None or said.severity == "info", (recorded, left, said.why)
         if gap:
             first = min(governor.comparable, gap)

@@ -11,86 +11,88 @@ import torch.distributed as dist
 from evidence_builders import finding_of, found
 
 from autoprof.cli import main
-from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, render_rules
-from autoprof.demo.defects import PROGRAMS, Program
-from autoprof.diagnose import RULES
+from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, Outcome, render_rules
+from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.summary import Summary
 
-EXACT = [program for program in PROGRAMS if not program.on_machine]
-REAL = [program for program in PROGRAMS if program.on_machine]
+DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in rule.defects]
+EXACT = [(rule, defect) for rule, defect in DEFECTS if defect.setting != "real clock"]
+REAL = [(rule, defect) for rule, defect in DEFECTS if defect.setting == "real clock"]
 SIGNS = {VERDICT, FOUND, SILENT, ABSTAINS}
 PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 
 
-def name_of(program: Program) -> str:
-    return program.name
+def names_of(defects: list[tuple[Rule, Defect]]) -> list[str]:
+    return [defect.name for _, defect in defects]
+
+
+def defect_of(rule: str, name: str) -> Defect:
+    return next(defect for defect in find_rules()[rule].defects if defect.name == name)
 
 
 @cache
-def run(program: Program, broken: bool) -> Summary:
-    """Train once for all tests that only look."""
-    return program.run(broken)
+def run(defect: Defect, broken: bool) -> Summary:
+    """Train once for all tests that only look at the summary."""
+    return defect.train(broken)
 
 
-@pytest.mark.parametrize("program", EXACT, ids=name_of)
-def test_a_defect_is_the_verdict(program: Program) -> None:
-    """The rule made for it comes first."""
-    assert found(run(program, True))[0] == program.rule
+@pytest.mark.parametrize(("rule", "defect"), EXACT, ids=names_of(EXACT))
+def test_a_defect_is_the_verdict(rule: Rule, defect: Defect) -> None:
+    """The finding of the defect's rule comes first."""
+    assert found(run(defect, True))[0] == rule.name
 
 
-@pytest.mark.parametrize("program", EXACT, ids=name_of)
-def test_the_healthy_twin_is_accused_of_nothing(program: Program) -> None:
+@pytest.mark.parametrize("defect", [defect for _, defect in EXACT], ids=names_of(EXACT))
+def test_the_healthy_twin_is_accused_of_nothing(defect: Defect) -> None:
     """No rule finds anything."""
-    assert found(run(program, False)) == []
+    assert found(run(defect, False)) == []
 
 
-@pytest.mark.parametrize("program", EXACT, ids=name_of)
-def test_two_runs_get_one_verdict(program: Program) -> None:
-    """The same program gives the same findings, in the same order."""
-    first, again = run(program, True), program.run(True)
+@pytest.mark.parametrize("defect", [defect for _, defect in EXACT], ids=names_of(EXACT))
+def test_two_runs_get_one_verdict(defect: Defect) -> None:
+    """The same training gives the same findings, in the same order."""
+    first, again = run(defect, True), defect.train(True)
     assert found(first) == found(again)
     assert [finding.name for finding in first.findings[:1]] == [finding.name for finding in again.findings[:1]]
 
 
-@pytest.mark.parametrize("program", REAL, ids=name_of)
-def test_a_defect_of_the_process_is_found_and_its_twin_is_not(program: Program) -> None:
-    """On the real clock the machine may add a finding of its own, so only the rule in question is looked at."""
-    assert program.rule in found(run(program, True))
-    assert program.rule not in found(run(program, False))
+@pytest.mark.parametrize(("rule", "defect"), REAL, ids=names_of(REAL))
+def test_a_defect_of_the_process_is_found_and_its_twin_is_not(rule: Rule, defect: Defect) -> None:
+    """On the real clock the machine may add a finding of its own, so only this rule is checked."""
+    assert rule.name in found(run(defect, True))
+    assert rule.name not in found(run(defect, False))
 
 
 def test_a_collection_is_named_as_the_cause() -> None:
     """The garbage collector is what made the long steps long."""
-    program = next(one for one in REAL if one.rule == "jitter")
-    finding = finding_of(run(program, True), "jitter")
+    finding = finding_of(run(defect_of("jitter", "explicit garbage collections"), True), "jitter")
     assert finding is not None
     assert finding.name == "garbage collection"
 
 
 def test_a_stall_is_charged_to_its_span() -> None:
     """The cause of long steps is the span that they spend their excess in."""
-    program = next(one for one in EXACT if one.rule == "jitter")
-    finding = finding_of(run(program, True), "jitter")
+    finding = finding_of(run(defect_of("jitter", "a snapshot every sixth step"), True), "jitter")
     assert finding is not None
     assert finding.name == "Snapshot"
 
 
 def test_every_rule_is_proved_by_a_program() -> None:
-    """No rule was only ever held against evidence made by hand."""
-    assert {program.rule for program in PROGRAMS} == set(RULES)
+    """No rule is tested only with evidence made by hand."""
+    assert all(rule.defects for rule in find_rules().values())
 
 
 def test_the_link_of_a_program_is_no_group_of_torchs() -> None:
-    """Nothing of it is left behind: nobody else's collective runs over it."""
-    run(next(program for program in EXACT if program.rule == "comm-exposed"), True)
+    """It leaves nothing behind: no other collective runs over it."""
+    run(defect_of("comm-exposed", "gradients averaged one by one"), True)
     assert not dist.is_initialized()
     assert not dist.distributed_c10d._world.pg_map
 
 
 def test_the_table_shows_verdicts_and_abstentions() -> None:
-    """One line a program, one a rule; at 80 columns."""
-    program = EXACT[0]
-    lines = render_rules([(program, run(program, True), run(program, False))])
+    """One line for each defect, one for each rule."""
+    rule, defect = EXACT[0]
+    lines = render_rules([Outcome(rule, defect, run(defect, True), run(defect, False))])
     assert lines[1].split() == ["1", "slow", "loader", "data-wait", "500.0", "ms", "nothing"]
     assert "data-wait           V" in lines
     assert "sync-call           ?" in lines
@@ -99,30 +101,39 @@ def test_the_table_shows_verdicts_and_abstentions() -> None:
 
 
 def test_the_page_has_the_table_that_the_command_prints() -> None:
-    """Verdict by verdict and cell by cell, but for what depends on how long the trainings really took."""
+    """Verdict by verdict and cell by cell, except those that depend on how long the trainings really took."""
     page = PAGE.read_text(encoding="utf-8").splitlines()
     cells = {line.split()[0]: line.split()[1:] for line in page if line[:1].islower() and {*line.split()[1:]} <= SIGNS}
-    assert set(cells) >= set(RULES)
-    for at, program in enumerate(PROGRAMS):
-        assert [line for line in page if line.startswith(f"{at + 1:>3} {program.name:<33}{program.rule} ")]
-        if program in REAL:
+    rules = find_rules()
+    assert set(cells) >= set(rules)
+    for at, (rule, defect) in enumerate(DEFECTS):
+        assert [line for line in page if line.startswith(f"{at + 1:>3} {defect.name:<33}{rule.name} ")]
+        if defect.setting == "real clock":
             continue
-        for rule in set(RULES) - {"memory-growth", "overhead"}:
-            finding = finding_of(run(program, True), rule)
+        for name in set(rules) - {"memory-growth", "overhead"}:
+            finding = finding_of(run(defect, True), name)
             allowed = {SILENT} if finding is None else {ABSTAINS} if finding.severity == "info" else {VERDICT, FOUND}
-            assert cells[rule][at] in allowed, (program.name, rule)
+            assert cells[name][at] in allowed, (defect.name, name)
 
 
 def test_the_command_fails_when_a_verdict_is_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A defect that is not found is an exit status of 1, and the JSON says what was found instead."""
+    """A defect that is not found gives exit status 1, and the JSON has the findings instead."""
+    rules, defect = find_rules(), EXACT[0][1]
 
     def never_broken(_broken: bool) -> Summary:
-        return run(EXACT[0], False)
+        return run(defect, False)
 
-    monkeypatch.setattr("autoprof.demo.defects.PROGRAMS", (Program("none", "data-wait", never_broken),))
-    assert main(["rules", "--json"]) == 1
+    wrong = Rule("data-wait", rules["data-wait"].judge, defects=(Defect("none", never_broken),))
+    monkeypatch.setitem(rules, "data-wait", wrong)
+    assert main(["rules", "data-wait", "--json"]) == 1
     (record,) = json.loads(capsys.readouterr().out)
     assert record["rule"] == "data-wait"
     assert all(finding["severity"] == "info" for finding in record["defect"])
+
+
+def test_the_command_rejects_an_unknown_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message lists the rules."""
+    assert main(["rules", "data-weight"]) != 0
+    assert "'data-weight' is no rule; allowed: data-wait, " in capsys.readouterr().err

@@ -14,10 +14,9 @@ from evidence_builders import MS, evidence_of, finding_of, found
 import autoprof
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.cli import main
-from autoprof.demo.defects import ranks as program
-from autoprof.diagnose import Facts, Watch, diagnose, evidence_of_run
-from autoprof.diagnose import ranks as comparing
-from autoprof.diagnose.ranks import RankFacts, read_ranks
+from autoprof.diagnose import RankComparison, RankMonitor, RunFacts, _ranks, diagnose, evidence_of_run
+from autoprof.diagnose._ranks import read_ranks
+from autoprof.diagnose.rules.straggler import train_ranks
 from autoprof.frame import Phase, Span
 from autoprof.summary import Finding
 from autoprof.testing import make_frame
@@ -49,10 +48,10 @@ def write(folder: Path, *ranks: Sequence[Any]) -> Path:
     return folder
 
 
-def judge(facts: RankFacts | None, **more: Any) -> Finding | None:
+def judge(facts: RankComparison | None, **more: Any) -> Finding | None:
     """Return what the rule says of these ranks."""
     world = 1 if facts is None else facts.world_size
-    evidence = evidence_of(STEP, repeat=40, facts=Facts(world_size=world, ranks=facts, **more))
+    evidence = evidence_of(STEP, repeat=40, facts=RunFacts(world_size=world, ranks=facts, **more))
     return finding_of(diagnose(evidence), "straggler")
 
 
@@ -64,7 +63,8 @@ def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> Non
     assert (finding.rank, finding.name, finding.phase) == (1, "encoder", Phase.FORWARD)
     assert finding.gain_ns == 20 * MS
     assert (
-        "rank 1 works 91.0 ms of each step by itself, 20.0 ms (20.0 % of the step) more than the others" in finding.why
+        "rank 1's own work takes 91.0 ms of each step, 20.0 ms (20.0 % of the step) more than the others'"
+        in finding.why
     )
 
 
@@ -117,15 +117,15 @@ def test_too_few_steps_in_common_are_said(tmp_path: Path) -> None:
 
 def test_other_ranks_leave_it_to_rank_0() -> None:
     """They read nobody's records."""
-    assert Watch(Path("nowhere"), 1, 4).facts((), final=True) is None
-    finding = diagnose(evidence_of(STEP, repeat=40, facts=Facts(world_size=4, rank=1)))
+    assert RankMonitor(Path("nowhere"), 1, 4).comparison((), final=True) is None
+    finding = diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(world_size=4, rank=1)))
     assert finding_of(finding, "straggler").evidence["missing"] == "the other ranks' records"  # type: ignore[union-attr]
 
 
 def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The begin has the layouts, the end the steps; what lies between is not looked at."""
-    monkeypatch.setattr(comparing, "HEAD_BYTES", 4000)
-    monkeypatch.setattr(comparing, "TAIL_BYTES", 20_000)
+    monkeypatch.setattr(_ranks, "HEAD_BYTES", 4000)
+    monkeypatch.setattr(_ranks, "TAIL_BYTES", 20_000)
     quick, slow = [frame(n) for n in range(1, 1001)], [frame(n, forward=50) for n in range(1, 1001)]
     run = write(tmp_path, quick, slow)
     assert (run / "rank0" / "steps.jsonl").stat().st_size > 100_000
@@ -144,18 +144,18 @@ def test_a_reading_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 def test_a_live_run_compares_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at each summary: half a minute apart, and at the end."""
     now = 1000.0
-    monkeypatch.setattr("autoprof.diagnose.ranks.time.monotonic", lambda: now)
+    monkeypatch.setattr("autoprof.diagnose._ranks.time.monotonic", lambda: now)
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
     run = write(tmp_path, quick, slow)
-    watch = Watch(run, 0, 2)
-    assert watch.facts((), final=False) is None
+    monitor = RankMonitor(run, 0, 2)
+    assert monitor.comparison((), final=False) is None
     now += 31
-    facts = watch.facts((), final=False)
+    facts = monitor.comparison((), final=False)
     assert facts is not None
     assert facts.rank == 1
     (run / "rank1" / "steps.jsonl").unlink()
-    assert watch.facts((), final=False) is facts
-    assert watch.facts((), final=True).missing is not None  # type: ignore[union-attr]
+    assert monitor.comparison((), final=False) is facts
+    assert monitor.comparison((), final=True).missing is not None  # type: ignore[union-attr]
 
 
 def test_a_cut_line_is_left_out(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_cut_line_is_left_out(tmp_path: Path) -> None:
 @pytest.fixture(scope="module", params=[True, False], ids=["slow", "healthy"])
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[bool, Path]:
     """Train on two real processes over gloo, one of them slower, or both alike."""
-    return request.param, program.launch(tmp_path_factory.mktemp("ranks"), request.param)
+    return request.param, train_ranks(tmp_path_factory.mktemp("ranks"), request.param)
 
 
 def test_rank_0_names_the_slow_one_of_two_real_ranks_at_its_end(trained: tuple[bool, Path]) -> None:
@@ -194,7 +194,7 @@ def test_a_saved_run_and_the_command_say_the_same(
 
 def test_facts_without_ranks_say_nothing_was_compared() -> None:
     """A live run's first half minute."""
-    facts = Facts(world_size=2)
+    facts = RunFacts(world_size=2)
     finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=replace(facts, rank=0))), "straggler")
     assert finding is not None
     assert finding.evidence["missing"] == "the ranks' records: none compared yet"

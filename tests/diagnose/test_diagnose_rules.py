@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from autoprof._session.governor import Governor
 from autoprof._stats import Aggregate
-from autoprof.diagnose import RULES, Evidence, Facts, OptimizerFact, diagnose, judge
-from autoprof.diagnose.evidence import Interval
-from autoprof.diagnose.run_rules import overhead
-from autoprof.diagnose.signal_rules import LOGGING
-from autoprof.diagnose.thresholding import stand
-from autoprof.diagnose.thresholds import MIN_STEPS
+from autoprof._stats.intervals import Interval
+from autoprof.diagnose import MIN_STEPS, Evidence, OptimizerInfo, RunFacts, classify, diagnose, find_rules, judge
+from autoprof.diagnose.rules import overhead
+from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
 from autoprof.summary import Summary
 from autoprof.testing import make_frame
@@ -34,7 +32,7 @@ def test_a_run_without_a_step_has_no_findings() -> None:
 def test_too_few_steps_abstain_and_say_how_many_are_needed() -> None:
     """Every rule abstains; none judges by two steps."""
     summary = diagnose(evidence_of({"data": 90}, repeat=2))
-    assert [finding.rule for finding in summary.findings] == list(RULES)
+    assert [finding.rule for finding in summary.findings] == list(find_rules())
     assert {finding.severity for finding in summary.findings} == {"info"}
     assert {finding.evidence["missing"] for finding in summary.findings} == {
         f"recorded steps: {MIN_STEPS} needed, 2 so far"
@@ -114,13 +112,13 @@ def test_runs_that_differ_by_a_few_percent_never_get_opposite_verdicts(
     one, other = (
         Interval(middle * (1 - spread), middle, middle * (1 + spread)) for middle in (share, share * (1 + drift))
     )
-    assert {stand(one, bound), stand(other, bound)} != {"above", "below"}
+    assert {classify(one, bound), classify(other, bound)} != {"above", "below"}
 
 
 @given(st.lists(st.integers(80, 120), min_size=10, max_size=60))
 def test_more_steps_never_widen_the_interval_of_the_same_values(lengths: list[int]) -> None:
     """The same steps twice: as uncertain or less."""
-    once, twice = (evidence_of(*({"step": ms} for ms in lengths * times)).step for times in (1, 2))
+    once, twice = (evidence_of(*({"step": ms} for ms in lengths * times)).step_time for times in (1, 2))
     assert twice.high - twice.low <= once.high - once.low + 1
 
 
@@ -139,11 +137,11 @@ def test_the_optimizer_is_told_what_it_is_not_yet() -> None:
     slow = {**STEP, "optimizer": 60, "step": 200}
     said = {}
     for word, fact in {
-        "fused": OptimizerFact("AdamW", True, None, 8, 16),
-        "loop": OptimizerFact("AdamW", None, False, 8, 16),
-        "default": OptimizerFact("AdamW", None, None, 8, 16),
+        "fused": OptimizerInfo("AdamW", True, None, 8, 16),
+        "loop": OptimizerInfo("AdamW", None, False, 8, 16),
+        "default": OptimizerInfo("AdamW", None, None, 8, 16),
     }.items():
-        summary = diagnose(evidence_of(slow, repeat=20, facts=Facts(optimizers=(fact,))))
+        summary = diagnose(evidence_of(slow, repeat=20, facts=RunFacts(optimizers=(fact,))))
         said[word] = summary.findings[0].next
     assert said["fused"].startswith("it is fused already")
     assert said["loop"].startswith("foreach=False updates parameter by parameter")
@@ -153,7 +151,10 @@ def test_the_optimizer_is_told_what_it_is_not_yet() -> None:
 def test_checkpointing_with_memory_to_spare_is_told_so() -> None:
     """What it saves is held against what was free at the peak."""
     seen = evidence_of(
-        {**STEP, "recompute": 30, "step": 200}, repeat=20, facts=Facts(memory_capacity_bytes=40 * GIB), clock="device"
+        {**STEP, "recompute": 30, "step": 200},
+        repeat=20,
+        facts=RunFacts(memory_capacity_bytes=40 * GIB),
+        clock="device",
     )
     rows = tuple(replace(row, memory_growth_bytes=3 * GIB) for row in seen.summary.rows)
     for peak, word in ((20 * GIB, "enough to do without it"), (39 * GIB, "too little to do without all of it")):
@@ -178,12 +179,12 @@ def test_checkpointing_that_does_not_all_fit_names_what_does() -> None:
     rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
     seen = Evidence(
         replace(summary, rows=rows, memory={"peak_bytes": 37 * GIB}),
-        Facts(memory_capacity_bytes=40 * GIB),
+        RunFacts(memory_capacity_bytes=40 * GIB),
         longest=(),
     )
     finding = judge(seen)[0]
     assert "it saves at most 10.00 GiB and 3.00 GiB were free at the peak: too little" in finding.why
-    assert finding.next.startswith("switch it off for A, C: 30.0 ms a step for 2.00 GiB, which fits")
+    assert finding.next.startswith("switch it off for A, C: this saves 30.0 ms a step and needs 2.00 GiB, which fits")
     assert finding.evidence["enough"] is False
 
 
@@ -191,20 +192,20 @@ def test_what_checkpointing_saves_is_not_made_up() -> None:
     """On the CPU nobody knows; on a device it takes memory: true."""
     slow = {**STEP, "recompute": 30, "step": 200}
     on_cpu = diagnose(evidence_of(slow, repeat=20)).findings[0]
-    facts = Facts(memory_capacity_bytes=40 * GIB)
+    facts = RunFacts(memory_capacity_bytes=40 * GIB)
     on_device = diagnose(evidence_of(slow, repeat=20, facts=facts, memory={"peak_bytes": 10 * GIB})).findings[0]
-    assert "the CPU has none" in on_cpu.why
-    assert "not measured (memory: true on a target); 30.00 GiB were free at the peak" in on_device.why
+    assert "measurable only on a GPU" in on_cpu.why
+    assert "not measured (set memory: true on a target); 30.00 GiB were free at the peak" in on_device.why
     assert "saved_bytes" not in on_device.evidence
 
 
-def state_of(kind: str = "AdamW", **changes: object) -> OptimizerFact:
-    fact = OptimizerFact(kind, None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:
+    fact = OptimizerInfo(kind, None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
     return replace(fact, **changes)  # type: ignore[arg-type]
 
 
-def judged_state(peak: int, capacity: int, fact: OptimizerFact) -> list[str]:
-    facts = Facts(memory_capacity_bytes=capacity * GIB, optimizers=(fact,))
+def judged_state(peak: int, capacity: int, fact: OptimizerInfo) -> list[str]:
+    facts = RunFacts(memory_capacity_bytes=capacity * GIB, optimizers=(fact,))
     summary = diagnose(evidence_of(STEP, repeat=20, facts=facts, memory={"peak_bytes": peak * GIB}))
     return [finding.next for finding in summary.findings if finding.rule == "optimizer" and finding.severity != "info"]
 
@@ -212,7 +213,7 @@ def judged_state(peak: int, capacity: int, fact: OptimizerFact) -> list[str]:
 def test_the_state_of_the_optimizer_counts_where_memory_is_short() -> None:
     """The seed's own case: 12 of 32 GiB on a card of 48. On one of 80, or with half the state, nobody is told."""
     (advice,) = judged_state(32, 48, state_of())
-    assert advice.startswith("bitsandbytes.optim.AdamW8bit holds 3.00 GiB for 12.00 GiB")
+    assert advice.startswith("bitsandbytes.optim.AdamW8bit needs 3.00 GiB of state instead of 12.00 GiB")
     assert judged_state(32, 80, state_of()) == []
     assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
 
@@ -227,25 +228,25 @@ def test_the_faster_form_is_named_from_what_the_optimizer_is() -> None:
     """No fused form is promised where torch has none."""
     slow = {**STEP, "optimizer": 60, "step": 200}
 
-    def told(fact: OptimizerFact) -> str:
-        return diagnose(evidence_of(slow, repeat=20, facts=Facts(optimizers=(fact,)))).findings[0].next
+    def told(fact: OptimizerInfo) -> str:
+        return diagnose(evidence_of(slow, repeat=20, facts=RunFacts(optimizers=(fact,)))).findings[0].next
 
-    assert told(state_of("SGD")).startswith("fused=True updates all parameters of SGD in one go")
-    assert told(state_of("RMSprop", can_fuse=False)).startswith("RMSprop has no fused form")
+    assert told(state_of("SGD")).startswith("fused=True updates all parameters of SGD at once")
+    assert told(state_of("RMSprop", can_fuse=False)).startswith("RMSprop has no fused version")
     assert told(state_of("RMSprop", can_fuse=False, foreach=False)).startswith("foreach=False updates parameter")
-    assert told(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not torch's own")
-    assert "on the CPU torch takes neither by itself" in told(state_of(device="cpu"))
+    assert told(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not part of torch")
+    assert "on the CPU torch uses neither fused nor foreach by default" in told(state_of(device="cpu"))
 
 
 def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> None:
     """Each one waits for the device; of memory in pieces they are the pieces' doing."""
     memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "alloc_retries": 5}
-    facts = Facts(memory_capacity_bytes=10 * GIB)
+    facts = RunFacts(memory_capacity_bytes=10 * GIB)
     pressed = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=facts))
     pieces = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "peak_bytes": 3 * GIB}, facts=facts))
     few = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "alloc_retries": 2}, facts=facts))
     assert found(pressed) == ["memory-pressure"]
-    assert "5 times the allocator gave its cache back" in pressed.findings[0].why
+    assert "the allocator released its cache and tried again 5 times" in pressed.findings[0].why
     assert found(pieces) == ["fragmentation"]
     assert pieces.findings[0].severity == "critical"
     assert found(few) == []
@@ -254,7 +255,7 @@ def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> N
 def test_memory_that_ran_out_is_critical() -> None:
     """Caught or not."""
     memory = {"reserved_bytes": 8 * GIB, "peak_bytes": 7 * GIB, "ooms": 1}
-    summary = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=Facts(memory_capacity_bytes=10 * GIB)))
+    summary = diagnose(evidence_of(STEP, repeat=20, memory=memory, facts=RunFacts(memory_capacity_bytes=10 * GIB)))
     assert [(finding.rule, finding.severity) for finding in summary.findings[:1]] == [("memory-pressure", "critical")]
 
 
@@ -291,17 +292,17 @@ def test_without_a_budget_the_cost_is_not_judged() -> None:
 
 def test_a_cost_above_its_budget_wins_the_difference() -> None:
     """5 % where 1 % is allowed: 4 % of the step."""
-    summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=Facts(budget=0.01)))
+    summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=RunFacts(budget=0.01)))
     assert found(summary) == ["overhead"]
     assert summary.findings[0].gain_ns == 4 * MS
 
 
 def test_the_first_steps_are_a_debt_and_no_finding() -> None:
     """50 recorded steps at 5 % of 120 in all: those after the first ones keep to 3 %, and 200 steps pay for all."""
-    changes = {"overhead": 0.05, "warmup_steps": 0, "unsampled_steps": 70, "facts": Facts(budget=0.03)}
+    changes = {"overhead": 0.05, "warmup_steps": 0, "unsampled_steps": 70, "facts": RunFacts(budget=0.03)}
     finding = finding_of(diagnose(evidence_of(STEP, repeat=50, **changes)), "overhead")
     assert finding is not None
-    missing = "recorded and unrecorded steps: 200 needed to pay for those recorded, 120 so far"
+    missing = "steps: 200 needed to pay back the overhead of the recorded ones, 120 so far"
     assert (finding.severity, finding.evidence["missing"]) == ("info", missing)
 
 
@@ -309,14 +310,14 @@ def test_the_first_steps_are_a_debt_and_no_finding() -> None:
 @pytest.mark.parametrize("cost_ms", [0.5, 5, 40])
 def test_a_governor_that_works_is_never_accused(cost_ms: float, first_ms: float) -> None:
     """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
-    governor, base = Governor(0.01), evidence_of(STEP, repeat=50, facts=Facts(budget=0.01))
+    governor, base = Governor(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     recorded = left = spent = observed = 0
     while recorded + left < 4000:
         own = round((cost_ms if recorded else first_ms) * MS)
         recorded, spent, observed = recorded + 1, spent + own, observed + 100 * MS + own
         gap = governor.recorded(100 * MS + own, own)
         changes = {"steps": recorded, "unsampled_steps": left, "overhead": spent / observed}
-        said = overhead(replace(base, summary=replace(base.summary, **changes)))
+        said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
         assert said is None or said.severity == "info", (recorded, left)
         governor.left_alone(gap, gap * 100 * MS)
         left, observed = left + gap, observed + gap * 100 * MS
@@ -324,14 +325,14 @@ def test_a_governor_that_works_is_never_accused(cost_ms: float, first_ms: float)
 
 def test_a_cost_that_is_not_paid_back_is_found_however_many_steps_are_left_alone() -> None:
     """Of 400 recorded steps the first ones are few: the others alone cost more than is allowed."""
-    changes = {"overhead": 0.05, "unsampled_steps": 10_000, "facts": Facts(budget=0.03)}
+    changes = {"overhead": 0.05, "unsampled_steps": 10_000, "facts": RunFacts(budget=0.03)}
     assert found(diagnose(evidence_of(STEP, repeat=400, **changes))) == ["overhead"]
 
 
 def test_facts_go_to_json_and_back() -> None:
     """A saved run knows what the live one knew."""
-    facts = Facts(0.01, GIB, 2, (3, 5), 7, (OptimizerFact("AdamW", True, None, 8, 16),))
-    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+    facts = RunFacts(0.01, GIB, 2, (3, 5), 7, (OptimizerInfo("AdamW", True, None, 8, 16),))
+    assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 
 @pytest.mark.parametrize(
@@ -343,7 +344,7 @@ def test_facts_go_to_json_and_back() -> None:
 )
 def test_logging_is_known_by_its_name(name: str, is_logging: bool) -> None:
     """A word for itself, and no logarithm."""
-    assert bool(LOGGING.search(name)) is is_logging
+    assert bool(LOGGING_NAME.search(name)) is is_logging
 
 
 def test_time_in_several_modules_names_none_but_says_where_most_is() -> None:
@@ -354,4 +355,4 @@ def test_time_in_several_modules_names_none_but_says_where_most_is() -> None:
         aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
     finding = judge(Evidence(aggregate.summary(), longest=()))[0]
     assert (finding.rule, finding.name, finding.gain_ns) == ("recompute", None, 50 * MS)
-    assert "computes 50.0 ms (25.0 % of the step) a second time, 30.0 ms of it in B" in finding.why
+    assert "takes 50.0 ms (25.0 % of the step), 30.0 ms of it in B" in finding.why

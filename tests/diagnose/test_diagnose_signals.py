@@ -14,12 +14,10 @@ from evidence_builders import MS, evidence_of, finding_of, found
 import autoprof
 from autoprof._capture.probes.calls import Site
 from autoprof._capture.probes.compilations import _read
-from autoprof.demo.defects import PROGRAMS
-from autoprof.diagnose import Facts, diagnose
-from autoprof.diagnose.calls import CallFacts, CallSite, dry_ns, shorten_path
-from autoprof.diagnose.compiled import CompileFacts, Recompiled
-from autoprof.diagnose.observer import CLOCK
-from autoprof.diagnose.ranks import RankFacts
+from autoprof.diagnose import CallStatistics, EvidenceCollector, RankComparison, RunFacts, diagnose, find_rules
+from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
+from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
+from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
 
@@ -27,12 +25,12 @@ STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
 PLACE = Site("/somewhere/train.py", 42, "train", "item")
 
 
-def calls(cost_ms: float, mean_ms: float, *, spread: float = 0.0) -> CallFacts:
+def calls(cost_ms: float, mean_ms: float, *, spread: float = 0.0) -> CallStatistics:
     """Make the facts of one site."""
     cost = round(cost_ms * MS)
     site = CallSite(*PLACE, "total += loss.item()", 40, round(40 * mean_ms * MS))
     values = cost, round(cost * (1 + spread)), round(cost * (1 - spread)), round(cost * (1 + spread))
-    return CallFacts(40, values, cost, round(mean_ms * MS), (site,))
+    return CallStatistics(40, values, cost, round(mean_ms * MS), (site,))
 
 
 # Calls that wait.
@@ -40,22 +38,22 @@ def calls(cost_ms: float, mean_ms: float, *, spread: float = 0.0) -> CallFacts:
 
 def test_the_card_names_the_call_its_line_and_what_it_costs() -> None:
     """Where, how long the host waits, and for how long the device then stands still."""
-    evidence = evidence_of(STEP, repeat=40, facts=Facts(waits=calls(12.3, 50)), clock="device")
+    evidence = evidence_of(STEP, repeat=40, facts=RunFacts(waits=calls(12.3, 50)), clock="device")
     finding = diagnose(evidence).findings[0]
     assert (finding.rule, finding.name, finding.gain_ns) == ("sync-call", "somewhere/train.py:42", 12_300_000)
     assert "50.0 ms of each step" in finding.why
-    assert "`total += loss.item()` at somewhere/train.py:42 50.0 ms a step" in finding.why
+    assert "`total += loss.item()` at somewhere/train.py:42 (50.0 ms a step)" in finding.why
     assert "at most 12.3 ms a step (12.3 %)" in finding.why
 
 
 def test_a_long_wait_after_which_the_device_has_work_at_once_is_none() -> None:
     """The wait itself costs nothing: meanwhile the device works."""
-    assert found(diagnose(evidence_of(STEP, repeat=40, facts=Facts(waits=calls(1, 80)), clock="device"))) == []
+    assert found(diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(waits=calls(1, 80)), clock="device"))) == []
 
 
 def test_waits_whose_cost_is_uncertain_are_no_verdict() -> None:
     """The interval of the median has to lie above the bound."""
-    facts = Facts(waits=calls(6, 50, spread=3.0))
+    facts = RunFacts(waits=calls(6, 50, spread=3.0))
     finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=facts, clock="device")), "sync-call")
     assert finding is not None
     assert finding.severity == "info"
@@ -81,15 +79,15 @@ def test_the_device_stands_still_from_the_end_of_a_wait_to_the_first_mark_it_is_
     """A launch of 8 ms, then a kernel: 8 ms, although the wait before was 20."""
     # The host waits from 0 to 20, launches until 28 (the mark at 28 is passed at 38), and goes on.
     frame = frame_of([(20, 8, 20, 18)], host=40, device=40)
-    assert dry_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
+    assert idle_after_waits_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
 
 
 def test_a_wait_that_is_followed_by_another_ends_there() -> None:
     """No time is counted twice, and none after the step."""
     frame = frame_of([(0, 5, 0, 5)], host=30, device=30)
     two = [(PLACE, 5 * MS, 10 * MS), (PLACE, 12 * MS, 25 * MS)]
-    assert dry_ns(frame, 0, two) == (2 + 5) * MS
-    assert dry_ns(make_frame([], duration_ns=5), 0, two) is None
+    assert idle_after_waits_ns(frame, 0, two) == (2 + 5) * MS
+    assert idle_after_waits_ns(make_frame([], duration_ns=5), 0, two) is None
 
 
 def test_a_path_is_shown_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +102,13 @@ def test_a_path_is_shown_from_the_working_directory(tmp_path: Path, monkeypatch:
 
 def test_printing_is_found_without_a_span_around_it() -> None:
     """The call site is the name."""
-    finding = diagnose(evidence_of(STEP, repeat=40, facts=Facts(logs=calls(20, 20)))).findings[0]
+    finding = diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(logs=calls(20, 20)))).findings[0]
     assert (finding.rule, finding.name, finding.gain_ns) == ("logging", "somewhere/train.py:42", 20 * MS)
 
 
 def test_a_call_inside_a_span_called_so_is_counted_once() -> None:
     """The span has all of it; the call says where."""
-    summary = diagnose(evidence_of({**STEP, "user": 30, "step": 130}, repeat=40, facts=Facts(logs=calls(20, 20))))
+    summary = diagnose(evidence_of({**STEP, "user": 30, "step": 130}, repeat=40, facts=RunFacts(logs=calls(20, 20))))
     assert finding_of(summary, "logging") is not None  # the span is called 'user': the calls alone are logging
     assert [finding.gain_ns for finding in summary.findings if finding.rule == "logging"] == [20 * MS]
 
@@ -118,10 +116,10 @@ def test_a_call_inside_a_span_called_so_is_counted_once() -> None:
 # Compilations.
 
 
-def compiled(count: int, ns: int, *, gave_up: bool = False) -> Facts:
+def compiled(count: int, ns: int, *, gave_up: bool = False) -> RunFacts:
     """Make the facts of one function, compiled again ``count`` times in 1 s of steps."""
-    one = Recompiled("block", "/code/model.py", 12, count, "size mismatch at index 0", gave_up)
-    return Facts(compiled=CompileFacts(40, 1000 * MS, count, ns, (one,)))
+    one = RecompiledFunction("block", "/code/model.py", 12, count, "size mismatch at index 0", gave_up)
+    return RunFacts(compiled=CompileStatistics(40, 1000 * MS, count, ns, (one,)))
 
 
 def test_a_function_compiled_again_and_again_is_named_with_the_reason() -> None:
@@ -147,8 +145,8 @@ def test_a_function_that_torch_has_given_up_is_critical_however_long_ago() -> No
 
 def test_the_real_program_names_its_function_and_the_size() -> None:
     """What dynamo notes is read without its log being switched on."""
-    program = next(one for one in PROGRAMS if one.rule == "recompile")
-    finding = finding_of(program.run(True), "recompile")
+    (defect,) = find_rules()["recompile"].defects
+    finding = finding_of(defect.train(True), "recompile")
     assert finding is not None
     assert finding.name == "scale"
     assert finding.evidence["count"] == 5
@@ -170,12 +168,12 @@ def test_a_note_of_another_torch_is_left_out() -> None:
 TOGETHER = {"data": 1, "forward": 20, "backward": 40, "comm": 30, "optimizer": 4}
 
 
-def slow_rank(rank: int, excess_ms: int, own_ms: tuple[int, ...]) -> Facts:
+def slow_rank(rank: int, excess_ms: int, own_ms: tuple[int, ...]) -> RunFacts:
     """Make the facts of rank 0 in a run of several, one of which works longer."""
     excess = (excess_ms * MS,) * 3
     own_ns = tuple(ms * MS for ms in own_ms)
-    ranks = RankFacts(len(own_ms), None, 40, 100 * MS, rank, own_ns, excess, excess_ms * MS)
-    return Facts(world_size=len(own_ms), ranks=ranks)
+    ranks = RankComparison(len(own_ms), None, 40, 100 * MS, rank, own_ns, excess, excess_ms * MS)
+    return RunFacts(world_size=len(own_ms), ranks=ranks)
 
 
 def test_waiting_for_a_slow_rank_is_that_ranks_and_no_communication_of_its_own() -> None:
@@ -203,19 +201,18 @@ def test_a_rank_that_is_hardly_slower_explains_nothing() -> None:
 # Outliers and their causes.
 
 
-def outliers(clock: float | None = None, facts: Facts | None = None) -> Any:
+def outliers(clock: float | None = None, facts: RunFacts | None = None) -> Any:
     """Make a run in which each eighth step is long, in no span; ``clock`` is the device's clock then."""
     from autoprof._stats import Aggregate
-    from autoprof.diagnose import Observer
 
-    aggregate, observer = Aggregate(), Observer()
+    aggregate, collector = Aggregate(), EvidenceCollector()
     for number in range(1, 41):
         long = number % 8 == 0
-        scalars = {} if clock is None else {CLOCK: clock if long else 1980.0}
+        scalars = {} if clock is None else {CLOCK_SCALAR: clock if long else 1980.0}
         frame = make_frame([], step=number, duration_ns=(1000 if long else 100) * MS, scalars=scalars)
         aggregate.add(frame)
-        observer.add(frame)
-    return diagnose(observer.evidence(aggregate.summary(), facts or Facts()))
+        collector.add(frame)
+    return diagnose(collector.evidence(aggregate.summary(), facts or RunFacts()))
 
 
 def test_long_steps_on_a_low_clock_are_the_clocks() -> None:
@@ -236,8 +233,8 @@ def test_a_clock_that_wanders_a_little_is_no_cause() -> None:
 
 def test_long_steps_that_another_rank_made_long_are_that_ranks() -> None:
     """This one only waited."""
-    blamed = RankFacts(4, steps=40, step_ns=100 * MS, long_steps={str(step): 2 for step in (8, 16, 24, 32, 40)})
-    finding = finding_of(outliers(facts=Facts(world_size=4, ranks=blamed)), "jitter")
+    blamed = RankComparison(4, steps=40, step_ns=100 * MS, long_steps={str(step): 2 for step in (8, 16, 24, 32, 40)})
+    finding = finding_of(outliers(facts=RunFacts(world_size=4, ranks=blamed)), "jitter")
     assert finding is not None
     assert (finding.rank, finding.evidence["cause"]) == (2, "rank 2")
 
@@ -247,9 +244,9 @@ def test_facts_survive_their_way_through_a_file() -> None:
     import json
 
     facts = replace(
-        compiled(6, MS), waits=calls(1, 2), logs=calls(3, 4), ranks=RankFacts(2, "nothing", phase=Phase.DATA)
+        compiled(6, MS), waits=calls(1, 2), logs=calls(3, 4), ranks=RankComparison(2, "nothing", phase=Phase.DATA)
     )
-    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+    assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 
 # Confidence.
@@ -287,4 +284,4 @@ def test_near_a_bound_runs_never_get_opposite_verdicts(data: float) -> None:
 
 def test_autoprof_exports_nothing_new() -> None:
     """The signals are wired up by ``instrument``; a user calls nothing."""
-    assert "Signals" not in autoprof.__all__
+    assert "CallMonitor" not in autoprof.__all__

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import autoprof
 from autoprof.devices.cuda import cudnn_benchmark
-from autoprof.diagnose import Facts, OptimizerFact, Surroundings, describe_optimizers, diagnose, evidence_of_run
+from autoprof.diagnose import Environment, OptimizerInfo, RunFacts, describe_optimizers, diagnose, evidence_of_run
 from autoprof.summary import Finding, Summary, UnfusedAttention, Work, WorkKind
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -68,8 +68,8 @@ def test_work_near_the_bound_is_inconclusive() -> None:
 
 def test_precision_says_what_it_lacks() -> None:
     """Without counted work, or without a peak to hold it against, nobody knows."""
-    assert missing(judged("precision", None)) == "the work of a step"
-    assert missing(judged("precision", Work(reason="no formula for x"))) == "the work of a step: no formula for x"
+    assert missing(judged("precision", None)) == "the FLOPs of a step"
+    assert missing(judged("precision", Work(reason="no formula for x"))) == "the FLOPs of a step: no formula for x"
     unknown = replace(arithmetic("float32", 60, 8), mfu=None, peak=None, no_peak="no peak is known for 'x'")
     assert missing(judged("precision", unknown)) == "the device's peak: no peak is known for 'x'"
 
@@ -88,8 +88,8 @@ def test_attention_written_out_is_named_with_its_module() -> None:
     assert finding is not None
     assert finding.name == "blocks.0.attn"
     assert finding.gain_ns is None
-    assert "2 modules more" in finding.why
-    assert "scaled_dot_product_attention in its place" in finding.next
+    assert "2 more modules" in finding.why
+    assert "scaled_dot_product_attention instead" in finding.next
 
 
 def test_sdpas_kernel_of_last_resort_is_told_from_the_models_own_code() -> None:
@@ -109,7 +109,7 @@ def test_fused_or_short_attention_is_accused_of_nothing() -> None:
 def test_attention_is_judged_on_devices_with_counted_work_only() -> None:
     """On a CPU either form may be the faster."""
     assert missing(judged("attention", written(40))) == "a device's clock"
-    assert missing(judged("attention", None, clock="device")) == "the work of a step"
+    assert missing(judged("attention", None, clock="device")) == "the FLOPs of a step"
     assert missing(judged("attention", written(10), clock="device")).startswith("inconclusive")
 
 
@@ -138,8 +138,8 @@ def test_convolutions_that_are_tried_few_or_ever_new_are_left_alone(work: Work) 
 
 def test_convolution_says_what_it_lacks() -> None:
     """No cuDNN, one that must be deterministic, no count, a share near the bound."""
-    assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN, free to choose its algorithm"
-    assert missing(judged("convolution", None)) == "the work of a step"
+    assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN with a free choice of algorithm"
+    assert missing(judged("convolution", None)) == "the FLOPs of a step"
     assert missing(judged("convolution", convolved(30))).startswith("inconclusive")
 
 
@@ -160,10 +160,12 @@ def test_cudnns_flag_is_read_where_it_may_choose(
 LINK = {"forward": 30, "backward": 30, "comm": 30}
 
 
-def linked(environment: dict[str, str], backend: str | None = "nccl") -> Finding:
+def linked(variables: dict[str, str], backend: str | None = "nccl") -> Finding:
     """Return what is said of communication in the step's way, with this environment."""
-    surroundings = replace(Surroundings.read("cuda", environment), backend=backend)
-    finding = finding_of(diagnose(evidence_of(LINK, repeat=20, facts=Facts(surroundings=surroundings))), "comm-exposed")
+    environment = replace(Environment.read("cuda", variables), backend=backend)
+    finding = finding_of(
+        diagnose(evidence_of(LINK, repeat=20, facts=RunFacts(environment=environment))), "comm-exposed"
+    )
     assert finding is not None
     assert finding.severity != "info"
     return finding
@@ -194,18 +196,18 @@ def test_gpus_that_may_not_talk_directly_are_told_to(name: str, value: str) -> N
 def test_a_link_that_is_open_or_not_there_is_no_matter(environment: dict[str, str], backend: str | None) -> None:
     """P2P is on, not NCCL's, or there is no second GPU on the machine."""
     finding = linked(environment, backend)
-    assert finding.next.startswith("let it overlap")
+    assert finding.next.startswith("overlap communication")
     assert "p2p" not in finding.evidence
 
 
 def test_no_exposed_communication_no_word_of_p2p() -> None:
     """The setting alone is no finding."""
-    surroundings = replace(Surroundings.read("cuda", {"NCCL_P2P_DISABLE": "1"}), backend="nccl")
-    quiet = diagnose(evidence_of({**STEP, "comm": 1}, repeat=20, facts=Facts(surroundings=surroundings)))
+    environment = replace(Environment.read("cuda", {"NCCL_P2P_DISABLE": "1"}), backend="nccl")
+    quiet = diagnose(evidence_of({**STEP, "comm": 1}, repeat=20, facts=RunFacts(environment=environment)))
     assert finding_of(quiet, "comm-exposed") is None
 
 
-def test_the_surroundings_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_environment_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They are read when the session is opened, and a saved run is judged by them."""
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
@@ -217,25 +219,25 @@ def test_the_surroundings_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyP
             model(torch.ones(2, 4)).sum().backward()
             session.step()
     run = next(tmp_path.rglob("run.json")).parent
-    read = evidence_of_run(autoprof.read_run(run)).facts.surroundings
-    assert read == Surroundings("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2)
+    read = evidence_of_run(autoprof.read_run(run)).facts.environment
+    assert read == Environment("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2)
 
 
 @pytest.mark.parametrize("backend", ["gloo", None])
 def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None:
     """Also where torch chose them itself, one for each device."""
-    assert Surroundings.read("cpu", {}).backend is None
+    assert Environment.read("cpu", {}).backend is None
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
-        assert "gloo" in (Surroundings.read("cpu", {}).backend or "")
+        assert "gloo" in (Environment.read("cpu", {}).backend or "")
     finally:
         dist.destroy_process_group()
 
 
 def test_facts_go_through_json() -> None:
-    """What is known of the surroundings survives a run's file."""
-    facts = Facts(surroundings=Surroundings("cuda", "nccl", {"NCCL_P2P_LEVEL": "LOC"}, 8))
-    assert Facts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+    """What is known of the environment survives a run's file."""
+    facts = RunFacts(environment=Environment("cuda", "nccl", {"NCCL_P2P_LEVEL": "LOC"}, 8))
+    assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 
 # ZeRO's offload.
@@ -243,8 +245,8 @@ def test_facts_go_through_json() -> None:
 
 def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Finding:
     """Return what is said of a long optimizer's step with parameters here and there."""
-    fact = OptimizerFact("DeepSpeedCPUAdam", None, None, GIB, 2 * GIB, origin="deepspeed", device=place)
-    facts = Facts(optimizers=(fact,), memory_capacity_bytes=80 * GIB, surroundings=Surroundings(device))
+    fact = OptimizerInfo("DeepSpeedCPUAdam", None, None, GIB, 2 * GIB, origin="deepspeed", device=place)
+    facts = RunFacts(optimizers=(fact,), memory_capacity_bytes=80 * GIB, environment=Environment(device))
     summary = diagnose(evidence_of({"forward": 20, "optimizer": 60}, repeat=20, facts=facts, memory=memory))
     finding = finding_of(summary, "optimizer")
     assert finding is not None
@@ -256,8 +258,8 @@ def test_an_optimizer_on_the_cpu_is_said_to_be_and_what_crosses_the_bus() -> Non
     """With room on the device it may stay there; without, less may be offloaded."""
     assert "there is room for it beside the peak (70.00 GiB of 80.00 GiB free)" in offloaded(peak_bytes=10 * GIB).next
     assert "does not fit beside the peak (1.00 GiB free)" in offloaded(peak_bytes=79 * GIB).next
-    assert "is not known here" in offloaded().next
-    assert "3.00 GiB lie on the CPU" in offloaded().next
+    assert "the device's free memory is unknown" in offloaded().next
+    assert "3.00 GiB are on the CPU" in offloaded().next
 
 
 @pytest.mark.parametrize(("device", "place"), [("cuda", "cuda"), ("cpu", "cpu"), ("", "cpu")])
@@ -268,8 +270,8 @@ def test_an_optimizer_where_its_model_is_is_not_offloaded(device: str, place: st
 
 def test_copies_to_the_device_beside_an_offload_are_said_to_be() -> None:
     """What an offload sends back is one of the copies that the step waits for."""
-    fact = OptimizerFact("Adam", None, None, GIB, 2 * GIB, device="cpu")
-    facts = Facts(optimizers=(fact,), surroundings=Surroundings("cuda"))
+    fact = OptimizerInfo("Adam", None, None, GIB, 2 * GIB, device="cpu")
+    facts = RunFacts(optimizers=(fact,), environment=Environment("cuda"))
     finding = finding_of(diagnose(evidence_of({"forward": 50, "h2d": 40}, repeat=20, facts=facts)), "h2d-copy")
     assert finding is not None
     assert "over PCIe" in finding.next

@@ -12,20 +12,20 @@ from torch import nn
 
 from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.card import render_card
-from autoprof.diagnose import Evidence, Facts, OptimizerFact, describe_optimizers, diagnose
+from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
 from autoprof.summary import Progress, Summary, WhatIf
 
 GIB = 2**30
 HOUR = 3600 * 10**9
 STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "optimizer": 100, "comm": 120, "step": 6000}
 """The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
-ADAM = OptimizerFact("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
+ADAM = OptimizerInfo("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
 
 
 def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) -> Evidence:
     """Return the seed's run: 32 GiB of 48, 12 of them Adam's state; 88.5 h to go."""
-    facts = Facts(memory_capacity_bytes=48 * GIB, optimizers=(ADAM,))
+    facts = RunFacts(memory_capacity_bytes=48 * GIB, optimizers=(ADAM,))
     seen = evidence_of(STEP, repeat=20, facts=facts, memory=MEMORY, **{"throughput": 0.5, **changes})
     rows = tuple(replace(row, memory_growth_bytes=saved, memory_peak_bytes=28 * GIB) for row in seen.summary.rows)
     summary = replace(seen.summary, rows=rows)
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_said_to() -> None:
 def test_whatever_goes_beyond_what_was_measured_says_so() -> None:
     """Larger batches and all changes at once were never run."""
     for change, one in table(seed()).items():
-        assert ("beyond what was measured" in one.assumed) is (change not in {"8-bit optimizer", "no checkpointing"})
+        assert ("extrapolated" in one.assumed) is (change not in {"8-bit optimizer", "no checkpointing"})
         assert one.assumed
 
 
@@ -148,7 +148,7 @@ def test_the_table_goes_to_json_and_back() -> None:
 # What an optimizer is.
 
 
-def described(optimizer: torch.optim.Optimizer, model: nn.Module) -> OptimizerFact:
+def described(optimizer: torch.optim.Optimizer, model: nn.Module) -> OptimizerInfo:
     model(torch.ones(2, 64)).sum().backward()
     optimizer.step()
     (fact,) = describe_optimizers([optimizer])

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from autoprof import Phase
 from autoprof._capture.probes.loader import Fetches
 from autoprof._capture.recorder import Recorder
-from autoprof.diagnose.observer import Observer
+from autoprof.diagnose import EvidenceCollector
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
@@ -216,17 +216,17 @@ def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
 
     from autoprof import Span
     from autoprof._stats import Aggregate
-    from autoprof.diagnose import Facts
-    from autoprof.diagnose.time_rules import data_wait
+    from autoprof.diagnose import RunFacts
+    from autoprof.diagnose.rules import data_wait
     from autoprof.testing import make_frame
 
-    aggregate, observer = Aggregate(), Observer()
+    aggregate, collector = Aggregate(), EvidenceCollector()
     for number in range(60):
         frame = make_frame([Span("Data", None, Phase.DATA, None, 0, 900)], step=number, duration_ns=1000)
         aggregate.add(frame)
-        observer.add(frame)
+        collector.add(frame)
     summary = replace(aggregate.summary(), loader={"workers": 2, "fetches": 50, "unready": 45})
-    finding = data_wait(observer.evidence(summary, Facts()))
+    finding = data_wait.judge(collector.evidence(summary, RunFacts()))
     assert finding is not None
     assert "45 of 50 fetches found no batch ready (num_workers=2)" in finding.why
     assert finding.evidence["loader"] == {"workers": 2, "fetches": 50, "unready": 45}

@@ -126,11 +126,11 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Peaks by name from the records; what only the live model knew is not known."""
-    from autoprof.demo.defects.models import MEMORY_CONFIG, four, train
+    from autoprof.demo.defects import MEMORY_CONFIG, four_layers, train
     from autoprof.testing import FakeClock
 
     clock, allocator = FakeClock(), FakeAllocator(40 * GIB, base_bytes=GIB)
-    model = four(clock)
+    model = four_layers(clock)
     for layer in model:
         layer.allocator, layer.activation_bytes = allocator, GIB
     train(model, clock, config={**MEMORY_CONFIG, "output": str(tmp_path), "sinks": {"jsonl": {}}}, memory=allocator)

@@ -27,7 +27,8 @@ DEPTH: Final = 64
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
 _OURS: Final = str(Path(__file__).parents[2]) + os.sep
 _LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
-_DEMO: Final = os.path.join(_OURS, "demo", "")
+_PROGRAMS: Final = tuple(os.path.join(_OURS, *parts, "") for parts in (("demo",), ("diagnose", "rules")))
+"""Folders of autoprof that hold trainings, whose calls count like those of a user."""
 _USER, _LIBRARY, _HIDDEN = range(3)
 _kinds: dict[str, int] = {}
 _sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
@@ -50,7 +51,7 @@ Call = tuple[Site, int, int]
 
 
 def _kind(file: str) -> int:
-    if file.startswith(_OURS) and not file.startswith(_DEMO):
+    if file.startswith(_OURS) and not file.startswith(_PROGRAMS):
         kind = _HIDDEN
     elif file.startswith(_TORCH):
         kind = _HIDDEN if file.endswith("_tensor_str.py") else _LIBRARY

@@ -1,0 +1,156 @@
+"""Statistics of calls inside steps, those that wait for the device and those that log, as plain data."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from .._capture.probes.calls import Call, CallTable, Site
+from .._resolve.launch_lag import EMPTY_QUEUE_NS
+from .._stats.intervals import Interval, median_from_quantiles
+from .._units import format_count, format_ms
+from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
+
+MAX_SITES: Final = 8
+"""Call sites kept, those with the most time."""
+MAX_NAMED_SITES: Final = 3
+"""Call sites named in a sentence; the evidence has all."""
+MAX_SOURCE: Final = 60
+"""Length of a source line that is shown; for a longer one the called function is shown."""
+NEARLY_ALL: Final = 0.8
+"""A time is attributed to one row or one line of code from this fraction on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the user's code: how many such calls it made in the recorded steps, and for how long."""
+
+    file: str
+    line: int
+    function: str
+    call: str
+    source: str
+    count: int
+    ns: int
+
+    @property
+    def location(self) -> str:
+        """The file and line: ``train.py:42``."""
+        return f"{shorten_path(self.file)}:{self.line}" if self.file else "other places"
+
+    @property
+    def label(self) -> str:
+        """The source line if it is short, else the called function."""
+        return f"`{self.source}`" if self.source else self.call
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatistics:
+    """Calls of one kind. ``cost_ns`` has the p50, p95, minimum and maximum of their cost in each of the last steps.
+
+    ``mean_cost_ns`` is the mean of the same cost; ``mean_ns`` is the mean time inside the calls.
+    """
+
+    steps: int
+    cost_ns: tuple[int, int, int, int]
+    mean_cost_ns: int
+    mean_ns: int
+    sites: tuple[CallSite, ...]
+
+    @property
+    def interval(self) -> Interval:
+        """The median cost and its confidence interval."""
+        p50, p95, minimum, maximum = self.cost_ns
+        return median_from_quantiles(p50, p95, self.steps, minimum, maximum)
+
+    @property
+    def dominant_location(self) -> str | None:
+        """The location of the site with nearly all of the time; None where several sites share it."""
+        first, total = self.sites[0], sum(site.ns for site in self.sites)
+        return first.location if first.ns >= NEARLY_ALL * total else None
+
+    def describe_sites(self) -> str:
+        """Return the longest sites with their time in a step as text."""
+        parts = []
+        for site in self.sites[:MAX_NAMED_SITES]:
+            calls = site.count / self.steps
+            times = f", {format_count(calls)} times" if calls > 1 else ""
+            parts.append(f"{site.label} at {site.location} ({format_ms(site.ns / self.steps)} a step{times})")
+        more = len(self.sites) - MAX_NAMED_SITES
+        return ", ".join(parts) + (f", {more} more" if more > 0 else "")
+
+    def sites_evidence(self) -> list[dict[str, Any]]:
+        """Return all sites as the evidence of a finding."""
+        return [
+            {
+                "where": site.location,
+                "function": site.function,
+                "call": site.call,
+                "source": site.source,
+                "calls_per_step": round(site.count / self.steps, 3),
+                "ns_per_step": round(site.ns / self.steps),
+            }
+            for site in self.sites
+        ]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CallStatistics:
+        """Read back the result of ``dataclasses.asdict``."""
+        sites = tuple(CallSite(**site) for site in data["sites"])
+        return cls(**{**data, "cost_ns": tuple(data["cost_ns"]), "sites": sites})
+
+
+def summarize_calls(table: CallTable, cost_column: int = 0) -> CallStatistics | None:
+    """Return the statistics of a table; column 0 is the time, ``cost_column`` the cost. None without a step."""
+    if not table.steps:
+        return None
+    cost = table.column(cost_column)
+    p50, p95 = np.percentile(cost, (50, 95))
+    longest = sorted(table.sites.items(), key=lambda entry: (-entry[1][1], entry[0]))[:MAX_SITES]
+    return CallStatistics(
+        steps=table.recorded_steps,
+        cost_ns=(round(p50), round(p95), int(cost.min()), int(cost.max())),
+        mean_cost_ns=round(float(cost.mean())),
+        mean_ns=round(float(table.column(0).mean())),
+        sites=tuple(_call_site(site, count, ns) for site, (count, ns) in longest),
+    )
+
+
+def _call_site(site: Site, count: int, ns: int) -> CallSite:
+    source = linecache.getline(site.file, site.line).strip() if site.file else ""
+    return CallSite(*site, source if len(source) <= MAX_SOURCE else "", count, ns)
+
+
+def shorten_path(file: str) -> str:
+    """Return the path relative to the working directory, or the last two parts of a path outside it."""
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):  # the directory is gone; another drive
+        relative = os.pardir
+    return os.path.join(*file.split(os.sep)[-2:]) if relative.startswith(os.pardir) else relative
+
+
+def idle_after_waits_ns(frame: StepFrame, begun_ns: int, waits: Iterable[Call]) -> int | None:
+    """Return the most that the device was idle in a step because the host had waited for it.
+
+    After a wait the queue is empty until the host launches again. No mark shows that launch, but at the first mark
+    that the device passes later than the host made it, the device has work. So the idle time is counted from the end
+    of each wait to that mark, to the next wait, or to the end of the step. None without device times.
+    """
+    if frame.device_ns is None or frame.device_start_ns is None or frame.device_duration_ns is None:
+        return None
+    seen = (np.asarray(frame.layout.lanes) == TRAINING_LANE) & (frame.device_ns != NOT_MEASURED)
+    host = np.concatenate((frame.start_ns[seen], (frame.start_ns + frame.host_ns)[seen], (0, frame.duration_ns)))
+    starts, lengths = frame.device_start_ns[seen], frame.device_ns[seen]
+    lag = np.concatenate((starts, starts + lengths, (0, frame.device_duration_ns))) - host
+    busy = np.sort(host[lag - lag.min() > EMPTY_QUEUE_NS])
+    times = [(start_ns - begun_ns, end_ns - begun_ns) for _, start_ns, end_ns in waits]
+    next_starts = [start for start, _ in times[1:]] + [frame.duration_ns]
+    ends = np.array([end for _, end in times], dtype=np.int64)
+    busy_again = np.append(busy, frame.duration_ns)[np.searchsorted(busy, ends)]
+    return int(np.maximum(np.minimum(busy_again, next_starts) - ends, 0).sum())

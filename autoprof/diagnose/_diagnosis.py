@@ -1,0 +1,145 @@
+"""The diagnosis of a live run: collect evidence step by step, and judge it when a summary is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from .._capture.probes import Compilations, LogProbe, SyncProbe
+from .._capture.probes.calls import Call
+from .._resolve import RawStep
+from ..frame import StepFrame
+from ..summary import Summary
+from ._calls import idle_after_waits_ns, summarize_calls
+from ._compilations import summarize_compilations
+from ._evidence import EvidenceCollector
+from ._facts import RunFacts
+from ._garbage import CollectionTracker
+from ._judge import diagnose, find_rules
+from ._optimizers import OptimizerInfo, describe_optimizers
+from ._ranks import RankMonitor
+from ._rule import MIN_STEPS
+
+MAX_WAITING_STEPS: Final = 256
+"""Steps whose calls are kept until their frames arrive; a device is a few steps behind."""
+
+
+class CallMonitor:
+    """Collect the calls and compilations that the probes saw, step by step, on the training thread."""
+
+    def __init__(self, syncs: SyncProbe, logs: LogProbe, compilations: Compilations) -> None:
+        self._syncs = syncs
+        self._logs = logs
+        self._compilations = compilations
+        self._waiting: dict[int, tuple[int, list[Call]]] = {}
+
+    def observe_step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
+        """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
+        counts = not raw.warmup
+        self._compilations.closed(step_ns, counts)
+        logs, waits = self._logs.table, self._syncs.table
+        if not counts:
+            logs.drop()
+            waits.drop()
+            return
+        calls = logs.take()
+        logs.close_step(logs.count(calls) if calls else 0)
+        if self._syncs.on_device:
+            calls = waits.take()
+            if calls:
+                if len(self._waiting) >= MAX_WAITING_STEPS:
+                    del self._waiting[next(iter(self._waiting))]
+                self._waiting[raw.step] = begun_ns, calls
+            else:
+                waits.close_step(0, 0)
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Add the cost of the waits in a step: its frame shows when the device had work again."""
+        if not self._waiting:
+            return
+        begun_ns, calls = self._waiting.pop(frame.step, (0, []))
+        table = self._syncs.table
+        idle = idle_after_waits_ns(frame, begun_ns, calls) if calls and not frame.warmup else None
+        if idle is not None:
+            spent = table.count(calls)
+            table.close_step(spent, min(spent, idle))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of ``RunFacts`` that are measured here."""
+        return {
+            "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
+            "logs": summarize_calls(self._logs.table),
+            "compiled": summarize_compilations(self._compilations),
+        }
+
+
+class Diagnosis:
+    """Observe a live run for the rules. They judge only when a summary is annotated.
+
+    ``optimizers`` returns the optimizers seen so far. The rules are found when it is built: importing them takes
+    milliseconds, which no step must take.
+    """
+
+    def __init__(
+        self,
+        facts: RunFacts | None = None,
+        optimizers: Callable[[], Iterable[Any]] = tuple,
+        calls: CallMonitor | None = None,
+        ranks: RankMonitor | None = None,
+    ) -> None:
+        find_rules()
+        self._start_facts = facts or RunFacts()
+        self._optimizers = optimizers
+        self._optimizer_infos: tuple[OptimizerInfo, ...] | None = None
+        self._has_steps = False
+        """Whether enough steps were recorded that an optimizer without state keeps none."""
+        self._collector = EvidenceCollector()
+        self._collections = CollectionTracker()
+        self._calls = calls
+        self._ranks = ranks
+        self._final = False
+
+    def observe_step(self, raw: RawStep) -> RawStep:
+        """Observe a closed step and return it."""
+        begun_ns = raw.clock.host_ns(raw.start)
+        step_ns = raw.clock.host_ns(raw.end) - begun_ns
+        self._collections.observe_step(raw.step, step_ns)
+        if self._calls is not None:
+            self._calls.observe_step(raw, begun_ns, step_ns)
+        return raw
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Observe the frame of a step."""
+        self._collector.add(frame)
+        if self._calls is not None:
+            self._calls.observe_frame(frame)
+
+    def finish(self, *, complete: bool) -> None:
+        """Prepare for the last summary: it compares the ranks over all their records, however long that takes."""
+        self._final = True
+
+    def facts(self) -> RunFacts:
+        """Return the facts known so far. Optimizers are described once, when all that have state have created it."""
+        optimizers = list(self._optimizers())
+        if optimizers and self._optimizer_infos is None and (self._has_steps or all(one.state for one in optimizers)):
+            self._optimizer_infos = describe_optimizers(optimizers)
+        longest = tuple(long.step for long in self._collector.longest())
+        collected = set(self._collections.steps)
+        return replace(
+            self._start_facts,
+            collected=tuple(sorted(step for step in longest if step in collected)),
+            collections=self._collections.count,
+            optimizers=self._optimizer_infos,
+            ranks=None if self._ranks is None else self._ranks.comparison(longest, final=self._final),
+            **({} if self._calls is None else self._calls.facts()),
+        )
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with its findings and its what-if table."""
+        self._has_steps = summary.steps >= MIN_STEPS
+        return diagnose(self._collector.evidence(summary, self.facts())) if summary.steps else summary
+
+    def run_info(self) -> dict[str, Any]:
+        """Return the facts as the entry of ``run.json`` from which the saved run is diagnosed again."""
+        return {"facts": self.facts().to_dict()}

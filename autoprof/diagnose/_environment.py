@@ -1,0 +1,50 @@
+"""The environment of a run that rules consider: the model's device, the process group, NCCL's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch.distributed as dist
+
+NCCL_SETTINGS: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+LOCAL_WORLD_SIZE: Final = "LOCAL_WORLD_SIZE"
+"""The variable in which torchrun passes the number of ranks on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The type of the model's device, the process group's backends, NCCL's settings, the ranks on this machine."""
+
+    device: str = ""
+    backend: str | None = None
+    nccl: Mapping[str, str] = field(default_factory=dict)
+    local_ranks: int | None = None
+
+    @classmethod
+    def read(cls, device: str, variables: Mapping[str, str]) -> Environment:
+        """Read the environment at set-up; neither the device nor other ranks are queried."""
+        backend = dist.get_backend_config() if dist.is_available() and dist.is_initialized() else None
+        nccl = {name: variables[name].strip() for name in NCCL_SETTINGS if variables.get(name, "").strip()}
+        local = variables.get(LOCAL_WORLD_SIZE, "").strip()
+        return cls(device, backend, nccl, int(local) if local.isdecimal() else None)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Environment:
+        """Read back the result of ``dataclasses.asdict``."""
+        return cls(**data)
+
+    @property
+    def disabled_p2p(self) -> str | None:
+        """The setting that forbids direct transfers between the GPUs of this machine; None where they are allowed.
+
+        Source: NCCL's documentation of its environment variables. Level ``LOC``, formerly 0, means never.
+        """
+        if "nccl" not in (self.backend or "") or self.local_ranks == 1:
+            return None
+        off = self.nccl.get("NCCL_P2P_DISABLE", "0")
+        if off.lstrip("+").isdecimal() and int(off):
+            return f"NCCL_P2P_DISABLE={off}"
+        level = self.nccl.get("NCCL_P2P_LEVEL", "")
+        return f"NCCL_P2P_LEVEL={level}" if level.upper() in ("LOC", "0") else None

@@ -1,0 +1,157 @@
+"""``Evidence``: everything a rule may read, built alike from a live run and from a saved one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from heapq import heappush, heappushpop
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .._stats import Aggregate
+from .._stats.intervals import Interval, median_from_quantiles
+from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..summary import Row, Summary
+from ._facts import RunFacts
+from ._ranks import read_ranks
+
+if TYPE_CHECKING:
+    from .._storage.runs import Run
+
+LONGEST_STEPS: Final = 8
+"""Longest steps kept: enough to recognise a recurring cause."""
+MEMORY_READINGS: Final = 64
+"""Readings kept, each the smallest of a stretch of the run. At this number every two stretches are merged into one."""
+CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
+"""The scalar of a frame that holds the device's clock frequency."""
+CLOCK_READINGS: Final = 256
+"""Clock frequencies kept, the last ones."""
+MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
+"""Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
+
+
+class LongStep(NamedTuple):
+    """One of the longest steps of a run, with the time of every span of its layout."""
+
+    step: int
+    step_ns: int
+    layout: Layout
+    total_ns: Nanoseconds
+    clock_mhz: float | None = None
+    """The device's clock frequency at the last reading before the step's end."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run as the rules see it. ``memory`` has (step, bytes): the smallest reading in each stretch of the run."""
+
+    summary: Summary
+    facts: RunFacts = field(default_factory=RunFacts)
+    longest: tuple[LongStep, ...] | None = None
+    memory: tuple[tuple[int, int], ...] = ()
+    memory_kind: str | None = None
+    clock_mhz: float | None = None
+    """The device's usual clock frequency: the median of the last readings."""
+
+    @cached_property
+    def rows(self) -> dict[Phase, list[Row]]:
+        """The training thread's rows by phase, longest first."""
+        by_phase: dict[Phase, list[Row]] = {}
+        for row in self.summary.rows:
+            if row.lane == TRAINING_LANE:
+                by_phase.setdefault(row.phase, []).append(row)
+        return by_phase
+
+    @cached_property
+    def step_time(self) -> Interval:
+        """The median step in nanoseconds."""
+        run = self.summary
+        return median_from_quantiles(run.step_p50_ns, run.step_p95_ns, run.steps, run.step_min_ns, run.step_max_ns)
+
+    def row_time(self, row: Row) -> Interval:
+        """Return a row's nanoseconds in each step of the run, also for a row that occurs in some steps only."""
+        part = row.steps / max(self.summary.steps, 1)
+        low, middle, high = median_from_quantiles(row.p50_ns, row.p95_ns, row.steps, row.min_ns, row.max_ns)
+        return Interval(low * part, middle * part, high * part)
+
+    def self_time(self, rows: list[Row]) -> Interval:
+        """Return the sum of the rows' self times in each step, in nanoseconds."""
+        low = middle = high = 0.0
+        for row in rows:
+            time, part = self.row_time(row), row.self_ns / max(row.total_ns, 1)
+            low, middle, high = low + part * time.low, middle + part * time.middle, high + part * time.high
+        return Interval(low, middle, high)
+
+
+class EvidenceCollector:
+    """Collect the longest steps, memory readings and clock frequencies from frames, in constant memory."""
+
+    def __init__(self) -> None:
+        self._longest: list[tuple[int, int, LongStep]] = []
+        self._memory_kind: str | None = None
+        self._memory: list[tuple[int, int]] = []
+        self._stretch = 1
+        """Number of readings in a stretch."""
+        self._in_stretch = 0
+        self._clocks: deque[float] = deque(maxlen=CLOCK_READINGS)
+
+    def add(self, frame: StepFrame) -> None:
+        """Add a frame; a warm-up frame is ignored."""
+        if frame.warmup:
+            return
+        step_ns = frame.step_ns
+        if len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]:
+            total = frame.total_ns.copy()  # a view would keep the whole matrix of its steps alive
+            long = LongStep(frame.step, step_ns, frame.layout, total, frame.scalars.get(CLOCK_SCALAR))
+            push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
+            push(self._longest, (step_ns, frame.step, long))
+        if frame.scalars and CLOCK_SCALAR in frame.scalars:
+            self._clocks.append(frame.scalars[CLOCK_SCALAR])
+        if frame.memory:
+            self._add_memory(frame.step, frame.memory)
+
+    def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
+        if self._memory_kind is None:
+            self._memory_kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
+        if self._memory_kind is None or self._memory_kind not in memory:
+            return
+        reading = (step, memory[self._memory_kind])
+        if self._in_stretch and reading[1] < self._memory[-1][1]:
+            self._memory[-1] = reading
+        elif not self._in_stretch:
+            self._memory.append(reading)
+        self._in_stretch = (self._in_stretch + 1) % self._stretch
+        if len(self._memory) == MEMORY_READINGS and not self._in_stretch:
+            pairs = zip(self._memory[::2], self._memory[1::2], strict=True)
+            self._memory = [min(pair, key=lambda one: one[1]) for pair in pairs]
+            self._stretch *= 2
+
+    def longest(self) -> tuple[LongStep, ...]:
+        """Return the longest steps, the longest first."""
+        return tuple(entry[2] for entry in sorted(self._longest, key=lambda entry: (-entry[0], entry[1])))
+
+    def evidence(self, summary: Summary, facts: RunFacts) -> Evidence:
+        """Return the evidence for the rules."""
+        clock = median(self._clocks) if self._clocks else None
+        return Evidence(summary, facts, self.longest(), tuple(self._memory), self._memory_kind, clock)
+
+
+def evidence_of_run(run: Run) -> Evidence:
+    """Return the evidence of a saved run; without a saved summary it is computed from the records."""
+    collector, aggregate = EvidenceCollector(), Aggregate()
+    for frame in run.frames if run.ranks else ():
+        collector.add(frame)
+        if run.summary is None:
+            aggregate.add(frame)
+    return collector.evidence(run.summary or aggregate.summary(), facts_of_run(run, collector))
+
+
+def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
+    """Return the facts of a saved run. The ranks are compared again: other ranks may have ended after rank 0."""
+    facts = RunFacts.of_run_info(run.info)
+    if facts.world_size <= 1:
+        return facts
+    longest = tuple(long.step for long in collector.longest())
+    return replace(facts, rank=0, ranks=read_ranks(run.path, facts.world_size, longest=longest))

@@ -1,0 +1,73 @@
+"""``RunFacts``: everything the rules use that is in no summary, as plain data that goes to and from ``run.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from ._calls import CallStatistics
+from ._compilations import CompileStatistics
+from ._environment import Environment
+from ._optimizers import OptimizerInfo
+from ._ranks import RankComparison
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Facts of a run; None is not known."""
+
+    budget: float | None = None
+    """The overhead budget, as a fraction of the step's time."""
+    memory_capacity_bytes: int | None = None
+    world_size: int = 1
+    collected: tuple[int, ...] | None = None
+    """Those of the longest steps in which a full garbage collection ran."""
+    collections: int = 0
+    """Number of steps with a full garbage collection."""
+    optimizers: tuple[OptimizerInfo, ...] | None = None
+    rank: int = 0
+    waits: CallStatistics | None = None
+    """Calls that waited for the device; None without a device's clock."""
+    logs: CallStatistics | None = None
+    """Calls that logged."""
+    compiled: CompileStatistics | None = None
+    """Compilations by ``torch.compile``; None where they were not counted."""
+    ranks: RankComparison | None = None
+    """Comparison of the ranks; None with a single rank, and on all ranks but 0."""
+    environment: Environment = field(default_factory=Environment)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunFacts:
+        """Read back the result of ``to_dict``, also that of older versions."""
+        values = {_RENAMED_KEYS.get(name, name): value for name, value in data.items()}
+        if values.get("collected") is not None:
+            values["collected"] = tuple(values["collected"])
+        if values.get("optimizers") is not None:
+            values["optimizers"] = tuple(OptimizerInfo(**one) for one in values["optimizers"])
+        for name, read in _READERS.items():
+            if values.get(name) is not None:
+                values[name] = read(values[name])
+        return cls(**values)
+
+    @classmethod
+    def of_run_info(cls, info: Mapping[str, Any]) -> RunFacts:
+        """Read the facts in ``run.json``; for a run that was killed, take those known at its start."""
+        if info.get("facts"):
+            return cls.from_dict(info["facts"])
+        sample = (info.get("config") or {}).get("sample") or {}
+        return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
+
+
+_RENAMED_KEYS: Final = {"surroundings": "environment"}  # words-test: key of saved runs
+_READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
+    "waits": CallStatistics.from_dict,
+    "logs": CallStatistics.from_dict,
+    "compiled": CompileStatistics.from_dict,
+    "ranks": RankComparison.from_dict,
+    "environment": Environment.from_dict,
+}

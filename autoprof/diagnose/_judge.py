@@ -1,0 +1,48 @@
+"""Find the rules, and let them judge a run: evidence → findings, those with the largest gain first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from .._plugins import PartKind
+from ..summary import Finding, Summary
+from ._evidence import Evidence
+from ._rule import MIN_STEPS, Rule
+from ._thresholding import abstain
+from ._what_if import what_if
+
+RULE_KIND: Final = PartKind("rule", "autoprof.diagnose.rules", "RULE", Rule)
+
+_SEVERITY_ORDER: Final = {"critical": 0, "warning": 1, "info": 2}
+
+
+@cache
+def find_rules() -> dict[str, Rule]:
+    """Return all rules by name, in their order; a rule of another package replaces no other one."""
+    rules: dict[str, Rule] = {}
+    for rule in RULE_KIND.parts.values():  # the built-in ones first
+        rules.setdefault(rule.name, rule)
+    return dict(sorted(rules.items(), key=lambda entry: (entry[1].order, entry[0])))
+
+
+def judge(run: Evidence) -> tuple[Finding, ...]:
+    """Return the findings by gain, then the abstentions; nothing for a run without a recorded step."""
+    rules, steps = find_rules().values(), run.summary.steps
+    if not steps:
+        return ()
+    if steps < MIN_STEPS:
+        missing = f"recorded steps: {MIN_STEPS} needed, {steps} so far"
+        return tuple(abstain(rule.name, missing, "let the run continue") for rule in rules)
+    found = [finding for rule in rules if (finding := rule.judge(run)) is not None]
+    return tuple(sorted(found, key=_sort_key))  # findings with equal keys stay in the order of their rules
+
+
+def _sort_key(finding: Finding) -> tuple[bool, int, int]:
+    return finding.severity == "info", -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
+
+
+def diagnose(run: Evidence) -> Summary:
+    """Return the summary with its findings and its what-if table."""
+    return replace(run.summary, findings=judge(run), what_if=what_if(run))

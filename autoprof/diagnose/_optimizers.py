@@ -1,0 +1,146 @@
+"""Facts about optimizers: kind, implementation, size of the state, and faster or smaller versions of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch import Tensor
+
+from .._capture.memory import bytes_of, extents
+from .._units import format_bytes
+
+EIGHT_BIT: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
+"""torch's optimizers of which ``bitsandbytes.optim`` has an 8-bit version, with the suffix ``8bit``."""
+FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
+"""torch's optimizers that have a fused implementation."""
+MIN_8BIT_SIZE: Final = 4096
+"""State with fewer values stays in 32 bits (bitsandbytes, ``min_8bit_size``)."""
+BLOCK: Final = 256
+"""Values that share one float32 scale (Dettmers et al. 2021, arXiv:2110.02861, have 2048; later versions 256)."""
+TORCH: Final = "torch"
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerInfo:
+    """Facts about one optimizer; ``fused`` and ``foreach`` are None where torch chooses the implementation.
+
+    ``state_word_bytes`` is the size of most of the state's values, ``origin`` the package of the class,
+    ``eight_bit_bytes`` the size of the state at one byte a value; None is not known.
+    """
+
+    kind: str
+    fused: bool | None
+    foreach: bool | None
+    parameter_bytes: int
+    state_bytes: int
+    state_word_bytes: int = 4
+    origin: str = "torch"
+    can_fuse: bool | None = None
+    device: str = ""
+    eight_bit_bytes: int | None = None
+
+    @property
+    def has_eight_bits(self) -> bool:
+        """Whether an 8-bit version of this optimizer exists whose state is smaller."""
+        return (
+            self.origin == TORCH
+            and self.kind in EIGHT_BIT
+            and self.eight_bit_bytes is not None
+            and self.eight_bit_bytes < self.state_bytes
+        )
+
+    def is_offloaded(self, device: str) -> bool:
+        """Return whether it updates parameters on the CPU for a model on a device (ZeRO-Offload, FSDP)."""
+        return self.device == "cpu" and device not in ("", "cpu")
+
+
+def describe_optimizers(optimizers: Iterable[Any]) -> tuple[OptimizerInfo, ...]:
+    """Return the facts about live optimizers. Only sizes are used: no value is read, nothing waits for a device."""
+    return tuple(map(_describe, optimizers))
+
+
+def _describe(optimizer: Any) -> OptimizerInfo:
+    groups = list(optimizer.param_groups)
+    states = list(optimizer.state.values())
+    tensors = [tensor for state in states for tensor in _tensors(state)]
+    word_sizes = Counter[int]()
+    for tensor in tensors:
+        word_sizes[tensor.element_size()] += tensor.nelement()
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    devices = Counter[str]()
+    for parameter in parameters:
+        devices[parameter.device.type] += parameter.nelement()
+    return OptimizerInfo(
+        kind=type(optimizer).__name__,
+        fused=_setting(groups, "fused"),
+        foreach=_setting(groups, "foreach"),
+        parameter_bytes=bytes_of(extents(parameters)),
+        state_bytes=bytes_of(extents(states)),
+        state_word_bytes=word_sizes.most_common(1)[0][0] if word_sizes else 4,
+        origin=type(optimizer).__module__.partition(".")[0],
+        can_fuse="fused" in optimizer.defaults,
+        device=devices.most_common(1)[0][0] if devices else "cpu",
+        eight_bit_bytes=bytes_of(extents(states)) - sum(map(_freed_bytes, tensors)),
+    )
+
+
+def _tensors(state: Any) -> Iterator[Tensor]:
+    """Yield the tensors of a parameter's state that have a value for each parameter value, not the step count."""
+    for value in state.values() if isinstance(state, dict) else ():
+        if isinstance(value, Tensor) and value.dim():
+            yield value
+
+
+def _freed_bytes(tensor: Tensor) -> int:
+    count = tensor.nelement()
+    if count < MIN_8BIT_SIZE or not tensor.is_floating_point():
+        return 0
+    return max(bytes_of(extents(tensor)) - count - 4 * -(-count // BLOCK), 0)
+
+
+def _setting(groups: list[dict[str, Any]], name: str) -> bool | None:
+    values = {group.get(name) for group in groups}
+    return bool(values.pop()) if len(values) == 1 and None not in values else None
+
+
+def advise_faster(optimizers: Sequence[OptimizerInfo]) -> str:
+    """Return advice on faster implementations that exist for these optimizers."""
+    fewer_steps = "a larger batch or gradient accumulation means fewer optimizer steps per sample"
+    advice = dict.fromkeys(map(_advise_faster, optimizers))
+    return "; ".join([*(advice or {"fused=True (AdamW, Adam, SGD) updates all parameters at once": None}), fewer_steps])
+
+
+def _advise_faster(one: OptimizerInfo) -> str:
+    if one.fused:
+        return "it is fused already"
+    if one.origin != TORCH:
+        return f"{one.kind} is not part of torch: check whether {one.origin} has a fused or foreach version"
+    can_fuse = one.kind in FUSED if one.can_fuse is None else one.can_fuse
+    if one.foreach is False:
+        remedy = (
+            "use fused=True, or remove foreach=False"
+            if can_fuse
+            else f"remove foreach=False ({one.kind} has no fused version)"
+        )
+        return f"foreach=False updates parameter by parameter: {remedy}"
+    if can_fuse:
+        on_cpu = "; on the CPU torch uses neither fused nor foreach by default"
+        return f"fused=True updates all parameters of {one.kind} at once" + (
+            on_cpu if one.device == "cpu" and one.foreach is None else ""
+        )
+    if one.device == "cpu" and one.foreach is None:
+        return f"{one.kind} has no fused version; foreach=True (off by default on the CPU) updates parameters together"
+    return f"{one.kind} has no fused version"
+
+
+def advise_smaller(optimizers: Sequence[OptimizerInfo]) -> str:
+    """Return the 8-bit versions of these optimizers with the size of their state; empty where there are none."""
+    return "; ".join(
+        f"bitsandbytes.optim.{one.kind}8bit needs {format_bytes(one.eight_bit_bytes or 0)} of state instead of "
+        f"{format_bytes(one.state_bytes)}"
+        for one in optimizers
+        if one.has_eight_bits
+    )

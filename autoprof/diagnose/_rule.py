@@ -1,0 +1,44 @@
+"""The shape of a rule: a judgement of a run, and the trainings that prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ..summary import Finding, Summary
+from ._evidence import Evidence
+
+MIN_STEPS: Final = 10
+"""Recorded steps before any rule judges: the first steps include allocations and lazy initialisation."""
+THIRD_PARTY_ORDER: Final = 1000
+"""Order of a rule that sets none: after the built-in ones."""
+
+Setting = Literal["fake clock", "fake device", "real clock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A small training that has a defect, and the same training without it.
+
+    ``train(True)`` trains with the defect, ``train(False)`` is the healthy twin; both return the diagnosed summary.
+    On the ``real clock`` the machine may add findings of its own. The ``fake device`` needs no GPU.
+    """
+
+    name: str
+    train: Callable[[bool], Summary]
+    setting: Setting = "fake clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: its name, its judgement, and the defects that prove it.
+
+    ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
+    position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
+    """
+
+    name: str
+    judge: Callable[[Evidence], Finding | None]
+    order: int = THIRD_PARTY_ORDER
+    defects: tuple[Defect, ...] = ()

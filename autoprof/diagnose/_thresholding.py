@@ -1,0 +1,122 @@
+"""Compare a value with a bound, and build the answer of a rule: a finding or an abstention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from .._stats.intervals import Interval
+from .._units import format_ms, format_percent
+from ..frame import Phase
+from ..summary import Finding, Row, Severity
+from ._calls import NEARLY_ALL
+from ._evidence import Evidence
+
+MARGIN: Final = 0.1
+"""A value within a tenth of its bound is near it, neither above nor below: two runs of one program differ by some
+percent. One of them may then be "near", but never one "above" and the other "below"."""
+CRITICAL: Final = 3.0
+"""A share of at least this many times its bound, and of at least ``CRITICAL_SHARE``, is critical, not a warning."""
+CRITICAL_SHARE: Final = 0.3
+"""Where nearly a third of every step is lost, this is the first thing to look at."""
+
+Position = Literal["above", "near", "below"]
+
+
+def classify(value: Interval, bound: float) -> Position:
+    """Return the position of a value relative to a bound; the whole interval and the margin decide."""
+    if value.low >= bound * (1 + MARGIN):
+        return "above"
+    return "below" if value.high <= bound * (1 - MARGIN) else "near"
+
+
+def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | None = None) -> Finding:
+    """Return an abstention: the rule cannot judge, ``missing`` names the signal, ``remedy`` how to get it."""
+    return Finding(rule, "info", f"not judged: {missing}", remedy, evidence={"missing": missing, **(evidence or {})})
+
+
+def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:
+    """Return the abstention for a share of the step that is too near to its bound, or too uncertain."""
+    spread = f"{format_percent(share.low)} to {format_percent(share.high)}"
+    missing = f"inconclusive: {spread} of the step, not clear of the bound of {format_percent(bound)}"
+    return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class ExceededBound:
+    """A time that is clearly above its bound: the basis of a finding."""
+
+    rule: str
+    mean_ns: float
+    share: Interval
+    mean_share: float
+    bound: float
+    phase: Phase | None
+    evidence: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Return the time as text: ``18.8 ms (20.2 % of the step)``."""
+        return f"{format_ms(self.mean_ns)} ({format_percent(self.mean_share)} of the step)"
+
+    def finding(
+        self,
+        why: str,
+        next: str,
+        *,
+        name: str | None = None,
+        gain_ns: float | None = None,
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        """Return the finding; without ``gain_ns`` the whole mean time can be gained."""
+        critical = self.share.low >= max(CRITICAL * self.bound, CRITICAL_SHARE)
+        severity: Severity = "critical" if critical else "warning"
+        gain = round(self.mean_ns if gain_ns is None else gain_ns)
+        merged = {**self.evidence, **(evidence or {})}
+        return Finding(self.rule, severity, why, next, name, self.phase, None, max(gain, 0), merged)
+
+
+def threshold_time(
+    rule: str, run: Evidence, ns: Interval, mean_ns: float, bound: float, phase: Phase | None = None
+) -> ExceededBound | Finding | None:
+    """Compare a time of each step with its bound, a share of the step.
+
+    Return ``ExceededBound`` above the bound, an abstention near it, None below it. The interval of the median ``ns``
+    decides, so that one stall is no finding. The mean is reported: tables show it, and it adds up to the run's length.
+    """
+    share = ns.over(run.step_time)
+    evidence = {
+        "mean_ns": round(mean_ns),
+        "p50_ns": round(ns.middle),
+        "share": round(share.middle, 4),
+        "share_low": round(share.low, 4),
+        "share_high": round(share.high, 4),
+        "bound": bound,
+        "steps": run.summary.steps,
+    }
+    position = classify(share, bound)
+    if position == "above":
+        return ExceededBound(rule, mean_ns, share, mean_ns / run.summary.step_mean_ns, bound, phase, evidence)
+    return inconclusive(rule, share, bound, evidence) if position == "near" else None
+
+
+def threshold_rows(rule: str, run: Evidence, rows: list[Row], bound: float) -> ExceededBound | Finding | None:
+    """Compare the self time of rows, all of one phase, with its bound: see ``threshold_time``."""
+    mean_ns = sum(row.self_ns for row in rows) / run.summary.steps
+    return threshold_time(rule, run, run.self_time(rows), mean_ns, bound, rows[0].phase)
+
+
+def dominant_name(rows: Sequence[Row]) -> str | None:
+    """Return the name of the row that has nearly all of the time; None where several rows share it."""
+    longest = _longest(rows)
+    return longest.name if longest.self_ns >= NEARLY_ALL * sum(row.self_ns for row in rows) else None
+
+
+def describe_longest(run: Evidence, rows: Sequence[Row]) -> str:
+    """Return the clause that names the longest of several rows; empty where one row has nearly all of the time."""
+    longest = _longest(rows)
+    return "" if dominant_name(rows) else f", {format_ms(longest.self_ns / run.summary.steps)} of it in {longest.name}"
+
+
+def _longest(rows: Sequence[Row]) -> Row:
+    return max(rows, key=lambda row: (row.self_ns, row.name))

@@ -1,0 +1,154 @@
+"""The what-if table: estimates of a run with one thing changed, from this run's own figures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .._units import format_ms
+from ..frame import TRAINING_LANE, Phase
+from ..summary import WhatIf
+from ._checkpointing import saved_bytes
+from ._evidence import Evidence
+from ._rule import MIN_STEPS
+
+EXTRAPOLATED: Final = "extrapolated beyond the measurements"
+EIGHT_BIT: Final = "8-bit optimizer"
+NO_CHECKPOINTING: Final = "no checkpointing"
+TOGETHER: Final = "all together"
+LARGEST_BATCH: Final = 3
+"""The largest batch of the table, in batches of this run."""
+
+
+def what_if(run: Evidence) -> tuple[WhatIf, ...]:
+    """Return the changes for which this run has the inputs, each with its assumptions.
+
+    The time of the phases that depend on the batch is multiplied, the others stay. A larger batch and the last line,
+    all changes at once, are extrapolations and are marked as such.
+    """
+    if run.summary.steps < MIN_STEPS:
+        return ()
+    recompute_ns = run.summary.phases.get(Phase.RECOMPUTE, 0)
+    freed, saved = _freed_bytes(run), saved_bytes(run) if recompute_ns else 0
+    table = []
+    if freed:
+        assumed = "its state in 8 bits, counted tensor by tensor; the step time stays (its change was not measured)"
+        if "peak_bytes" not in run.summary.memory:
+            assumed += "; such optimizers run on a GPU"
+        table.append(_change(run, EIGHT_BIT, assumed, freed=freed))
+    largest = 1 if run.summary.throughput is None else LARGEST_BATCH
+    for times in range(2, largest + 1):
+        assumed = _assume_batch(run) if times == 2 else f"{EXTRAPOLATED}, as for batch x 2"
+        table.append(_change(run, f"batch x {times}", assumed, times=times))
+    if recompute_ns:
+        kept = "the memory for it was not measured (set memory: true on a target)"
+        if saved is not None:
+            kept = "it needs at most the memory of everything that was measured to be recomputed"
+        assumed = f"the measured recompute is gone, the rest of the step stays; {kept}"
+        table.append(_change(run, NO_CHECKPOINTING, assumed, recompute_ns=recompute_ns, saved=saved))
+    if (freed > 0) + (recompute_ns > 0) + (largest > 1) > 1:
+        batch = f" with batch x {largest}" if largest > 1 else ""
+        assumed = f"{EXTRAPOLATED}: all changes at once{batch}, each with its assumptions"
+        table.append(
+            _change(run, TOGETHER, assumed, times=largest, freed=freed, recompute_ns=recompute_ns, saved=saved)
+        )
+    return tuple(table)
+
+
+def _change(
+    run: Evidence,
+    change: str,
+    assumed: str,
+    *,
+    times: int = 1,
+    freed: int = 0,
+    recompute_ns: int = 0,
+    saved: int | None = 0,
+) -> WhatIf:
+    """Compute a line: a batch ``times`` as large, ``freed`` bytes less state, no recompute for ``saved`` bytes more.
+
+    ``saved`` None is not known.
+    """
+    summary = run.summary
+    fixed = _fixed_ns(run)
+    step_ns = round((fixed + times * (summary.total_step_ns - recompute_ns - fixed)) / summary.steps)
+    ratio = step_ns / times / max(summary.step_mean_ns, 1)
+    before, memory = _peak_bytes(run), _memory_bytes(run, times, freed, saved)
+    capacity = run.facts.memory_capacity_bytes
+    fits = None if memory is None or capacity is None else memory <= capacity
+    if fits is False:
+        assumed += "; it does not fit into the memory"
+    memory_change = None if memory is None or before is None else memory - before
+    if memory_change is None and times == 1 and saved is not None:
+        memory_change = saved - freed
+    progress = summary.progress
+    return WhatIf(
+        change,
+        step_ns=step_ns,
+        throughput=None if summary.throughput is None else summary.throughput / max(ratio, 1e-12),
+        memory_bytes=memory,
+        memory_change_bytes=memory_change,
+        assumed=assumed,
+        time_ratio=ratio,
+        memory_share=None if memory is None or not capacity else memory / capacity,
+        fits=fits,
+        epoch_ns=_scaled(None if progress is None else progress.epoch_ns, ratio),
+        remaining_ns=_scaled(None if progress is None else progress.remaining_ns, ratio),
+    )
+
+
+def _scaled(ns: int | None, ratio: float) -> int | None:
+    return None if ns is None else round(ns * ratio)
+
+
+def _freed_bytes(run: Evidence) -> int:
+    """Return the bytes that 8-bit versions of these optimizers would free."""
+    return sum(one.state_bytes - (one.eight_bit_bytes or 0) for one in run.facts.optimizers or () if one.has_eight_bits)
+
+
+def _fixed_ns(run: Evidence) -> int:
+    """Return the time of all steps that does not grow with the batch: work on parameters, and the host's launches."""
+    summary = run.summary
+    parameters_ns = sum(ns for phase, ns in summary.phases.items() if not phase.traits.scales_with_batch)
+    return min(parameters_ns + _launch_ns(run), summary.total_step_ns)
+
+
+def _launch_ns(run: Evidence) -> int:
+    """Return the device time that was limited by the host's launches; one launch serves any batch."""
+    phases = (Phase.FORWARD, Phase.BACKWARD)
+    rows = [row for row in run.summary.rows if row.lane == TRAINING_LANE and row.phase in phases]
+    return round(sum(row.self_ns * (row.host_bound or 0.0) for row in rows))
+
+
+def _assume_batch(run: Evidence) -> str:
+    if run.summary.clock == "host":
+        growth = "all but optimizer and communication grows with the batch; a device that is not full does better"
+    else:
+        launches = format_ms(_launch_ns(run) / run.summary.steps)
+        growth = f"all but optimizer, communication and {launches} of the host's launches grows with the batch"
+    return f"{EXTRAPOLATED}: {growth}"
+
+
+def _memory_bytes(run: Evidence, times: int, freed: int, saved: int | None) -> int | None:
+    peak = _peak_bytes(run)
+    if peak is None or saved is None:
+        return None
+    if times == 1:
+        return max(peak - freed, 0) + saved
+    fixed = _fixed_bytes(run)
+    return None if fixed is None else max(fixed - freed, 0) + times * (max(peak - fixed, 0) + saved)
+
+
+def _fixed_bytes(run: Evidence) -> int | None:
+    """Return the memory that does not grow with the batch: as counted, else the memory at the end of a step."""
+    memory = run.summary.memory
+    if "allocated_bytes" not in memory:
+        return None
+    whole = run.summary.memory_table[0] if run.summary.memory_table else None
+    if whole is None or None in (whole.parameter_bytes, whole.gradient_bytes, whole.state_bytes):
+        return memory["allocated_bytes"]
+    return whole.held_bytes
+
+
+def _peak_bytes(run: Evidence) -> int | None:
+    memory = run.summary.memory
+    return memory.get("peak_bytes", memory.get("rss_peak_bytes"))

@@ -1,0 +1,75 @@
+"""Rule ``backward-ratio``: backward takes much longer than twice the forward."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._units import format_ms
+from ...frame import Phase
+from ...summary import Finding, Row, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import abstain, classify
+
+USUAL_RATIO: Final = 2.0
+"""Backward over forward in theory: two products for one, for the gradients of the input and of the weights (Kaplan
+et al. 2020, arXiv:2001.08361, section 2.1)."""
+MAX_RATIO: Final = 3.0
+"""Half as much again as in theory is more than memory traffic explains."""
+MIN_SHARE: Final = 0.2
+"""Where backward takes less of the step than this, its ratio does not matter."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the ratio over the modules that have both forward and backward spans."""
+    forward, backward = (run.rows.get(phase, []) for phase in (Phase.FORWARD, Phase.BACKWARD))
+    names = {row.name for row in forward} & {row.name for row in backward}
+    if not names:
+        return abstain("backward-ratio", "modules with both forward and backward spans", "name modules as targets")
+    forward = [row for row in forward if row.name in names]
+    backward = [row for row in backward if row.name in names]
+    backward_time, forward_time = run.self_time(backward), run.self_time(forward)
+    ratio = backward_time.over(forward_time)
+    if classify(backward_time.over(run.step_time), MIN_SHARE) == "below":
+        return None
+    position = classify(ratio, MAX_RATIO)
+    evidence = {"ratio": round(ratio.middle, 2), "ratio_low": round(ratio.low, 2), "ratio_high": round(ratio.high, 2)}
+    if position == "below":
+        return None
+    if position == "near":
+        missing = f"inconclusive: backward is {ratio.low:.1f} to {ratio.high:.1f} x forward, near {MAX_RATIO:.0f} x"
+        return abstain("backward-ratio", missing, "more recorded steps narrow the interval", evidence)
+    steps = run.summary.steps
+    excess = {name: _self_ns(backward, name) - USUAL_RATIO * _self_ns(forward, name) for name in names}
+    worst = max(excess, key=lambda name: (excess[name], name))
+    times = _self_ns(backward, worst) / max(_self_ns(forward, worst), 1)
+    return Finding(
+        "backward-ratio",
+        "warning",
+        f"backward takes {ratio.middle:.1f} x as long as forward; {USUAL_RATIO:.0f} x is usual. The largest excess is "
+        f"in {worst}: {times:.1f} x, {format_ms(excess[worst] / steps)} a step above the usual",
+        "look for indexing, scatter or a custom autograd function in that module: their backward accumulates where "
+        "forward only reads",
+        worst,
+        Phase.BACKWARD,
+        gain_ns=max(round(backward_time.middle - USUAL_RATIO * forward_time.middle), 0),
+        evidence={**evidence, "steps": steps},
+    )
+
+
+def _self_ns(rows: list[Row], name: str) -> int:
+    return sum(row.self_ns for row in rows if row.name == name)
+
+
+def train_with_slow_backward(broken: bool) -> Summary:
+    """Give one layer a backward 15 times as long as its forward; the healthy twin has the usual 2."""
+    from ...demo.defects import Layer, four_layers, train
+    from ...testing import FakeClock
+
+    clock = FakeClock()
+    model = four_layers(clock)
+    model[2] = Layer(clock, backward_ms=900 if broken else 120)
+    return train(model, clock)
+
+
+RULE = Rule("backward-ratio", judge, order=40, defects=(Defect("backward 15 x forward", train_with_slow_backward),))

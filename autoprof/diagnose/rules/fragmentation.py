@@ -1,0 +1,82 @@
+"""Rule ``fragmentation``: the allocator holds memory that was never in use at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..._stats.intervals import Interval
+from ..._units import format_bytes, format_percent
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import abstain, classify
+
+MIN_SHARE: Final = 0.25
+"""Reserved memory that was never in use at the same time, over all reserved memory."""
+MIN_BYTES: Final = 512 * 2**20
+"""Less than this is the allocator's normal rounding."""
+MIN_RETRIES: Final = 3
+"""Times that the allocator released its cache and tried again, each time waiting for the device. The first steps, which
+try kernels, may cause one or two."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the reserved memory above the peak."""
+    memory = run.summary.memory
+    reserved, peak = memory.get("reserved_bytes"), memory.get("peak_bytes")
+    if reserved is None or peak is None:
+        remedy = "nothing to do when the model trains on the CPU"
+        return abstain("fragmentation", "a caching allocator's counters", remedy)
+    unused = max(reserved - peak, 0)
+    share = unused / max(reserved, 1)
+    evidence = {"reserved_bytes": reserved, "peak_bytes": peak, "share": round(share, 4), "bound": MIN_SHARE}
+    evidence |= {key: memory[key] for key in ("inactive_split_bytes", "alloc_retries") if key in memory}
+    position = classify(Interval.exact(share), MIN_SHARE)
+    if position == "below" or unused < MIN_BYTES:
+        return None
+    if position == "near":
+        missing = (
+            f"inconclusive: {format_percent(share)} of the reserved memory was never in use at the same time, near the "
+            "bound"
+        )
+        return abstain("fragmentation", missing, "a longer run", evidence)
+    split = memory.get("inactive_split_bytes")
+    pieces = "" if split is None else f"; at the end of a step {format_bytes(split)} are in pieces between used blocks"
+    retries = memory.get("alloc_retries", 0)
+    times = "once" if retries == 1 else f"{retries} times"
+    failed = f"; {times} no piece was large enough and the allocator released its cache" if retries else ""
+    return Finding(
+        "fragmentation",
+        "critical" if retries >= MIN_RETRIES else "warning",
+        f"of {format_bytes(reserved)} reserved memory, {format_bytes(unused)} were never in use at the same time since "
+        f"the peak was last reset{pieces}{failed}",
+        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; use fewer different input shapes",
+        evidence=evidence,
+    )
+
+
+def is_fragmented(memory: Mapping[str, int]) -> bool:
+    """Return whether the reserved memory would suffice in one piece: then fragmentation causes the retries."""
+    unused = memory.get("reserved_bytes", 0) - memory.get("peak_bytes", 0)
+    return unused >= MIN_BYTES and unused >= MIN_SHARE * memory["reserved_bytes"]
+
+
+def train_with_growing_lengths(broken: bool) -> Summary:
+    """Lengthen the sequences in each step, so that cached blocks are too short; the healthy twin keeps one length."""
+    from torch import nn
+
+    from ...demo.defects import GIB, MEMORY_CONFIG, STEPS, Layer, train
+    from ...testing import FakeAllocator, FakeClock
+
+    clock, allocator = FakeClock(), FakeAllocator(80 * GIB, base_bytes=GIB)
+    layers = [Layer(clock, allocator=allocator, activation_bytes=GIB) for _ in range(4)]
+
+    def next_length(number: int) -> None:
+        for layer in layers:
+            layer.activation_bytes = round(GIB * (1 + number / STEPS) if broken else GIB)
+
+    return train(nn.Sequential(*layers), clock, config=MEMORY_CONFIG, memory=allocator, in_step=next_length)
+
+
+RULE = Rule("fragmentation", judge, order=170, defects=(Defect("growing sequences", train_with_growing_lengths),))

@@ -1,0 +1,238 @@
+"""Rule ``jitter``: some steps take several times as long as the median, with the cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..._stats.intervals import Interval, proportion_factors
+from ..._stats.rows import step_rows
+from ..._units import format_ms, format_percent
+from ...frame import TRAINING_LANE, Phase
+from ...summary import Finding, Summary
+from .._evidence import Evidence, LongStep
+from .._rule import Defect, Rule
+from .._thresholding import abstain, classify
+from . import recompile
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_SHARE: Final = 0.10
+"""Time that long steps add to the mean over the median, as a fraction of all time."""
+OUTLIER_TIMES: Final = 2.0
+"""A step of at least this many medians is an outlier."""
+MIN_OUTLIERS: Final = 3
+"""Outliers that make a pattern: two may be one stall of the machine across two steps."""
+CAUSE_SHARE: Final = 0.75
+"""Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
+CLOCK_DROP: Final = 0.8
+"""Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more."""
+GARBAGE: Final = "garbage collection"
+DEVICE_CLOCK: Final = "device clock"
+
+
+class Cause(NamedTuple):
+    """The cause of most of the time that long steps take over the median."""
+
+    name: str | None
+    phase: Phase | None
+    why: str
+    next: str
+    rank: int | None = None
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the time lost to outlier steps, and find their cause."""
+    summary = run.summary
+    lost_ns = summary.step_mean_ns - summary.step_p50_ns
+    share = lost_ns / max(summary.step_mean_ns, 1)
+    outliers = [step for step in run.longest or () if step.step_ns >= OUTLIER_TIMES * summary.step_p50_ns]
+    interval = _lost_share(run, lost_ns, len(outliers))
+    evidence: dict[str, Any] = {
+        "lost_ns": lost_ns,
+        "share": round(share, 4),
+        "bound": MAX_SHARE,
+        "steps": summary.steps,
+        "share_low": round(interval.low, 4),
+        "share_high": round(interval.high, 4),
+    }
+    position = classify(interval, MAX_SHARE)
+    if position == "below" or _lost_to_compiling(run, lost_ns):
+        return None
+    if run.longest is None:
+        return abstain("jitter", "the records of the longest steps", "keep the sink jsonl on", evidence)
+    numbers = sorted(step.step for step in outliers)
+    evidence = {**evidence, "outliers": numbers, "longest_ns": summary.step_max_ns}
+    if len(outliers) < MIN_OUTLIERS or position == "near":
+        missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
+        return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
+    cause = _find_cause(run, outliers)
+    return Finding(
+        "jitter",
+        "warning",
+        f"steps such as {', '.join(map(str, numbers[:3]))} take up to {format_ms(summary.step_max_ns)}, the median "
+        f"step {format_ms(summary.step_p50_ns)}; long steps cost {format_percent(share)} of all time. {cause.why}",
+        cause.next,
+        cause.name,
+        cause.phase,
+        cause.rank,
+        gain_ns=lost_ns,
+        evidence={**evidence, "cause": cause.name or ("other" if cause.rank is None else f"rank {cause.rank}")},
+    )
+
+
+def _lost_to_compiling(run: Evidence, lost_ns: int) -> bool:
+    """Return whether most of the lost time was spent compiling, which rule ``recompile`` already reports."""
+    compiled = run.facts.compiled
+    if compiled is None or 2 * compiled.ns < lost_ns * run.summary.steps:
+        return False
+    finding = recompile.judge(run)
+    return finding is not None and finding.severity != "info"
+
+
+def _lost_share(run: Evidence, lost_ns: int, kept_outliers: int) -> Interval:
+    """Return the share of all time lost to long steps; its uncertainty is that of their number.
+
+    Only some of the longest steps are kept. There are at least as many as it takes to lose this much time if all
+    were as long as the longest.
+    """
+    summary = run.summary
+    most_ns = max(summary.step_max_ns - summary.step_p50_ns, 1)
+    count = min(max(kept_outliers, round(lost_ns * summary.steps / most_ns)), summary.steps)
+    low, high = proportion_factors(count, summary.steps) if count > 0 else (1.0, 1.0)
+    return Interval(
+        *(max(lost_ns, 0) * factor / max(summary.step_p50_ns + lost_ns * factor, 1) for factor in (low, 1.0, high))
+    )
+
+
+def _find_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
+    return (
+        _collection_cause(run, outliers)
+        or _clock_cause(run, outliers)
+        or _rank_cause(run, outliers)
+        or _span_cause(run, outliers)
+    )
+
+
+def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
+    collected = len({step.step for step in outliers} & set(run.facts.collected or ()))
+    in_others = max(run.facts.collections - collected, 0)
+    others = max(run.summary.steps - len(outliers), 1)
+    if collected < CAUSE_SHARE * len(outliers) or 2 * in_others / others > collected / len(outliers):
+        return None
+    why = (
+        f"A full garbage collection ran in {collected} of the {len(outliers)} longest of them, and in {in_others} of "
+        f"{others} other steps."
+    )
+    return Cause(GARBAGE, None, why, "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs")
+
+
+def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
+    """Return the device's clock frequency as the cause if it was low in these steps; None if it was not read."""
+    usual = run.clock_mhz
+    low = [step.clock_mhz for step in outliers if usual and step.clock_mhz and step.clock_mhz <= CLOCK_DROP * usual]
+    if usual is None or len(low) < CAUSE_SHARE * len(outliers):
+        return None
+    why = (
+        f"The device's clock was down to {min(low):.0f} MHz (usually {usual:.0f} MHz) in {len(low)} of the "
+        f"{len(outliers)} longest of them."
+    )
+    advice = "check the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
+    return Cause(DEVICE_CLOCK, None, why, advice)
+
+
+def _rank_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
+    """Return another rank as the cause if its own work made these steps long, while this rank waited."""
+    explained = {} if run.facts.ranks is None else run.facts.ranks.long_steps
+    ranks = Counter(explained[str(step.step)] for step in outliers if str(step.step) in explained)
+    if not ranks:
+        return None
+    (rank, count), *_ = ranks.most_common(1)
+    if rank == run.facts.rank or count < CAUSE_SHARE * len(outliers):
+        return None
+    why = (
+        f"In {count} of the {len(outliers)} longest of them the own work of rank {rank} took that much longer, and the "
+        "other ranks waited."
+    )
+    return Cause(None, None, why, f"look at these steps in the steps.jsonl of rank {rank}", rank)
+
+
+def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
+    usual = {(row.name, row.phase): row.p50_ns for row in run.summary.rows if row.lane == TRAINING_LANE}
+    excess_by_span: Counter[tuple[str, Phase] | None] = Counter()
+    total_ns = 0
+    for step in outliers:
+        excess_ns = step.step_ns - run.summary.step_p50_ns
+        total_ns += excess_ns
+        excess_by_span[_innermost_cause(step, excess_ns, usual)] += excess_ns
+    (span, ns), *_ = excess_by_span.most_common(1)
+    if span is None:
+        why = "No single span explains them: the extra time is outside all spans, or spread over many."
+        return Cause(None, None, why, "put spans around the code between the modules; check what else runs there")
+    name, phase = span
+    why = f"{format_percent(ns / total_ns)} of their extra time is in steps that {name} ({phase}) makes long."
+    advice = "more num_workers and a larger prefetch_factor reduce this variation"
+    return Cause(name, phase, why, advice if phase is Phase.DATA else f"look at {name}")
+
+
+def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phase], int]) -> tuple[str, Phase] | None:
+    """Return the innermost row that alone explains half of a step's excess over the median."""
+    rows = step_rows(step.layout)
+    found, shortest = None, 0
+    for key, ns in zip(rows.keys, rows.totals(step.total_ns).tolist(), strict=True):
+        extra_ns = ns - usual.get((key.name, key.phase), 0)
+        if key.lane == TRAINING_LANE and 2 * extra_ns >= excess_ns and (found is None or ns < shortest):
+            found, shortest = (key.name, key.phase), ns
+    return found
+
+
+def train_with_stalls(broken: bool) -> Summary:
+    """Stall for 4 s in every sixth step; the healthy twin takes 1 ms there."""
+    import autoprof
+
+    from ...demo.defects import MS, four_layers, train
+    from ...testing import FakeClock
+
+    clock = FakeClock()
+
+    def save(number: int) -> None:
+        with autoprof.span("Snapshot"):
+            clock.advance(4_000 * MS if broken and number % 6 == 5 else 1 * MS)
+
+    return train(four_layers(clock), clock, in_step=save)
+
+
+def train_with_collections(broken: bool) -> Summary:
+    """Collect garbage every fifth step among a million objects, which makes it long; the healthy twin never does."""
+    import gc
+    import time
+
+    import torch
+
+    from ...demo.defects import train_on_real_clock
+
+    matrix = torch.randn(128, 128)
+    alive: list[list[int]] = [[] for _ in range(1_000_000)] if broken else []
+
+    def collect(number: int, _output: Tensor) -> None:
+        until = time.perf_counter() + 0.02  # autoprof's own overhead is small in a step this long
+        while time.perf_counter() < until:
+            matrix.mm(matrix)
+        if broken and number % 5 == 4:
+            gc.collect()
+
+    summary = train_on_real_clock(60, collect)
+    alive.clear()
+    return summary
+
+
+RULE = Rule(
+    "jitter",
+    judge,
+    order=140,
+    defects=(
+        Defect("a snapshot every sixth step", train_with_stalls),
+        Defect("explicit garbage collections", train_with_collections, "real clock"),
+    ),
+)

@@ -1,0 +1,73 @@
+"""Rule ``launch-bound``: the device's queue is empty for a good part of the step, and the host sets the pace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._stats.intervals import Interval
+from ..._units import format_percent
+from ...frame import TRAINING_LANE, Phase
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import ExceededBound, abstain, threshold_time
+
+MAX_SHARE: Final = 0.30
+"""The queue runs empty at every reading of the loss; for three tenths of the step it does so where the host is slow."""
+BUSY: Final = 0.95
+"""From this utilisation reported by NVML on, the device does not wait for launches: NVML's sampling shows no gaps."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the time with an empty queue, without the wait for data."""
+    if run.summary.clock != "device":
+        return abstain("launch-bound", "a device's clock", "nothing to do when the model trains on the CPU")
+    outermost = [
+        row
+        for row in run.summary.rows
+        if row.parent is None and row.lane == TRAINING_LANE and row.phase is not Phase.DATA
+    ]
+    bound = [(row, row.host_bound * row.total_ns) for row in outermost if row.host_bound is not None]
+    if not bound:
+        return abstain("launch-bound", "spans with the launch lag", "name the model's modules as targets")
+    ns = sum(part for _, part in bound) / run.summary.steps
+    low, middle, high = run.step_time
+    time = Interval(ns * low / max(middle, 1), ns, ns * high / max(middle, 1))
+    found = threshold_time("launch-bound", run, time, ns, MAX_SHARE)
+    if not isinstance(found, ExceededBound):
+        return found
+    longest = max(bound, key=lambda one: (one[1], one[0].name))[0]
+    use = run.summary.metrics.get("gpu_utilization")
+    share = format_percent(found.mean_share)
+    if use is not None and use.mean >= BUSY:  # the queue was short, but the device was not idle because of it
+        busy = format_percent(use.mean)
+        missing = f"inconclusive: the queue was empty for {share} of the step, but NVML saw the device busy {busy}"
+        return abstain("launch-bound", missing, "nothing to do while the device is busy", found.evidence)
+    busy = "" if use is None else f"; NVML saw the device busy for {format_percent(use.mean)} of the time"
+    return found.finding(
+        f"for at most {share} of the step the device had no work: its queue was empty and it waited for the host to "
+        f"launch work or to read a value{busy}",
+        "a larger batch, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused operators; read no values "
+        "(.item(), .cpu(), print) inside the step",
+        name=longest.name,
+        evidence={} if use is None else {"gpu_utilization": round(use.mean, 3)},
+    )
+
+
+def train_with_slow_launches(broken: bool) -> Summary:
+    """Launch kernels of 0.5 ms in 20 ms each; the healthy twin launches kernels of 60 ms in 1 ms."""
+    from ...demo.defects import MS, four_layers, train
+    from ...testing import FakeClock, FakeDevice
+
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    model = four_layers(clock, device=device, forward_ms=0.5 if broken else 60, launch_ns=20 * MS if broken else 1 * MS)
+    return train(model, clock, device=device, each_ms=0.01, wait_ms=0.1)
+
+
+RULE = Rule(
+    "launch-bound",
+    judge,
+    order=70,
+    defects=(Defect("tiny kernels, slow launches", train_with_slow_launches, "fake device"),),
+)

@@ -1,0 +1,104 @@
+"""Rule ``memory-growth``: memory grows throughout the run and does not slow down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..._stats.intervals import slope
+from ..._units import format_bytes
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import MARGIN, abstain
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MIN_SHARE: Final = 0.05
+"""Growth of the smallest reading from the first to the last third of the run, as a fraction of the first."""
+MIN_BYTES: Final = 16 * 2**20
+"""The same in bytes: arenas of the C library come and go by megabytes."""
+STEADY: Final = 1 / 3
+"""Growth rate of the second half over that of the first: caches that fill slow down, a leak does not."""
+MIN_READINGS: Final = 12
+"""Readings needed, four in each third."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the smallest readings of the run's thirds, and the line through all readings.
+
+    The line must rise significantly as well, so that scattered readings are no finding.
+    """
+    kind, readings = run.memory_kind, run.memory
+    if kind is None:
+        return abstain("memory-growth", "memory readings", "a device or a system that reports its memory")
+    if len(readings) < MIN_READINGS:
+        missing = f"memory readings: {MIN_READINGS} needed, {len(readings)} so far"
+        return abstain("memory-growth", missing, "let the run continue")
+    third = len(readings) // 3
+    parts = readings[:third], readings[third:-third], readings[-third:]
+    first, middle, last = (min(part, key=lambda one: (one[1], one[0])) for part in parts)
+    grown = last[1] - first[1]
+    per_step = grown / max(last[0] - first[0], 1)
+    early, late = (_rate(*pair) for pair in ((first, middle), (middle, last)))
+    enough = max(MIN_BYTES, MIN_SHARE * first[1])
+    if grown < enough * (1 - MARGIN) or early <= 0 or late < STEADY * (1 - MARGIN) * early:
+        return None
+    line = slope(readings)
+    evidence = {
+        "kind": kind,
+        "first_bytes": first[1],
+        "last_bytes": last[1],
+        "bytes_per_step": round(per_step),
+        "bytes_per_step_low": round(line.low),
+        "bytes_per_step_high": round(line.high),
+    }
+    significant = line.low * (readings[-1][0] - readings[0][0]) >= enough
+    if not significant or grown < enough * (1 + MARGIN) or late < STEADY * (1 + MARGIN) * early:
+        reason = "near the bound" if significant else "but the readings scatter too much"
+        missing = f"inconclusive: {kind} grew by {format_bytes(grown)}, {reason}"
+        return abstain("memory-growth", missing, "a longer run distinguishes a leak from a cache that fills", evidence)
+    capacity = run.facts.memory_capacity_bytes
+    full = "" if capacity is None else f"; full after about {max(capacity - last[1], 0) / per_step:,.0f} more steps"
+    return Finding(
+        "memory-growth",
+        "warning",
+        f"{kind.removesuffix('_bytes')} memory rose from {format_bytes(first[1])} in step {first[0]} to "
+        f"{format_bytes(last[1])} in step {last[0]}, {format_bytes(per_step)} a step, and is still growing{full}",
+        "look for objects that keep tensors alive: a list of losses or outputs without .detach() or .item(), a growing "
+        "cache",
+        evidence=evidence,
+    )
+
+
+def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
+    return (other[1] - one[1]) / max(other[0] - one[0], 1)
+
+
+def train_with_leak(broken: bool) -> Summary:
+    """Keep 2 MiB of activations in each step; the healthy twin frees them."""
+    import mmap
+    import time
+
+    import torch
+
+    from ...demo.defects import STEPS, train_on_real_clock
+
+    kept = []
+
+    def keep(_number: int, output: Tensor) -> None:
+        # New pages: the allocator would reuse memory that the rest of the process has freed.
+        activation = torch.frombuffer(mmap.mmap(-1, 2**21), dtype=torch.float32).fill_(output.detach().mean().item())
+        if broken:
+            kept.append(activation)
+        time.sleep(0.021)  # memory is read every 20 ms at most
+
+    return train_on_real_clock(STEPS, keep)
+
+
+RULE = Rule(
+    "memory-growth",
+    judge,
+    order=150,
+    defects=(Defect("a list that keeps activations", train_with_leak, "real clock"),),
+)

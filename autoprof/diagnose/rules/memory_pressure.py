@@ -1,0 +1,70 @@
+"""Rule ``memory-pressure``: the peak nearly fills the memory, or the allocator ran out of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._units import format_bytes, format_percent
+from ...summary import Finding, Severity, Summary
+from .._evidence import Evidence
+from .._optimizers import advise_smaller
+from .._rule import Defect, Rule
+from .._thresholding import abstain
+from .fragmentation import MIN_RETRIES, is_fragmented
+
+MAX_SHARE: Final = 0.9
+"""Peak over capacity: above this one longer sample may end the run."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the peak, and the allocator's retries unless fragmentation explains them."""
+    memory, capacity = run.summary.memory, run.facts.memory_capacity_bytes
+    peak = memory.get("peak_bytes", memory.get("rss_peak_bytes"))
+    retries, ooms = memory.get("alloc_retries", 0), memory.get("ooms", 0)
+    failed = ooms > 0 or (retries >= MIN_RETRIES and not is_fragmented(memory))
+    if peak is None or (capacity is None and not failed):
+        missing = "memory readings" if peak is None else "the memory's capacity"
+        return abstain("memory-pressure", missing, "a device or a system that reports its memory")
+    share = None if capacity is None else peak / capacity
+    evidence = {"peak_bytes": peak, "capacity_bytes": capacity, "bound": MAX_SHARE}
+    evidence |= {} if share is None else {"share": round(share, 4)}
+    evidence |= {"alloc_retries": retries, "ooms": ooms} if failed else {}
+    full = share is not None and share > MAX_SHARE
+    if not full and not failed:
+        return None
+    severity: Severity = "critical" if ooms or (share or 0.0) > (1 + MAX_SHARE) / 2 else "warning"
+    why = f"the peak was {format_bytes(peak)}"
+    why += "" if capacity is None else f" of {format_bytes(capacity)} ({format_percent(peak / capacity)})"
+    if full:
+        why += ", so a longer sample may run out of memory"
+    if retries:
+        why += f"; the allocator released its cache and tried again {_times(retries)}, waiting for the device each time"
+    if ooms:
+        why += f"; memory ran out {_times(ooms)}"
+    smaller = advise_smaller(run.facts.optimizers or ())
+    return Finding(
+        "memory-pressure",
+        severity,
+        why,
+        "use a smaller batch with gradient accumulation, checkpoint the largest activations"
+        + (f"; {smaller}" if smaller else ", or use an 8-bit optimizer"),
+        evidence=evidence,
+    )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def train_in_small_memory(broken: bool) -> Summary:
+    """Train on a machine with 2 % more memory than the peak; the healthy twin has eight times the peak."""
+    from ...demo.defects import diagnose_again, four_layers, train
+    from ...testing import FakeClock
+
+    clock = FakeClock()
+    summary = train(four_layers(clock), clock)
+    peak = summary.memory["rss_peak_bytes"]
+    return diagnose_again(summary, memory_capacity_bytes=round(peak * (1.02 if broken else 8)))
+
+
+RULE = Rule("memory-pressure", judge, order=160, defects=(Defect("memory nearly full", train_in_small_memory),))

@@ -1,0 +1,140 @@
+"""Rule ``optimizer``: the optimizer's step is long, or its state takes too much of a full memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._stats.intervals import Interval
+from ..._units import format_bytes, format_percent
+from ...frame import Phase
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._offload import advise_offload
+from .._optimizers import advise_faster, advise_smaller
+from .._rule import Defect, Rule
+from .._thresholding import ExceededBound, abstain, classify, dominant_name, threshold_rows
+
+MAX_SHARE: Final = 0.15
+"""A step of Adam reads and writes a few tensors of the parameters' size once; forward and backward use each parameter
+for every sample. If these do not take far longer, the optimizer is slow or the batch is small."""
+MAX_STATE_SHARE: Final = 0.3
+"""State over the peak. Adam's state is twice the parameters, half of the memory of a model without activations; from
+about a third on, its 8-bit version frees a fifth of the peak."""
+MIN_FILLED: Final = 0.6
+"""Peak over capacity: below this there is free memory already."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the time of the optimizer's step, then the memory of its state."""
+    rows = run.rows.get(Phase.OPTIMIZER)
+    if rows is None:
+        remedy = "pass optimizer= to autoprof.instrument, or use a torch optimizer"
+        return _judge_state(run) or abstain("optimizer", "optimizer spans", remedy)
+    found = threshold_rows("optimizer", run, rows, MAX_SHARE)
+    if not isinstance(found, ExceededBound):
+        return _judge_state(run) or found
+    optimizers = run.facts.optimizers or ()
+    state = sum(one.state_bytes for one in optimizers)
+    share = _state_share(run)
+    of_peak = f", {format_percent(share)} of the peak" if share else ""
+    described_state = f"; its state takes {format_bytes(state)}{of_peak}" if state else ""
+    smaller = advise_smaller(optimizers)
+    less_memory = f". For less memory: {smaller}" if smaller and share else ""
+    return found.finding(
+        f"the optimizer takes {found}{described_state}",
+        advise_offload(run) + advise_faster(optimizers) + less_memory,
+        name=dominant_name(rows),
+        # Some optimizer time remains in any case, and nothing measures how much: the gain is the part above the bound.
+        gain_ns=found.mean_ns - MAX_SHARE * run.summary.step_mean_ns,
+        evidence={"state_bytes": state, "kinds": [one.kind for one in optimizers]} if optimizers else {},
+    )
+
+
+def _state_share(run: Evidence) -> float:
+    """Return the state's share of the device's peak, without offloaded state; 0 where it is unknown."""
+    peak, device = run.summary.memory.get("peak_bytes"), run.facts.environment.device
+    state = [one.state_bytes for one in run.facts.optimizers or () if not one.is_offloaded(device)]
+    return sum(state) / peak if peak else 0.0
+
+
+def _judge_state(run: Evidence) -> Finding | None:
+    """Judge the state's memory: only on a device that is well filled does it prevent a larger batch."""
+    optimizers, peak = run.facts.optimizers or (), run.summary.memory.get("peak_bytes")
+    capacity, share = run.facts.memory_capacity_bytes, _state_share(run)
+    if not share or peak is None or not capacity:
+        return None
+    filled = peak / capacity
+    positions = {
+        classify(Interval.exact(value), bound) for value, bound in ((share, MAX_STATE_SHARE), (filled, MIN_FILLED))
+    }
+    state = sum(one.state_bytes for one in optimizers)
+    evidence = {
+        "state_bytes": state,
+        "peak_bytes": peak,
+        "share": round(share, 4),
+        "bound": MAX_STATE_SHARE,
+        "filled": round(filled, 4),
+        "filled_bound": MIN_FILLED,
+        "kinds": [one.kind for one in optimizers],
+    }
+    if "below" in positions:
+        return None
+    if "near" in positions:
+        missing = (
+            f"inconclusive: the state is {format_percent(share)} of the peak, the peak {format_percent(filled)} of the "
+            "memory; one of them is near its bound"
+        )
+        return abstain("optimizer", missing, "a longer run, or a run with the intended batch size", evidence)
+    smaller = advise_smaller(optimizers)
+    return Finding(
+        "optimizer",
+        "warning",
+        f"the optimizer's state takes {format_bytes(state)}: {format_percent(share)} of the peak, which fills "
+        f"{format_percent(filled)} of the memory",
+        f"{smaller}: this leaves room for a larger batch, or for activations without checkpointing"
+        if smaller
+        else "no 8-bit version of this optimizer is known; with sharding (ZeRO, FSDP) each rank holds a part of the "
+        "state",
+        evidence=evidence,
+    )
+
+
+def train_with_looping_optimizer(broken: bool) -> Summary:
+    """Take 60 ms to update each parameter; the healthy twin takes 0.5 ms."""
+    from ...demo.defects import four_layers, train
+    from ...testing import FakeClock
+
+    clock = FakeClock()
+    return train(four_layers(clock), clock, each_ms=60 if broken else 0.5)
+
+
+def train_with_large_state(broken: bool) -> Summary:
+    """Keep Adam's state on a device that it fills; the healthy twin has a device with free memory."""
+    import torch
+    from torch import nn
+
+    from ...demo.defects import MEMORY_CONFIG, WIDTH, Layer, train
+    from ...testing import FakeAllocator, FakeClock
+
+    clock = FakeClock()
+    layers = [Layer(clock) for _ in range(4)]
+    for layer in layers:
+        layer.linear = nn.Linear(WIDTH, 128 * WIDTH)
+    model = nn.Sequential(*layers)
+    for layer in layers[1:]:
+        layer.linear = nn.Linear(128 * WIDTH, 128 * WIDTH)
+    parameters = sum(one.nbytes for one in model.parameters())
+    allocator = FakeAllocator((5 if broken else 40) * parameters, base_bytes=4 * parameters)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return train(model, clock, steps=16, config=MEMORY_CONFIG, memory=allocator, optimizer=optimizer)
+
+
+RULE = Rule(
+    "optimizer",
+    judge,
+    order=60,
+    defects=(
+        Defect("optimizer in a Python loop", train_with_looping_optimizer),
+        Defect("Adam's state in a full memory", train_with_large_state),
+    ),
+)

@@ -1,0 +1,107 @@
+"""Rule ``recompile``: torch compiles functions again and again during training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..._stats.intervals import Interval
+from ..._units import format_ns, format_percent
+from ...summary import Finding, Severity, Summary
+from .._compilations import CompileStatistics
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import abstain, classify, inconclusive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MAX_SHARE: Final = 0.05
+"""Time of recompilations over the time of all steps. A compiled model is compiled in its first steps; later
+compilations are for shapes that may not recur."""
+MIN_COUNT: Final = 3
+"""Two compilations are how torch detects a dynamic shape: for the first shape, then for any."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the recompilations; a function that torch has stopped compiling is critical."""
+    compiled = run.facts.compiled
+    if compiled is None:
+        return abstain("recompile", "the count of compilations", "TORCH_LOGS=recompiles prints them")
+    functions = [one for one in compiled.functions if one.count or one.gave_up]
+    count, gave_up = sum(one.count for one in functions), [one for one in functions if one.gave_up]
+    if not functions:
+        return None
+    share = compiled.ns / max(compiled.run_ns, 1)
+    evidence = _evidence(compiled, count, share)
+    position = classify(Interval.exact(share), MAX_SHARE)
+    if not gave_up and (count < MIN_COUNT or position == "below"):
+        return None
+    if not gave_up and position == "near":
+        return inconclusive("recompile", Interval.exact(share), MAX_SHARE, evidence)
+    worst = (gave_up or functions)[0]
+    limit = f"; torch has stopped compiling {worst.function} and runs it uncompiled from then on" if gave_up else ""
+    because = f", because {worst.reason}" if worst.reason else ""
+    severity: Severity = "critical" if gave_up else "warning"
+    return Finding(
+        "recompile",
+        severity,
+        f"torch compiled again in {compiled.compiled_steps} of {compiled.steps} steps ({count} times, "
+        f"{format_ns(compiled.ns)} in total, {format_percent(share)} of the time of all steps): {worst.function} at "
+        f"{worst.location}{because}{limit}",
+        "use the same shapes in every step (pad or bucket the batches, drop_last=True), mark changing dimensions with "
+        "torch._dynamo.mark_dynamic or dynamic=True, and turn changing numbers into tensors",
+        worst.function,
+        gain_ns=round(compiled.ns / max(compiled.steps, 1)),
+        evidence=evidence,
+    )
+
+
+def _evidence(compiled: CompileStatistics, count: int, share: float) -> dict[str, Any]:
+    functions = [
+        {
+            "function": one.function,
+            "where": one.location,
+            "count": one.count,
+            "reason": one.reason,
+            "gave_up": one.gave_up,
+        }
+        for one in compiled.functions
+    ]
+    return {
+        "count": count,
+        "ns": compiled.ns,
+        "share": round(share, 4),
+        "bound": MAX_SHARE,
+        "steps": compiled.steps,
+        "functions": functions,
+    }
+
+
+def train_with_changing_shapes(broken: bool) -> Summary:
+    """Change the shape every eighth step; the healthy twin keeps one shape.
+
+    The backend is dynamo's own ``eager``: only the tracing is repeated, and no C++ compiler is needed.
+    """
+    import time
+
+    import torch
+
+    from ...demo.defects import STEPS, train_on_real_clock
+
+    torch._dynamo.reset()  # otherwise the second training would reuse the graphs of the first
+
+    def scale(values: Tensor) -> Tensor:
+        return (values * 2).tanh()
+
+    compiled: Any = torch.compile(scale, backend="eager", dynamic=False)
+
+    def run(number: int, _output: Tensor) -> None:
+        compiled(torch.ones(16 + (number // 8 if broken else 0)))
+        time.sleep(0.01)  # other load on the machine is small in a step this long
+
+    return train_on_real_clock(STEPS, run)
+
+
+RULE = Rule(
+    "recompile", judge, order=180, defects=(Defect("changing shapes", train_with_changing_shapes, "real clock"),)
+)
