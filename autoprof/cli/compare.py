@@ -1,4 +1,4 @@
-"""``autoprof compare``: hold one run, or several, against others."""
+"""``autoprof compare``: compare one run, or several, with others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..compare import Comparison
 
 _EPILOG = """
-A limit (--fail-over 5%) fails, with status 1, when the whole step, the throughput, a phase or a row is slower
-by more than that: when the one-sided test of "at most 5 % slower" is rejected at 5 %, adjusted for all rows
-(Holm). With --phase or --name the chosen rows count and the whole step does not. What may be slower by more but
-is not proven to be fails with --strict only. Status 2 is an error of usage or input.
+With a limit (--fail-over 5%) the exit status is 1 if the whole step, the throughput, a phase or a row is proven to be
+slower by more than that: if a one-sided test rejects "at most 5 % slower" at the 5 % level, adjusted for all rows
+(Holm). With --phase or --name only the selected rows are tested, not the whole step. Changes that may be slower by
+more, but are not proven to be, fail with --strict only. Status 2 is an error of usage or input.
 """
 
 
@@ -26,33 +26,35 @@ def add(commands: Any) -> None:
     """Add the command."""
     parser = commands.add_parser(
         "compare",
-        help="hold one run, or several, against others: what became slower, and how sure that is",
+        help="compare one run, or several, with others: slower and faster modules, with confidence intervals",
         description="Compare saved runs by module and phase: faster, slower, same, or inconclusive.",
         epilog=_EPILOG,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="two runs: A, then B")
     parser.add_argument("--a", nargs="+", metavar="RUN", help="several runs, or patterns of runs, as A")
     parser.add_argument("--b", nargs="+", metavar="RUN", help="several runs, or patterns of runs, as B")
-    parser.add_argument("--margin", type=_fraction, default=0.02, metavar="2%", help="what counts as the same (2%%)")
+    parser.add_argument(
+        "--margin", type=_fraction, default=0.02, metavar="2%", help="smaller changes are the same (2%%)"
+    )
     parser.add_argument("--fail-over", type=_fraction, metavar="5%", help="exit with 1 if slower by more than this")
-    parser.add_argument("--strict", action="store_true", help="fail also where more than that cannot be ruled out")
+    parser.add_argument("--strict", action="store_true", help="fail also if a larger slow-down is possible")
     parser.add_argument(
         "--min-share",
         type=_fraction,
         default=0.01,
         metavar="1%",
-        help="leave out rows below this share of the step (1%%)",
+        help="exclude rows below this share of the step (1%%)",
     )
     parser.add_argument(
         "--phase", action="append", default=[], metavar="PHASE", help="only this phase; may be repeated"
     )
-    parser.add_argument("--name", metavar="REGEX", help="only names in which this is found")
-    parser.add_argument("--rank", type=int, metavar="N", help="only this rank (all of them)")
-    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="of what is printed")
+    parser.add_argument("--name", metavar="REGEX", help="only names that contain a match")
+    parser.add_argument("--rank", type=int, metavar="N", help="only this rank (default: all)")
+    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="format of the output")
     parser.add_argument(
-        "--top", type=int, default=40, metavar="N", help="rows shown in text beside those that differ (40)"
+        "--top", type=int, default=40, metavar="N", help="rows shown in text besides those that differ (40)"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="a picture of it: .png, .svg or .pdf")
+    parser.add_argument("-o", "--output", metavar="FILE", help="also draw a figure: .png, .svg or .pdf")
     parser.set_defaults(run=_run)
 
 
@@ -60,11 +62,11 @@ def _fraction(text: str) -> float:
     try:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no fraction; allowed: a number such as 5% or 0.05") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction; allowed: a number such as 5% or 0.05") from None
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Return 1 for what is slower and for nothing else: not for a failure of ours either."""
+    """Return 1 only for a slow-down beyond the limit; a failure of autoprof's own returns 2."""
     try:
         return _compare(arguments)
     except (AutoprofError, BrokenPipeError):
@@ -100,7 +102,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
         return arguments.a, arguments.b
     if len(arguments.runs) == 2 and arguments.a is None and arguments.b is None:
         return [arguments.runs[0]], [arguments.runs[1]]
-    raise OutputError("compare: which runs is not clear; allowed: RUN_A RUN_B, or --a RUN… --b RUN…")
+    raise OutputError("compare: two sides are needed; allowed: RUN_A RUN_B, or --a RUN… --b RUN…")
 
 
 def _printed(comparison: Comparison, arguments: argparse.Namespace) -> list[str]:

@@ -1,8 +1,8 @@
-"""Two runs, or two groups of runs, held against each other: what became slower, by module and phase.
+"""Comparison of two runs, or two groups of runs: slower and faster modules and phases, with confidence intervals.
 
-``compare_runs`` reads them (``series``), pairs their rows (``pairs``), puts an interval on each ratio of medians
-(``intervals``) and gives a verdict (``judge``). What comes out is frozen data, ``Comparison``; ``render_comparison``,
-``render_markdown`` and ``comparison_figure`` show it.
+``compare_runs`` reads the runs (``series``), pairs their rows (``row_pairs``), computes an interval for each ratio of
+medians (``contrast``) and gives a verdict (``verdicts``). The result is frozen data, a ``Comparison``;
+``render_comparison``, ``render_markdown`` and ``comparison_figure`` show it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .build import compare_runs, find_runs
-from .data import Change, Comparison, Difference, Lone, RunNote
+from .data import Change, Comparison, Difference, RunNote, UnpairedRow
 from .markdown import render_markdown
 from .text import render_comparison
 
@@ -21,8 +21,8 @@ __all__ = [
     "Change",
     "Comparison",
     "Difference",
-    "Lone",
     "RunNote",
+    "UnpairedRow",
     "compare_runs",
     "comparison_figure",
     "find_runs",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load the figures, and matplotlib with them, when they are first asked for."""
+    """Import the figures, and matplotlib with them, on first use."""
     if name in ("comparison_figure", "plot_comparison"):
         from . import figure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from math import isclose
@@ -15,27 +15,26 @@ from typing import Final
 import numpy as np
 
 from .._stats.intervals import StepsMean
-from .._units import format_percent as _percent
+from .._units import format_percent
 from ..errors import ConfigError, OutputError, nearest
 from ..frame import Nanoseconds, Phase
 from ..summary import Clock
-from .data import Change, Comparison, Lone
-from .differences import differences
-from .judge import Candidate, Pick, Scale, candidate, gather, judge, too_short
+from .context import differences, make_notes
+from .data import Change, Comparison, UnpairedRow
 from .memory import memory_changes
-from .notes import notes_of
-from .pairs import Pairs, Side, pair
-from .series import Floats, Key, RankSeries, RunSeries, over_all_steps, read_series
+from .row_pairs import ModulesByRow, RowPairs, modules_by_row, pair_rows
+from .series import Floats, RankSeries, RowKey, RunSeries, over_all_steps, read_series
+from .verdicts import Candidate, Column, Limits, candidate, estimate, exclude_short, give_verdicts
 
-UNLIKE: Final = 0.01
-"""How much more often a row may occur on one side, as a share of steps, before its mean over all steps is compared."""
+UNEQUAL_FREQUENCY: Final = 0.01
+"""From this difference on (as a share of steps), rows that occur more often on one side are compared by their mean."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def find_runs(paths: Paths) -> tuple[Path, ...]:
-    """Return the folders of runs that paths or patterns name, in order, each once.
+    """Return the folders of runs that paths or patterns name, in order.
 
-    Raises ``OutputError`` for a pattern that matches no run, a run named twice, and a folder that only holds runs.
+    Raises ``OutputError`` for a pattern that matches no run, a run named twice, and a folder that only contains runs.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[Path] = []
@@ -48,11 +47,11 @@ def find_runs(paths: Paths) -> tuple[Path, ...]:
         for match in matches:
             inside = [] if (match / "run.json").is_file() else sorted(match.glob("*/run.json"))
             if inside:
-                raise OutputError(f"{match}: holds {len(inside)} runs; name one of them, or all: {match}/*")
+                raise OutputError(f"{match}: contains {len(inside)} runs; name one of them, or all: {match}/*")
             found.append(match)
     twice = {path for path in found if [other.resolve() for other in found].count(path.resolve()) > 1}
     if twice:
-        raise OutputError(f"{min(twice)}: is there twice on one side; a run counts once, or it would agree with itself")
+        raise OutputError(f"{min(twice)}: is given twice on one side; allowed: each run once, as one observation")
     if not found:
         raise OutputError("compare: a side has no run; allowed: one or more folders of runs")
     return tuple(found)
@@ -69,175 +68,181 @@ def compare_runs(
     name: str | None = None,
     rank: int | None = None,
 ) -> Comparison:
-    """Compare the run or runs ``b`` with ``a``: what is slower, faster, the same, or cannot be told.
+    """Compare the run or runs ``b`` with ``a``: slower, faster, the same, or inconclusive.
 
-    ``margin`` is the fraction within which a change counts as the same; ``fail_over`` the one beyond which
-    ``over_limit`` reports a slow-down. Rows below ``min_share`` of the step on both sides are left out. ``phases`` and
-    ``name`` (a regular expression) choose rows; ``rank`` one rank instead of all. Raises ``OutputError`` for a run that
-    cannot be read, ``ConfigError`` for an option that cannot be.
+    Changes within the fraction ``margin`` are the same; ``over_limit`` returns slow-downs beyond ``fail_over``. Rows
+    below ``min_share`` of the step on both sides are excluded. ``phases`` and ``name`` (a regular expression) select
+    rows; ``rank`` selects one rank. Raises ``OutputError`` for a run that cannot be read, ``ConfigError`` for an option
+    out of range.
     """
-    chosen = _phases(phases)
-    pattern = _pattern(name)
-    _check(margin=margin, fail_over=fail_over, min_share=min_share)
+    chosen, pattern = _parse_phases(phases), _parse_pattern(name)
+    _check_fractions(margin=margin, fail_over=fail_over, min_share=min_share)
     ranks = None if rank is None else (rank,)
     side_a, side_b = ([read_series(path, ranks) for path in find_runs(paths)] for paths in (a, b))
-    clock = _clock((*side_a, *side_b))
-    scale = Scale(margin, fail_over)
+    clock = _common_clock((*side_a, *side_b))
+    limits = Limits(margin, fail_over)
     filtered = bool(chosen) or pattern is not None
-    work = _samples(side_a), _samples(side_b)
-    same_work = None in work or isclose(work[0] or 0, work[1] or 0, rel_tol=1e-6)
-    whole = judge(_whole(side_a, side_b, clock, same_work), scale, counts=not filtered)
-    pairs = pair(Side(side_a), Side(side_b)) if clock else Pairs((), (), (), {})
-    step_a, step_b = whole[0].a, whole[0].b
+    samples = _samples(side_a), _samples(side_b)
+    same_work = None in samples or isclose(samples[0] or 0, samples[1] or 0, rel_tol=1e-6)
+    whole = give_verdicts(_whole_step(side_a, side_b, clock, same_work), limits, has_limit=not filtered)
+    sides = _Sides(side_a, side_b, whole[0].a, whole[0].b)
+    modules_a, modules_b = modules_by_row(side_a), modules_by_row(side_b)
+    pairs = pair_rows(modules_a, modules_b) if clock else RowPairs()
 
-    def wanted(*keys: Key) -> bool:
+    def is_selected(*keys: RowKey) -> bool:
         named = pattern is None or any(pattern.search(key.name) for key in keys)
         return named and (not chosen or keys[0].phase in chosen)
 
-    pool = [_row(old, new, side_a, side_b, step_a, step_b) for old, new in pairs.both if wanted(old, new)]
-    large = [one for one in pool if max(one.change.share_a or 0, one.change.share_b or 0) >= min_share]
-    parts = _phase_rows(side_a, side_b, step_a, step_b, chosen) if clock and pattern is None else []
-    family = [*parts, *large]
-    judged = judge([replace(one, known=same_work) for one in family], scale)
-    rows = sorted(judged[len(parts) :], key=lambda one: -abs((one.b or 0) - (one.a or 0)))
+    rows = [sides.row(old, new) for old, new in pairs.both if is_selected(old, new)]
+    large = [row for row in rows if max(row.change.share_a or 0, row.change.share_b or 0) >= min_share]
+    parts = sides.phases(chosen) if clock and pattern is None else []
+    family = [replace(one, comparable=same_work) for one in (*parts, *large)]
+    changes = give_verdicts(family, limits)
+    notes_a, notes_b = tuple(run.note for run in side_a), tuple(run.note for run in side_b)
     return Comparison(
-        a=tuple(run.note for run in side_a),
-        b=tuple(run.note for run in side_b),
+        a=notes_a,
+        b=notes_b,
         clock=clock,
         margin=margin,
         limit=fail_over,
         whole=whole,
-        phases=judged[: len(parts)],
-        rows=tuple(rows),
-        memory=memory_changes(side_a, side_b, scale),
-        added=_lone(side_b, [key for key in pairs.only_b if wanted(key)], step_b),
-        removed=_lone(side_a, [key for key in pairs.only_a if wanted(key)], step_a),
+        phases=changes[: len(parts)],
+        rows=tuple(sorted(changes[len(parts) :], key=lambda row: -abs((row.b or 0) - (row.a or 0)))),
+        memory=memory_changes(side_a, side_b, limits),
+        added=_unpaired(side_b, filter(is_selected, pairs.only_b), modules_b, sides.step_b),
+        removed=_unpaired(side_a, filter(is_selected, pairs.only_a), modules_a, sides.step_a),
         regrouped=pairs.regrouped,
-        small=len(pool) - len(large),
+        small=len(rows) - len(large),
         differences=differences([run.info for run in side_a], [run.info for run in side_b]),
-        notes=notes_of(side_a, side_b, clock, margin, None if same_work else work),
+        notes=tuple(make_notes(notes_a, notes_b, clock, margin, samples, same_work=same_work)),
         filtered=filtered,
     )
 
 
-def _clock(runs: Iterable[RunSeries]) -> Clock | None:
+def _common_clock(runs: Iterable[RunSeries]) -> Clock | None:
     clocks = {run.note.clock for run in runs if run.note.steps}
     return None if len(clocks) > 1 else next(iter(clocks), "host")
 
 
-def _whole(a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, same_work: bool) -> list[Candidate]:
+def _whole_step(
+    a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, same_work: bool
+) -> list[Candidate]:
+    """Return the lines of the whole step: its median, its mean, its host time, the throughput."""
     found = []
     blank = Change("step", None, "ns", None, None)
     if clock is not None:
-        found.append(replace(candidate(blank, a, b, _step, _step), known=same_work))
-        mean = replace(blank, name="mean step")
-        found.append(replace(candidate(mean, a, b, _step, _step, of=StepsMean), known=same_work))
+        found.append(candidate(blank, a, b, _step_ns, _step_ns))
+        found.append(candidate(replace(blank, name="mean step"), a, b, _step_ns, _step_ns, of=StepsMean))
     if clock != "host":
-        by_host = replace(blank, name="step (host's clock)")
-        found.append(replace(candidate(by_host, a, b, _host, _host), known=same_work))
+        found.append(candidate(replace(blank, name="step (host time)"), a, b, _host_ns, _host_ns))
+    found = [replace(one, comparable=same_work) for one in found]
     if all(rank.samples is not None for run in (*a, *b) for rank in run.ranks):
-        rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample, _sample)
-        value_a, value_b = (None if ns is None else 1e9 / ns for ns in (rate.change.a, rate.change.b))
-        found.append(replace(rate, change=replace(rate.change, a=value_a, b=value_b), inverse=True))
+        rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample_ns, _sample_ns)
+        rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (rate.change.a, rate.change.b))
+        found.append(replace(rate, change=replace(rate.change, a=rate_a, b=rate_b), inverse=True))
     return found
 
 
-def _step(rank: RankSeries) -> Nanoseconds:
+def _step_ns(rank: RankSeries) -> Nanoseconds:
     return rank.step_ns
 
 
-def _host(rank: RankSeries) -> Nanoseconds:
+def _host_ns(rank: RankSeries) -> Nanoseconds:
     return rank.host_ns
 
 
-def _sample(rank: RankSeries) -> Floats:
+def _sample_ns(rank: RankSeries) -> Floats:
     return rank.sample_ns
 
 
-def _phase_rows(
-    a: Sequence[RunSeries], b: Sequence[RunSeries], step_a: float | None, step_b: float | None, chosen: set[Phase]
-) -> list[Candidate]:
-    """Each phase's own time: what it took in the steps in which it took anything."""
-    seen = {phase for run in (*a, *b) for rank in run.ranks for phase in rank.phases}
-    found = []
-    for phase in (phase for phase in Phase if phase in seen and (not chosen or phase in chosen)):
-        whole, part = partial(_phase, phase=phase), partial(_phase_when_there, phase=phase)
-        one = _by_frequency(Change("", phase, "ns", None, None), a, b, (part, part), (whole, whole))
-        found.append(too_short(_shared(one, step_a, step_b), _limit(a, b)))
-    return found
-
-
-def _phase(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
+def _phase_ns(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
     return rank.phases.get(phase)
 
 
-def _phase_when_there(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
+def _phase_ns_where_present(rank: RankSeries, phase: Phase) -> Nanoseconds | None:
     column = rank.phases.get(phase)
     return None if column is None else column[column > 0]
 
 
-def _row(
-    old: Key, new: Key, a: Sequence[RunSeries], b: Sequence[RunSeries], step_a: float | None, step_b: float | None
-) -> Candidate:
-    blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
-    picks = partial(_column, key=old), partial(_column, key=new)
-    if any(key in rank.fqns and rank.fqns[key] for run in (*a, *b) for rank in run.ranks for key in (old, new)):
-        # A module that is not in a step may have been left out by the governor: that is not zero.
-        one = candidate(blank, a, b, *picks)
-    else:
-        one = _by_frequency(blank, a, b, picks, (partial(over_all_steps, key=old), partial(over_all_steps, key=new)))
-    calls_a, calls_b = _calls(a, old), _calls(b, new)
-    one = too_short(_shared(one, step_a, step_b), _limit(a, b) * max(calls_a, calls_b))
-    if not isclose(calls_a, calls_b, rel_tol=0.01) and not one.change.why:
-        one = replace(one, change=replace(one.change, why=f"{calls_b:.4g} calls a step, {calls_a:.4g} in A"))
-    return one
-
-
-def _column(rank: RankSeries, key: Key) -> Nanoseconds | None:
+def _row_ns(rank: RankSeries, key: RowKey) -> Nanoseconds | None:
     return rank.rows.get(key)
 
 
-def _by_frequency(
-    blank: Change, a: Sequence[RunSeries], b: Sequence[RunSeries], parts: tuple[Pick, Pick], wholes: tuple[Pick, Pick]
-) -> Candidate:
-    """Compare medians of the steps that have it; means of all where it is rarer on one side: it costs less then."""
-    often_a, often_b = _often(a, parts[0]), _often(b, parts[1])
-    if often_a is None or often_b is None or abs(often_a - often_b) <= UNLIKE:
-        return candidate(blank, a, b, *parts)
-    one = candidate(blank, a, b, *wholes, of=StepsMean)
-    why = one.change.why or f"mean over all steps: it is in {_percent(often_a)} of A's, {_percent(often_b)} of B's"
-    return replace(one, change=replace(one.change, why=why))
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Both sides, with the medians of their steps, of which rows and phases are shares."""
+
+    a: Sequence[RunSeries]
+    b: Sequence[RunSeries]
+    step_a: float | None
+    step_b: float | None
+
+    @property
+    def limit_ns(self) -> int:
+        return max(run.limit_ns for run in (*self.a, *self.b))
+
+    def phases(self, chosen: set[Phase]) -> list[Candidate]:
+        """Compare the self time of each phase in the steps that have it."""
+        present = {phase for run in (*self.a, *self.b) for rank in run.ranks for phase in rank.phases}
+        found = []
+        for phase in (phase for phase in Phase if phase in present and (not chosen or phase in chosen)):
+            whole, part = partial(_phase_ns, phase=phase), partial(_phase_ns_where_present, phase=phase)
+            one = self._by_frequency(Change("", phase, "ns", None, None), (part, part), (whole, whole))
+            found.append(exclude_short(self._with_shares(one), self.limit_ns))
+        return found
+
+    def row(self, old: RowKey, new: RowKey) -> Candidate:
+        """Compare a row; ``old`` and ``new`` differ where its name does."""
+        blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
+        columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
+        if any(rank.fqns.get(key) for run in (*self.a, *self.b) for rank in run.ranks for key in (old, new)):
+            # A module that is missing from a step may not have been recorded by the governor, which is not zero.
+            one = candidate(blank, self.a, self.b, *columns)
+        else:
+            wholes = partial(over_all_steps, key=old), partial(over_all_steps, key=new)
+            one = self._by_frequency(blank, columns, wholes)
+        calls_a, calls_b = _calls_per_step(self.a, old), _calls_per_step(self.b, new)
+        one = exclude_short(self._with_shares(one), self.limit_ns * max(calls_a, calls_b))
+        if not isclose(calls_a, calls_b, rel_tol=0.01) and not one.change.why:
+            one = replace(one, change=replace(one.change, why=f"{calls_b:.4g} calls a step, {calls_a:.4g} in A"))
+        return one
+
+    def _by_frequency(self, blank: Change, parts: tuple[Column, Column], wholes: tuple[Column, Column]) -> Candidate:
+        """Compare medians of the steps that have the row, or means of all steps if one side has it less often."""
+        often_a, often_b = _frequency(self.a, parts[0]), _frequency(self.b, parts[1])
+        if often_a is None or often_b is None or abs(often_a - often_b) <= UNEQUAL_FREQUENCY:
+            return candidate(blank, self.a, self.b, *parts)
+        one = candidate(blank, self.a, self.b, *wholes, of=StepsMean)
+        why = f"mean over all steps: it is in {format_percent(often_a)} of A's, {format_percent(often_b)} of B's"
+        return replace(one, change=replace(one.change, why=one.change.why or why))
+
+    def _with_shares(self, one: Candidate) -> Candidate:
+        change = one.change
+        share_a = change.a / self.step_a if change.a is not None and self.step_a else None
+        share_b = change.b / self.step_b if change.b is not None and self.step_b else None
+        return replace(one, change=replace(change, share_a=share_a, share_b=share_b))
 
 
-def _shared(one: Candidate, step_a: float | None, step_b: float | None) -> Candidate:
-    change = one.change
-    share_a = change.a / step_a if change.a is not None and step_a else None
-    share_b = change.b / step_b if change.b is not None and step_b else None
-    return replace(one, change=replace(change, share_a=share_a, share_b=share_b))
-
-
-def _lone(runs: Sequence[RunSeries], keys: Iterable[Key], step_ns: float | None) -> tuple[Lone, ...]:
-    fqns = Side(runs).fqns
+def _unpaired(
+    runs: Sequence[RunSeries], keys: Iterable[RowKey], modules: ModulesByRow, step_ns: float | None
+) -> tuple[UnpairedRow, ...]:
     found = []
     for key in keys:
-        _, _, ns = gather(runs, lambda rank, key=key: rank.rows.get(key))  # type: ignore[misc]
+        ns = estimate(runs, partial(_row_ns, key=key)).center
         if ns is not None:
-            found.append(Lone(key.name, key.phase, tuple(sorted(fqns[key])), ns, ns / step_ns if step_ns else None))
-    return tuple(sorted(found, key=lambda one: -one.ns))
+            share = ns / step_ns if step_ns else None
+            found.append(UnpairedRow(key.name, key.phase, tuple(sorted(modules[key])), ns, share))
+    return tuple(sorted(found, key=lambda row: -row.ns))
 
 
-def _limit(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> int:
-    return max(run.limit_ns for run in (*a, *b))
-
-
-def _calls(runs: Sequence[RunSeries], key: Key) -> float:
+def _calls_per_step(runs: Sequence[RunSeries], key: RowKey) -> float:
     return float(np.median([rank.calls[key] for run in runs for rank in run.ranks if key in rank.calls]))
 
 
-def _often(runs: Sequence[RunSeries], pick: Pick) -> float | None:
-    """Return the share of steps in which there is anything."""
-    columns = [(pick(rank), len(rank.step_ns)) for run in runs for rank in run.ranks]
-    shares = [len(column) / steps for column, steps in columns if column is not None and steps]
+def _frequency(runs: Sequence[RunSeries], column: Column) -> float | None:
+    """Return the share of steps that have the column."""
+    columns = [(column(rank), len(rank.step_ns)) for run in runs for rank in run.ranks]
+    shares = [len(values) / steps for values, steps in columns if values is not None and steps]
     return sum(shares) / len(shares) if shares else None
 
 
@@ -247,27 +252,23 @@ def _samples(runs: Sequence[RunSeries]) -> float | None:
     return float(np.median(known)) if len(known) == len(counts) and known else None
 
 
-def _phases(words: Collection[str | Phase]) -> set[Phase]:
+def _parse_phases(names: Collection[str | Phase]) -> set[Phase]:
     allowed = [str(phase) for phase in Phase]
-    problems = [
-        f"phase: {str(word)!r} is unknown; {nearest(str(word), allowed, 1)}"
-        for word in words
-        if str(word) not in allowed
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return {Phase(word) for word in words}
+    unknown = [str(name) for name in names if str(name) not in allowed]
+    if unknown:
+        raise ConfigError([f"phase: {name!r} is unknown; {nearest(name, allowed, 1)}" for name in unknown])
+    return {Phase(name) for name in names}
 
 
-def _pattern(name: str | None) -> re.Pattern[str] | None:
+def _parse_pattern(name: str | None) -> re.Pattern[str] | None:
     try:
         return None if name is None else re.compile(name)
     except re.error as error:
-        what = f"name: {name!r} is not a regular expression: {error}; allowed: the syntax of Python's re"
-        raise ConfigError([what]) from None
+        problem = f"name: {name!r} is not a regular expression: {error}; allowed: the syntax of Python's re"
+        raise ConfigError([problem]) from None
 
 
-def _check(**fractions: float | None) -> None:
+def _check_fractions(**fractions: float | None) -> None:
     problems = [
         f"{name}: {value!r} is out of range; allowed: a fraction from 0 to below 10, such as 0.05"
         for name, value in fractions.items()

@@ -1,4 +1,4 @@
-"""What a comparison of runs comes to, as frozen data."""
+"""The result of a comparison, as frozen data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Unit = Literal["ns", "samples/s", "bytes"]
 class Change:
     """One quantity on both sides.
 
-    ``a`` and ``b`` are medians over steps (of several runs: the geometric mean of their medians), ``ratio`` is b / a
-    with its 95 % interval from ``low`` to ``high``; each is None where it cannot be told, and ``why`` says why.
-    ``p`` is adjusted for all the rows judged with it. ``over`` answers whether it is slower than the limit of
-    ``fail_over``. ``share_a`` and ``share_b`` are of the step. ``unit`` is that of ``a`` and ``b``.
+    ``a`` and ``b`` are medians over steps; with several runs, the geometric mean of their medians. ``ratio`` is b / a
+    with its 95 % interval from ``low`` to ``high``. Each is None where it is unknown, and ``why`` gives the reason.
+    ``p`` is adjusted for all rows tested together. ``over`` shows whether it is slower than the limit of ``fail_over``.
+    ``share_a`` and ``share_b`` are of the step.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Change:
     steps_a: int = 0
     steps_b: int = 0
     was: str | None = None
-    """The name in A, where B has another one for the same modules."""
+    """The name in A, where B has another name for the same modules."""
 
     @property
     def change(self) -> float | None:
@@ -50,8 +50,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Lone:
-    """A row that one side has alone: its median time per step in which it occurred."""
+class UnpairedRow:
+    """A row of one side only, with its median time per step in which it occurred."""
 
     name: str
     phase: Phase
@@ -62,14 +62,17 @@ class Lone:
 
 @dataclass(frozen=True, slots=True)
 class RunNote:
-    """What a run had to give. ``left_alone`` steps were not recorded; warm-up and ``untimed`` ones are left out."""
+    """The records of a run: ``steps`` are compared; warm-up, unsampled and ``untimed`` ones are excluded.
+
+    ``untimed`` steps have no device time. Of a long run only each ``stride``-th step is compared.
+    """
 
     path: str
     ranks: tuple[int, ...]
     clock: Clock
     steps: int
     warmup: int
-    left_alone: int
+    unsampled: int
     untimed: int
     bad_lines: int
     stride: int
@@ -79,7 +82,7 @@ class RunNote:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What ``run.json`` says differently; a side whose own runs disagree has several values."""
+    """An entry of ``run.json`` that differs; a side whose own runs differ has several values."""
 
     key: str
     a: tuple[str, ...]
@@ -88,10 +91,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides of runs: the whole step, throughput and memory, phases, rows, what only one of them has.
+    """Two sides of runs: the whole step, throughput, memory, phases, rows, and the rows of one side only.
 
-    Times are of one ``clock`` (None: the sides have different ones, and only the host's whole steps are compared).
-    ``rows`` come with the largest difference first. ``margin`` is what counts as the same; ``limit`` is ``fail_over``.
+    All times are of one ``clock``; it is None where the sides have different ones, and only the host time of whole
+    steps is compared. ``rows`` are in descending order of their difference. Changes within ``margin`` are the same;
+    ``limit`` is ``fail_over``.
     """
 
     a: tuple[RunNote, ...]
@@ -103,20 +107,20 @@ class Comparison:
     phases: tuple[Change, ...]
     rows: tuple[Change, ...]
     memory: tuple[Change, ...] = ()
-    added: tuple[Lone, ...] = ()
-    removed: tuple[Lone, ...] = ()
+    added: tuple[UnpairedRow, ...] = ()
+    removed: tuple[UnpairedRow, ...] = ()
     regrouped: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
-    """Names that stand for other modules in B than in A: the modules that only A and only B have."""
+    """Names of different modules in A and B: the modules that only A has, and those that only B has."""
     small: int = 0
-    """Rows below ``min_share`` on both sides: neither judged nor listed."""
+    """Rows below ``min_share`` on both sides, which are neither tested nor listed."""
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
     filtered: bool = False
 
     def over_limit(self, *, strict: bool = False) -> tuple[Change, ...]:
-        """Return what is slower than the limit with confidence; with ``strict`` also what may be."""
-        words = ("yes", "unknown") if strict else ("yes",)
-        return tuple(one for one in (*self.whole, *self.phases, *self.rows) if one.over in words)
+        """Return the changes proven to be slower than the limit; with ``strict`` also those that may be."""
+        accepted = ("yes", "unknown") if strict else ("yes",)
+        return tuple(change for change in (*self.whole, *self.phases, *self.rows) if change.over in accepted)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain JSON types."""

@@ -1,10 +1,10 @@
-"""The forest plot of a comparison: the ratio of each row with its interval, the rows of one module together."""
+"""The forest plot of a comparison: the ratio of each row with its interval, grouped by name."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from math import log
+from math import exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ from .._reports.fonts import Script, script_for
 from .._reports.text import elide
 from ..errors import OutputError, nearest
 from .data import Change, Comparison
-from .phrases import by_phase, interval, percent, value
+from .wording import by_phase, interval, percent, value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,50 +25,29 @@ FORMATS: Final = ("png", "svg", "pdf")
 _COLORS: Final = {"slower": "#d55e00", "faster": "#0072b2", "same": "#009e73", "inconclusive": "#8a8a8a"}
 _MARKERS: Final = {"slower": ">", "faster": "<", "same": "s", "inconclusive": "o"}
 _TICKS: Final = (
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.33,
-    0.5,
-    0.67,
-    0.8,
-    0.9,
-    0.95,
-    0.98,
-    0.99,
-    1,
-    1.01,
-    1.02,
-    1.05,
-    1.1,
-    1.25,
-    1.5,
-    2,
-)
-_MORE_TICKS: Final = (3, 5, 10, 20, 50)
+    0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98, 0.99,
+    1, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50,
+)  # fmt: skip
 
 
 def plot_comparison(comparison: Comparison, path: str | os.PathLike[str]) -> Path:
-    """Draw the comparison into a file; its ending says the format. Raises ``OutputError`` where that cannot be."""
+    """Draw the comparison into a file in the format of its ending. Raises ``OutputError`` if it cannot be written."""
     target = Path(path)
     ending = target.suffix.lower().removeprefix(".")
     if ending not in FORMATS:
-        raise OutputError(f"{target}: '{ending}' is not a format for pictures; {nearest(ending, FORMATS)}")
+        raise OutputError(f"{target}: '{ending}' is not a picture format; {nearest(ending, FORMATS)}")
     figure = comparison_figure(comparison)
     try:
         figure.savefig(target, bbox_inches="tight")
     except OSError as error:
-        raise OutputError(
-            f"{target}: cannot be written ({error.strerror}); name a file in a folder that can"
-        ) from error
+        raise OutputError(f"{target}: cannot be written ({error.strerror}); choose a writable folder") from error
     return target
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
-    """Return the picture: a row for the step, each phase, and the rows with the largest differences."""
-    told = [one for one in comparison.rows if one.ratio is not None]
-    shown = told[:ROWS]
+    """Return the figure: a row for the step, each phase, and the rows with the largest differences."""
+    with_ratio = [one for one in comparison.rows if one.ratio is not None]
+    shown = with_ratio[:ROWS]
     groups: list[tuple[str, list[Change]]] = [("", [one for one in comparison.whole if one.unit == "ns" and one.ratio])]
     groups.append(("whole step by phase", [one for one in comparison.phases if one.ratio is not None]))
     for row in shown:
@@ -76,15 +55,15 @@ def comparison_figure(comparison: Comparison) -> Figure:
             groups.append((row.name, sorted((one for one in shown if one.name == row.name), key=by_phase)))
     groups = [(name, rows) for name, rows in groups if rows]
     if not groups:
-        raise OutputError("compare: there is no row with an interval, so no picture; both sides need 20 recorded steps")
+        raise OutputError("compare: no row has an interval, so nothing to draw; both sides need 20 recorded steps")
     script = script_for("".join(name for name, _ in groups))
     lines = sum(len(rows) + bool(name) for name, rows in groups)
     with styled(script):
         figure = blank_figure(8.6, 1.7 + 0.25 * lines)
         axes = figure.subplots()
         _draw(axes, groups, comparison, script)
-        left = len(told) - len(shown)
-        figure.supxlabel(_footnote(comparison, left, script), fontsize=8, color=FAINT, x=0.01, ha="left")
+        hidden = len(with_ratio) - len(shown)
+        figure.supxlabel(_footnote(comparison, hidden, script), fontsize=8, color=FAINT, x=0.01, ha="left")
         figure.draw_without_rendering()
     return figure
 
@@ -139,18 +118,18 @@ def _draw_row(axes: Axes, one: Change, at: int, low: float, high: float) -> None
 
 
 def _limits(rows: Sequence[Change], margin: float) -> tuple[float, float]:
-    """Choose an axis that shows the ratios and most of the intervals; an interval without an end runs out of it."""
+    """Choose an axis that shows the ratios and most of the intervals; an infinite interval extends beyond it."""
     ratios = [one.ratio for one in rows if one.ratio]
     ends = [end for one in rows for end in (one.low, one.high) if end]
     widest = 3 * max(abs(log(ratio)) for ratio in ratios) + log(1 + 3 * margin)
     reach = max(*(min(abs(log(end)), widest) for end in [*ends, 1.0]), log(1 + 2 * margin)) * 1.08
     low = min([*(log(one) for one in ratios), *(log(end) for end in ends), -log(1 + 2 * margin)])
     high = max([*(log(one) for one in ratios), *(log(end) for end in ends), log(1 + 2 * margin)])
-    return 2.718281828459045 ** max(low * 1.08, -reach), 2.718281828459045 ** min(high * 1.08, reach)
+    return exp(max(low * 1.08, -reach)), exp(min(high * 1.08, reach))
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    inside = [tick for tick in (*_TICKS, *_MORE_TICKS) if low <= tick <= high]
+    inside = [tick for tick in _TICKS if low <= tick <= high]
     span = log(high / low)
     kept: list[float] = [1.0]
     for tick in sorted(inside, key=lambda one: abs(log(one))):
@@ -181,15 +160,15 @@ def _title(comparison: Comparison) -> str:
     return f"B against A: {comparison.whole[0].verdict}"
 
 
-def _footnote(comparison: Comparison, left: int, script: Script) -> str:
+def _footnote(comparison: Comparison, hidden: int, script: Script) -> str:
     sides = [script.show(Path(side[0].path).name) for side in (comparison.a, comparison.b)]
     more = ["" if len(side) == 1 else f" and {len(side) - 1} more" for side in (comparison.a, comparison.b)]
     clock = "device" if comparison.clock == "device" else "host"
     notes = [f"A: {elide(sides[0], 50)}{more[0]}   B: {elide(sides[1], 50)}{more[1]}   {clock} time"]
-    words = f"Grey: ±{100 * comparison.margin:g} %, what counts as the same."
+    words = f"Grey: ±{100 * comparison.margin:g} %, changes that count as the same."
     if comparison.limit is not None:
         words += f" Dashed: the limit, +{100 * comparison.limit:g} %."
-    if left:
-        words += f" {left} rows with smaller differences are not shown."
+    if hidden:
+        words += f" {hidden} rows with smaller differences are not shown."
     notes.append(words)
     return "\n".join([*notes, *([script.note] if script.note else [])])

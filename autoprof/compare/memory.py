@@ -1,8 +1,8 @@
-"""Memory on both sides: readings of the run over its steps, the largest of each run, and what names hold."""
+"""Memory on both sides: readings over the steps, the largest reading of each run, and the bytes held by names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import exp, inf, log
 from typing import Final
 
@@ -12,18 +12,18 @@ from .._stats.intervals import MIN_STEPS, StepsMedian
 from ..frame import Nanoseconds
 from .contrast import RunEstimate, contrast
 from .data import Change, Verdict
-from .judge import Candidate, Scale, candidate, judge
 from .series import RankSeries, RunSeries
+from .verdicts import Candidate, Limits, candidate, give_verdicts
 
-_ONE: Final = "one largest reading a run: how much it varies takes several runs a side to tell"
+_ONE_READING: Final = "one largest reading a run: its variation is known only with several runs a side"
 
 
-def memory_changes(a: Sequence[RunSeries], b: Sequence[RunSeries], scale: Scale) -> tuple[Change, ...]:
-    """Return the readings that both sides have, and the names that hold more or less than before."""
+def memory_changes(a: Sequence[RunSeries], b: Sequence[RunSeries], limits: Limits) -> tuple[Change, ...]:
+    """Return the readings that both sides have, and the names whose held bytes changed."""
     levels = sorted(_common(a, "levels") & _common(b, "levels"))
     peaks = sorted(_common(a, "peaks") & _common(b, "peaks"))
     family = [_level(name, a, b) for name in levels] + [_peak(name, a, b) for name in peaks]
-    return (*judge(family, scale, counts=False), *_held(a, b))
+    return (*give_verdicts(family, limits, has_limit=False), *_held(a, b))
 
 
 def _common(runs: Sequence[RunSeries], kind: str) -> set[str]:
@@ -32,13 +32,13 @@ def _common(runs: Sequence[RunSeries], kind: str) -> set[str]:
 
 
 def _level(name: str, a: Sequence[RunSeries], b: Sequence[RunSeries]) -> Candidate:
-    """Judge a reading. With several runs a side a few readings of each will do: the runs are what is compared."""
+    """Compare a reading. With several runs a side one reading of each suffices, because the runs are compared."""
 
-    def pick(rank: RankSeries) -> Nanoseconds:
+    def column(rank: RankSeries) -> Nanoseconds:
         return rank.levels[name]
 
     blank = Change(name, None, "bytes", None, None)
-    return candidate(blank, a, b, pick, pick, fewest=MIN_STEPS if len(a) == len(b) == 1 else 1)
+    return candidate(blank, a, b, column, column, fewest=MIN_STEPS if len(a) == len(b) == 1 else 1)
 
 
 def _peak(name: str, a: Sequence[RunSeries], b: Sequence[RunSeries]) -> Candidate:
@@ -46,7 +46,7 @@ def _peak(name: str, a: Sequence[RunSeries], b: Sequence[RunSeries]) -> Candidat
     values = [exp(sum(run.log_center for run in runs) / len(runs)) for runs in (runs_a, runs_b)]
     change = Change(name, None, "bytes", round(values[0]), round(values[1]), steps_a=len(a), steps_b=len(b))
     if len(runs_a) == len(runs_b) == 1 and values[0] != values[1]:
-        return Candidate(_plain(change, "inconclusive", _ONE), None)
+        return Candidate(_without_interval(change, "inconclusive", _ONE_READING), None)
     return Candidate(change, contrast(runs_a, runs_b))
 
 
@@ -55,32 +55,24 @@ def _exact(count: int) -> RunEstimate:
     return RunEstimate((StepsMedian(np.array([value]), value, 0.0, inf),))
 
 
-def _plain(change: Change, verdict: Verdict, why: str) -> Change:
+def _without_interval(change: Change, verdict: Verdict, why: str) -> Change:
     ratio = change.b / change.a if change.a and change.b is not None else None
     return Change(change.name, None, "bytes", change.a, change.b, ratio, verdict=verdict, why=why)
 
 
 def _held(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Change]:
-    """Counted bytes need no interval: a name holds as much, or it does not."""
+    """Return the names whose counted bytes differ; counts are exact and have no interval."""
     if not all(run.held for run in (*a, *b)):
         return []
     found = []
     for name in a[0].held:
-        counts_a, counts_b = ({_get(run.held, name) for run in side} for side in (a, b))
-        if None in counts_a | counts_b or counts_a == counts_b:
+        counts_a, counts_b = ({run.held.get(name, -1) for run in side} for side in (a, b))
+        if -1 in counts_a | counts_b or counts_a == counts_b:
             continue
-        one_a, one_b = max(counts_a, key=_or_zero), max(counts_b, key=_or_zero)
-        change = Change(name, None, "bytes", one_a, one_b)
+        change = Change(name, None, "bytes", max(counts_a), max(counts_b))
         if len(counts_a) > 1 or len(counts_b) > 1:
-            found.append(_plain(change, "inconclusive", "the runs of one side hold different amounts"))
+            found.append(_without_interval(change, "inconclusive", "the runs of one side hold different amounts"))
         else:
-            found.append(_plain(change, "more" if _or_zero(one_b) > _or_zero(one_a) else "less", "counted"))
+            more = max(counts_b) > max(counts_a)
+            found.append(_without_interval(change, "more" if more else "less", "counted"))
     return found
-
-
-def _get(held: Mapping[str, int], name: str) -> int | None:
-    return held.get(name)
-
-
-def _or_zero(count: int | None) -> int:
-    return count or 0

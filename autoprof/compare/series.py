@@ -1,4 +1,4 @@
-"""A saved run as columns over its recorded steps, a column for each row: what is compared."""
+"""A saved run as columns over its recorded steps, one column a row."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanosecond
 from ..summary import Clock
 from .data import RunNote
 
-STEPS: Final = 50_000
-"""Steps kept of one rank; of a longer run each second one, each fourth one, …"""
+MAX_STEPS: Final = 50_000
+"""Steps kept of one rank; of a longer run every second one, every fourth one, …"""
 Floats = npt.NDArray[np.float64]
 
+_MEMORY_PARTS: Final = ("parameter_bytes", "buffer_bytes", "gradient_bytes", "state_bytes")
 
-_HELD: Final = ("parameter_bytes", "buffer_bytes", "gradient_bytes", "state_bytes")
 
+class RowKey(NamedTuple):
+    """The identity of a row in any run: lane numbers of other threads and streams differ between runs.
 
-class Key(NamedTuple):
-    """A row as both runs know it: threads and streams have no numbers that mean the same in both."""
+    ``place`` is ``step`` for the training thread, ``parallel`` for other threads and streams.
+    """
 
     name: str
     phase: Phase
-    where: Literal["step", "beside", "logged"] = "step"
+    place: Literal["step", "parallel", "logged"] = "step"
 
 
 class _Step(NamedTuple):
+    """The numbers of one frame that are compared."""
+
     layout: Layout
     totals: Nanoseconds
     step_ns: int
@@ -48,13 +52,13 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSeries:
-    """One rank: columns in nanoseconds over the steps in which a row occurred, in order; ``at`` says which those are.
+    """One rank: columns in nanoseconds over the steps in which a row occurred; ``at`` has the positions of the steps.
 
-    ``sample_ns`` is the host's time by samples. Readings of memory are in bytes; ``peaks`` are the largest of the run.
+    ``sample_ns`` is the host time of a sample. Memory readings are in bytes; ``peaks`` are the largest of the run.
     """
 
-    rows: Mapping[Key, Nanoseconds]
-    at: Mapping[Key, Nanoseconds]
+    rows: Mapping[RowKey, Nanoseconds]
+    at: Mapping[RowKey, Nanoseconds]
     phases: Mapping[Phase, Nanoseconds]
     step_ns: Nanoseconds
     host_ns: Nanoseconds
@@ -62,39 +66,39 @@ class RankSeries:
     samples: float | None
     levels: Mapping[str, Nanoseconds]
     peaks: Mapping[str, int]
-    fqns: Mapping[Key, frozenset[str]]
-    calls: Mapping[Key, float]
+    fqns: Mapping[RowKey, frozenset[str]]
+    calls: Mapping[RowKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSeries:
-    """One run: its ranks, what it had to give, and what it says of itself."""
+    """One run: its ranks, a note on its records, and the contents of ``run.json``."""
 
     ranks: tuple[RankSeries, ...]
     note: RunNote
     info: Mapping[str, Any]
     held: Mapping[str, int] = field(default_factory=dict)
-    """Bytes held by name, from the summary; exact."""
+    """Exact bytes of parameters, buffers, gradients and optimizer state by name, from the summary."""
 
     @property
     def limit_ns(self) -> int:
-        """The length below which a span is perhaps none."""
+        """The clock's limit: shorter spans cannot be measured."""
         return int((self.info.get("clock") or {}).get("limit_ns") or 0)
 
 
-class _Reader:
+class _RankReader:
     """Collect the frames of one rank."""
 
     def __init__(self) -> None:
         self.steps: list[_Step] = []
-        self.warmup = self.left_alone = self.untimed = 0
+        self.warmup = self.unsampled = self.untimed = 0
         self.overhead_ns = self.observed_ns = 0
         self.stride = 1
         self._seen = 0
 
     def add(self, frame: StepFrame) -> None:
-        """Take one frame; of warm-up and of steps that were left alone only the count."""
-        self.left_alone += frame.gap_steps
+        """Add one frame; warm-up and unsampled steps are only counted."""
+        self.unsampled += frame.gap_steps
         self.overhead_ns += frame.overhead_ns
         self.observed_ns += frame.duration_ns + frame.gap_ns
         if frame.warmup:
@@ -112,12 +116,12 @@ class _Reader:
         on_device = frame.device_duration_ns is not None
         shape = (frame.layout, totals, frame.step_ns, frame.duration_ns, frame.phase_ns(), known)
         self.steps.append(_Step(*shape, frame.memory, on_device))
-        if len(self.steps) >= 2 * STEPS:
+        if len(self.steps) >= 2 * MAX_STEPS:
             self.steps = self.steps[1::2]
             self.stride *= 2
 
     def series(self) -> tuple[RankSeries, Clock]:
-        """Return the columns; in a run with a device's clock, steps without its time are left out."""
+        """Return the columns and their clock; a run with device times excludes steps without one."""
         clock: Clock = "device" if any(step.on_device for step in self.steps) else "host"
         if clock == "device":
             kept = [step for step in self.steps if step.on_device]
@@ -142,8 +146,8 @@ class _Reader:
         return _with_memory(found, self.steps), clock
 
 
-def over_all_steps(rank: RankSeries, key: Key) -> Nanoseconds | None:
-    """Return a row's time in every step, zero where it did not occur."""
+def over_all_steps(rank: RankSeries, key: RowKey) -> Nanoseconds | None:
+    """Return a row's time in all steps, zero where it did not occur."""
     column = rank.rows.get(key)
     if column is None:
         return None
@@ -168,18 +172,21 @@ def _with_memory(series: RankSeries, steps: list[_Step]) -> RankSeries:
 
 def _columns(
     steps: list[_Step],
-) -> tuple[dict[Key, Nanoseconds], dict[Key, Nanoseconds], dict[Key, float], dict[Key, frozenset[str]]]:
-    """Put the steps of each layout into one matrix, then the columns of one key back into the order of the steps."""
+) -> tuple[dict[RowKey, Nanoseconds], dict[RowKey, Nanoseconds], dict[RowKey, float], dict[RowKey, frozenset[str]]]:
+    """Return each row's column, its step positions, its calls per step and its fqns.
+
+    The steps of a layout form one matrix; the columns of a key are then put back into the order of the steps.
+    """
     at: dict[Layout, list[int]] = {}
     for position, step in enumerate(steps):
         at.setdefault(step.layout, []).append(position)
-    pieces: dict[Key, list[tuple[Nanoseconds, Nanoseconds]]] = {}
-    calls: dict[Key, int] = {}
-    fqns: dict[Key, set[str]] = {}
+    pieces: dict[RowKey, list[tuple[Nanoseconds, Nanoseconds]]] = {}
+    calls: dict[RowKey, int] = {}
+    fqns: dict[RowKey, set[str]] = {}
     for layout, indices in at.items():
         rows = step_rows(layout)
         matrix = np.stack([steps[index].totals for index in indices])
-        places: dict[Key, list[int]] = {}
+        places: dict[RowKey, list[int]] = {}
         for column, row in enumerate(rows.keys):
             if row.lane != UNTIMED_LANE:
                 places.setdefault(_key(row.name, row.phase, row.lane), []).append(column)
@@ -189,8 +196,8 @@ def _columns(
         for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
             if fqn is not None and lane != UNTIMED_LANE:
                 fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
-    found: dict[Key, Nanoseconds] = {}
-    where: dict[Key, Nanoseconds] = {}
+    found: dict[RowKey, Nanoseconds] = {}
+    where: dict[RowKey, Nanoseconds] = {}
     for key, parts in pieces.items():
         places_of = np.concatenate([index for index, _ in parts])
         order = np.argsort(places_of, kind="stable")
@@ -199,22 +206,22 @@ def _columns(
     return found, where, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
 
 
-def _key(name: str, phase: Phase, lane: int) -> Key:
-    return Key(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "beside")
+def _key(name: str, phase: Phase, lane: int) -> RowKey:
+    return RowKey(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "parallel")
 
 
 def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
-    """Read a saved run, of all ranks or of these. Raises ``OutputError`` where there is none, or no record in it."""
+    """Read all ranks of a saved run, or these. Raises ``OutputError`` for a folder without a run or without records."""
     run = read_records(path)
     chosen = run.ranks if ranks is None else tuple(rank for rank in run.ranks if rank in ranks)
     if not chosen:
-        have = ", ".join(map(str, run.ranks)) or "none: the sink jsonl writes them"
-        what = "has no records (steps.jsonl)" if ranks is None else f"has no records of rank {ranks[0]}"
-        raise OutputError(f"{path}: {what}; ranks with records: {have}")
-    readers: list[_Reader] = []
+        have = ", ".join(map(str, run.ranks)) or "none (the sink jsonl writes them)"
+        missing = "has no records (steps.jsonl)" if ranks is None else f"has no records of rank {ranks[0]}"
+        raise OutputError(f"{path}: {missing}; ranks with records: {have}")
+    readers: list[_RankReader] = []
     bad_lines = 0
     for rank in chosen:
-        reader, frames = _Reader(), run.rank_frames(rank)
+        reader, frames = _RankReader(), run.rank_frames(rank)
         for frame in frames:
             reader.add(frame)
         bad_lines += frames.bad_lines
@@ -222,7 +229,7 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
     found = [reader.series() for reader in readers]
     clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.steps}
     if len(clocks) > 1:
-        raise OutputError(f"{path}: some ranks have a device's clock, some have not; choose one rank")
+        raise OutputError(f"{path}: some ranks have device times and some have not; choose one rank")
     first = readers[0]
     note = RunNote(
         path=str(path),
@@ -230,20 +237,20 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         clock=clocks.pop() if clocks else "host",
         steps=len(first.steps),
         warmup=first.warmup,
-        left_alone=first.left_alone,
+        unsampled=first.unsampled,
         untimed=first.untimed,
         bad_lines=bad_lines,
         stride=first.stride,
         ended=run.info.get("ended"),
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
-    return RunSeries(tuple(series for series, _ in found), note, run.info, _held(path))
+    return RunSeries(tuple(series for series, _ in found), note, run.info, _held_bytes(path))
 
 
-def _held(path: Path) -> dict[str, int]:
-    """Read what names hold from the summary, if there is one, of whatever version."""
+def _held_bytes(path: Path) -> dict[str, int]:
+    """Read the bytes held by each name from the summary, which may be missing or of another version."""
     try:
         table = json.loads((path / "summary.json").read_text(encoding="utf-8"))["memory_table"]
-        return {row["name"]: sum(row[part] or 0 for part in _HELD) for row in table if row["name"] is not None}
+        return {row["name"]: sum(row[part] or 0 for part in _MEMORY_PARTS) for row in table if row["name"] is not None}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -8,34 +8,35 @@ from typing import Final
 from .._names import shorten, visible
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
 from .._units import format_ms, format_percent
-from .data import Change, Comparison, Difference, Lone, RunNote
-from .phrases import PLAIN, by_phase, headline, interval, label, outcome, percent, tally, value
+from .data import Change, Comparison, Difference, RunNote, UnpairedRow
+from .wording import by_phase, headline, interval, label, limit_result, percent, reason, tally, value
 
-NARROWEST: Final = 80
+MIN_WIDTH: Final = 80
 ROWS: Final = 40
-"""Rows shown; slower and faster ones always are."""
-LONE: Final = 12
-WIDEST: Final = 40
-_ROOM: Final = 10 + 10 + 9 + 17 + 14
+"""Rows shown; slower and faster ones are always shown."""
+UNPAIRED_ROWS: Final = 12
+MAX_NAME_WIDTH: Final = 40
+"""Numbers far from their name are hard to follow."""
+_NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
 
 
 def render_comparison(
-    comparison: Comparison, *, width: int = NARROWEST, top: int = ROWS, strict: bool = False, encoding: str = "utf-8"
+    comparison: Comparison, *, width: int = MIN_WIDTH, top: int = ROWS, strict: bool = False, encoding: str = "utf-8"
 ) -> list[str]:
     """Return the report, no line wider than ``width`` cells (at least 80)."""
-    width = max(width, NARROWEST)
+    width = max(width, MIN_WIDTH)
     glyphs = glyphs_for(encoding)
     lines = [*_runs(comparison, width), *_differences(comparison.differences, width)]
     lines += [""] if comparison.notes else []
     for note in comparison.notes:
         lines += wrap("note", note, width)
-    lines += ["", _head(width), glyphs.rule * (_name_room(width) + _ROOM)]
+    lines += ["", _head(width), glyphs.rule * (_name_width(width) + _NUMBERS_WIDTH)]
     for change in comparison.whole:
         lines += _change(change, change.name + (" (/s)" if change.unit == "samples/s" else ""), width)
     for change in comparison.phases:
         lines += _change(change, f"  {change.phase}", width)
     lines += _rows(comparison, width, top)
-    lines += _lone("only in A", comparison.removed, width) + _lone("only in B", comparison.added, width)
+    lines += _unpaired("only in A", comparison.removed, width) + _unpaired("only in B", comparison.added, width)
     lines += _regrouped(comparison, width)
     if comparison.memory:
         lines += ["", "memory"]
@@ -45,23 +46,24 @@ def render_comparison(
     lines += wrap("verdict", headline(comparison), width)
     counted = tally(comparison.rows)
     lines += wrap("", f"rows: {counted}", width) if counted else []
-    said = outcome(comparison, strict=strict)
-    lines += wrap("limit", said, width) if said else []
+    result = limit_result(comparison, strict=strict)
+    lines += wrap("limit", result, width) if result else []
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
 
 
 def _runs(comparison: Comparison, width: int) -> Iterator[str]:
-    told = [(side, run) for side, runs in (("A", comparison.a), ("B", comparison.b)) for run in runs]
-    room = width - 5 - max(cells(_steps(run)) for _, run in told)
-    room = min(max(room, 24), max(cells(safe(run.path)) for _, run in told))
-    for side, run in told:
-        yield f"{side}  {fit(safe(run.path), room)}  {_steps(run)}"
+    shown = [(side, run) for side, runs in (("A", comparison.a), ("B", comparison.b)) for run in runs]
+    path_width = width - 5 - max(cells(_steps(run)) for _, run in shown)
+    path_width = min(max(path_width, 24), max(cells(safe(run.path)) for _, run in shown))
+    for side, run in shown:
+        yield f"{side}  {fit(safe(run.path), path_width)}  {_steps(run)}"
 
 
 def _steps(run: RunNote) -> str:
-    apart = [f"{count} {what}" for count, what in ((run.warmup, "warm-up"), (run.left_alone, "not recorded")) if count]
+    counts = ((run.warmup, "warm-up"), (run.unsampled, "unsampled"))
+    excluded = [f"{count} {kind}" for count, kind in counts if count]
     ranks = f", {len(run.ranks)} ranks" if len(run.ranks) > 1 else ""
-    return f"{run.steps} steps{ranks}" + (f" ({', '.join(apart)} left out)" if apart else "")
+    return f"{run.steps} steps{ranks}" + (f" ({', '.join(excluded)} excluded)" if excluded else "")
 
 
 def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
@@ -80,24 +82,24 @@ def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
 
 def _head(width: int) -> str:
     numbers = f"{'A':>10}{'B':>10}{'change':>9}{'95 % interval':>17}  {'verdict':<12}"
-    return fit("median per step", _name_room(width)) + numbers
+    return fit("median per step", _name_width(width)) + numbers
 
 
-def _name_room(width: int) -> int:
-    return min(width - _ROOM, WIDEST)  # numbers too far from their name are hard to follow
+def _name_width(width: int) -> int:
+    return min(width - _NUMBERS_WIDTH, MAX_NAME_WIDTH)
 
 
 def _change(change: Change, name: str, width: int) -> Iterator[str]:
-    shown = fit(safe(name), _name_room(width))
+    shown = fit(safe(name), _name_width(width))
     change_by = "" if change.ratio is None else f"{percent(change.ratio)} %"
     numbers = f"{value(change, change.a):>10}{value(change, change.b):>10}{change_by:>9}{interval(change):>17}"
     yield f"{shown}{numbers}  {change.verdict:<12}"
-    if change.why and not change.why.startswith(PLAIN):
-        yield from wrap("", change.why, width, room=4)
+    if reason(change):
+        yield from wrap("", reason(change), width, room=4)
 
 
 def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
-    """Names with their phases below them; the name with the largest difference first."""
+    """Show names with their phases below them, in descending order of their difference."""
     moved = [row for row in comparison.rows if row.verdict in ("slower", "faster")]
     shown = moved + [row for row in comparison.rows if row not in moved][: max(top - len(moved), 0)]
     groups: dict[str, list[Change]] = {}
@@ -110,40 +112,40 @@ def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
         yield name if was is None else f"{name} (was {was})"
         for row in sorted(rows, key=by_phase):
             yield from _change(row, f"  {row.phase}", width)
-    left = [row for row in comparison.rows if row not in shown]
-    if left:
+    hidden = [row for row in comparison.rows if row not in shown]
+    if hidden:
         yield ""
-        yield f"… and {len(left)} more rows: {tally(left)}"
+        yield f"… and {len(hidden)} more rows: {tally(hidden)}"
     if comparison.small:
         yield ""
-        yield f"{comparison.small} rows below the least share of the step are left out (--min-share 0 shows them)"
+        yield f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"
 
 
-def _lone(title: str, rows: Sequence[Lone], width: int) -> list[str]:
+def _unpaired(title: str, rows: Sequence[UnpairedRow], width: int) -> list[str]:
     if not rows:
         return []
     lines = ["", title]
-    for row in rows[:LONE]:
+    for row in rows[:UNPAIRED_ROWS]:
         share = f"  {format_percent(row.share)} of the step" if row.share is not None else ""
         modules = f"  ({', '.join(row.fqns)})" if row.fqns else ""
         lines.append(crop(f"  {row.name} {row.phase}  {format_ms(row.ns)}{share}{modules}", width))
-    return [*lines, *([f"  … and {len(rows) - LONE} more"] if len(rows) > LONE else [])]
+    return [*lines, *([f"  … and {len(rows) - UNPAIRED_ROWS} more"] if len(rows) > UNPAIRED_ROWS else [])]
 
 
 def _regrouped(comparison: Comparison, width: int) -> list[str]:
     if not comparison.regrouped:
         return []
-    lines = ["", "names that stand for other modules"]
-    for name, (gone, new) in list(comparison.regrouped.items())[:LONE]:
+    lines = ["", "names of different modules in A and B"]
+    for name, (gone, new) in list(comparison.regrouped.items())[:UNPAIRED_ROWS]:
         parts = [f"{word} {', '.join(fqns)}" for word, fqns in (("without", gone), ("with", new)) if fqns]
         lines.append(crop(f"  {name}: {', '.join(parts)} in B", width))
     return lines
 
 
 def _legend(comparison: Comparison, width: int) -> list[str]:
-    clock = "the host's clock" if comparison.clock != "device" else "the device's clock"
+    clock = "host" if comparison.clock != "device" else "device"
     text = (
-        f"Medians on {clock}; an interval is that of its own row. slower, faster: proven to differ, at 5 % "
+        f"Medians in {clock} time; each interval is for its own row. slower, faster: proven to differ, at 5 % "
         f"for all rows together; same: proven to lie within ±{100 * comparison.margin:g} %; inconclusive: neither."
     )
     return wrap("", text, width, room=0)

@@ -67,8 +67,8 @@ def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["no-run", "no-other"], "no-run: is not the folder of a run"),
-        (["one"], "which runs is not clear; allowed: RUN_A RUN_B, or --a RUN… --b RUN…"),
-        (["one", "two", "--a", "three"], "which runs is not clear"),
+        (["one"], "two sides are needed; allowed: RUN_A RUN_B, or --a RUN… --b RUN…"),
+        (["one", "two", "--a", "three"], "two sides are needed"),
         (["one", "two", "--name", "("], "is not a regular expression"),
         (["one", "two", "--phase", "forwrd"], "did you mean 'forward'?"),
     ],
@@ -83,9 +83,9 @@ def test_bad_input_is_status_2_and_one_message(
     assert "Traceback" not in said
 
 
-def test_a_failure_of_ours_is_not_status_1(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever breaks, a build is not told that the program became slower."""
-    monkeypatch.setattr("autoprof.compare.build.judge", lambda *_, **__: 1 / 0)
+def test_a_failure_of_autoprof_is_not_status_1(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect in autoprof does not report to a build that the program became slower."""
+    monkeypatch.setattr("autoprof.compare.build.give_verdicts", lambda *_, **__: 1 / 0)
     assert status(*runs[:2], "--fail-over", "5%") == 2
 
 
@@ -93,7 +93,7 @@ def test_a_limit_that_is_no_number_is_an_error_of_usage(runs: Runs, capsys: pyte
     """``5%`` and ``0.05`` are; the message says so."""
     with pytest.raises(SystemExit, match="2"):
         status(*runs[:2], "--fail-over", "five")
-    assert "'five' is no fraction; allowed: a number such as 5% or 0.05" in capsys.readouterr().err
+    assert "'five' is not a fraction; allowed: a number such as 5% or 0.05" in capsys.readouterr().err
     assert status(runs[0], runs[2], "--fail-over", "0.05") == 1
 
 
@@ -213,7 +213,7 @@ def test_a_picture_has_every_row_with_its_interval(runs: Runs) -> None:
 def test_a_picture_that_cannot_be_is_said(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A format that is none, a folder that is not there, runs without an interval: status 2, one message."""
     assert status(*runs[:2], "-o", tmp_path / "x.jpgg") == 2
-    assert "'jpgg' is not a format for pictures" in capsys.readouterr().err
+    assert "'jpgg' is not a picture format" in capsys.readouterr().err
     assert status(*runs[:2], "-o", tmp_path / "no" / "x.png") == 2
     assert "cannot be written" in capsys.readouterr().err
     short = save(tmp_path, {("A", "forward"): [1.0] * 5})

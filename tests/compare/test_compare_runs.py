@@ -113,7 +113,7 @@ def test_warm_up_is_left_out(tmp_path: Path) -> None:
     assert (comparison.b[0].steps, comparison.b[0].warmup) == (60, 20)
 
 
-def test_steps_left_alone_are_no_part_of_any_step(tmp_path: Path) -> None:
+def test_unsampled_steps_belong_to_no_step(tmp_path: Path) -> None:
     """Gaps of many seconds before recorded steps touch neither the step nor the throughput; they are counted."""
 
     def sampled(step: int, fields: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_steps_left_alone_are_no_part_of_any_step(tmp_path: Path) -> None:
     b = save(tmp_path, {("A", "forward"): column}, change=sampled)
     comparison = compare_runs(a, b)
     assert {one.ratio for one in comparison.whole} == {1.0}
-    assert (comparison.a[0].left_alone, comparison.b[0].left_alone) == (0, 450)
+    assert (comparison.a[0].unsampled, comparison.b[0].unsampled) == (0, 450)
 
 
 def test_a_run_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_a_run_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) -> 
     assert comparison.b[0].steps == 40
     assert row(comparison, "Net/mixer").verdict == "slower"
     notes = "\n".join(comparison.notes)
-    assert f"B: {b} was not closed (it was killed, or still runs): its records so far are compared" in notes
-    assert "has 1 record that cannot be read; left out" in notes
+    assert f"B: {b} was not closed (killed, or still running): its records so far are compared" in notes
+    assert "has 1 unreadable record, excluded" in notes
 
 
 def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_the_clocks_of_host_and_device_are_never_mixed(tmp_path: Path) -> None:
     comparison = compare_runs(host, device)
     assert comparison.clock is None
     assert comparison.rows == comparison.phases == comparison.added == comparison.removed == ()
-    assert [one.name for one in comparison.whole] == ["step (host's clock)"]
+    assert [one.name for one in comparison.whole] == ["step (host time)"]
     assert comparison.whole[0].b == pytest.approx(120 * MS)
     assert "cannot be compared" in "\n".join(comparison.notes)
 
@@ -273,7 +273,7 @@ def test_on_a_device_the_step_is_the_devices_and_the_hosts_is_beside_it(tmp_path
     comparison = compare_runs(*runs)
     assert comparison.clock == "device"
     assert whole(comparison).a == pytest.approx(90 * MS, rel=0.02)
-    assert whole(comparison, "step (host's clock)").a == pytest.approx(120 * MS)
+    assert whole(comparison, "step (host time)").a == pytest.approx(120 * MS)
 
 
 def test_several_runs_a_side_know_how_runs_differ(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_different_hardware_versions_and_configurations_are_pointed_out(tmp_path
     assert next(iter(found)) == "devices"
 
 
-def test_rows_that_matter_to_nobody_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_rows_below_the_minimum_share_are_excluded_and_counted(tmp_path: Path) -> None:
     """Below 1 % of the step on both sides a row is not judged; one that grows beyond it is."""
     base = {("A", "forward"): 990 * noise(60, 1), ("tiny", "forward"): 0.5 * noise(60, 2)}
     a = save(tmp_path, {**base, ("grew", "forward"): 2 * noise(60, 3)})
@@ -345,14 +345,14 @@ def test_rows_that_matter_to_nobody_are_left_out_and_counted(tmp_path: Path) -> 
     assert {one.name for one in compare_runs(a, b, min_share=0).rows} == {"A", "grew", "tiny"}
 
 
-def test_what_the_clock_cannot_tell_is_not_judged(tmp_path: Path) -> None:
+def test_rows_below_the_clocks_limit_are_inconclusive(tmp_path: Path) -> None:
     """Rows shorter than the clock's limit on both sides are inconclusive, whatever their numbers say."""
     runs = [
         save(tmp_path, {("A", "forward"): ms * noise(60, 1)}, rest_ms=0.001, clock={"limit_ns": 1500})
         for ms in (0.0005, 0.001)
     ]
     one = row(compare_runs(*runs), "A")
-    assert (one.verdict, one.why) == ("inconclusive", "shorter than the clock can tell (1.5 µs)")
+    assert (one.verdict, one.why) == ("inconclusive", "shorter than the clock can measure (1.5 µs)")
 
 
 def test_memory_is_compared_over_steps_and_by_name(tmp_path: Path) -> None:
@@ -393,13 +393,13 @@ def test_a_summary_of_another_version_is_no_obstacle(tmp_path: Path) -> None:
 
 def test_a_long_run_is_thinned_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded: of a run beyond the limit each second (fourth, …) step is compared, from all over it."""
-    monkeypatch.setattr("autoprof.compare.series.STEPS", 50)
+    monkeypatch.setattr("autoprof.compare.series.MAX_STEPS", 50)
     column = np.concatenate([10 * noise(200, 1), 20 * noise(230, 2)])
     comparison = compare_runs(*(save(tmp_path, {("A", "forward"): column}) for _ in "ab"))
     assert comparison.a[0].stride == 8
     assert 50 <= comparison.a[0].steps <= 100
     assert row(comparison, "A").a == pytest.approx(20 * MS, rel=0.1)
-    assert "each 8th is compared" in "\n".join(comparison.notes)
+    assert "one of every 8 recorded steps is compared" in "\n".join(comparison.notes)
 
 
 def test_a_comparison_is_frozen_and_plain(tmp_path: Path) -> None:
@@ -446,11 +446,11 @@ def test_runs_that_cannot_be_compared_are_named(tmp_path: Path) -> None:
     for wrong, message in (
         (tmp_path / "nothing", "is not the folder of a run"),
         (torn, "is not the folder of a run"),
-        (tmp_path / "runs", r"holds 1 runs; name one of them, or all: .*/runs/\*"),
+        (tmp_path / "runs", r"contains 1 runs; name one of them, or all: .*/runs/\*"),
         (f"{tmp_path}/x*", "matches no run; allowed: folders with a run.json"),
-        ([good, good], "is there twice on one side"),
+        ([good, good], "is given twice on one side"),
         ([], "a side has no run"),
-        (empty, r"has no records \(steps.jsonl\); ranks with records: none: the sink jsonl writes them"),
+        (empty, r"has no records \(steps.jsonl\); ranks with records: none \(the sink jsonl writes them\)"),
     ):
         with pytest.raises(OutputError, match=message):
             compare_runs(good, wrong)

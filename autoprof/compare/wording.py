@@ -1,4 +1,4 @@
-"""How numbers of a comparison are phrased, in text and in figures alike."""
+"""The numbers and sentences of a comparison, the same in text, Markdown and figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .._units import format_bytes, format_ms
 from ..frame import Phase
 from .data import Change, Comparison, Verdict
 
-PLAIN: Final = ("the interval is wider than", "not proven among")
-"""How the reasons begin that need no line of their own: the legend says them."""
+_IN_LEGEND: Final = ("the interval is wider than", "not proven among")
+"""Beginnings of the reasons that the legend explains."""
 
 
 def value(change: Change, number: float | None) -> str:
-    """Phrase a value with its unit; samples a second without it."""
+    """Return a value with its unit; samples per second without it."""
     if number is None:
         return "-"
     if change.unit == "bytes":
@@ -26,7 +26,7 @@ def value(change: Change, number: float | None) -> str:
 
 
 def percent(ratio: float | None) -> str:
-    """Phrase a ratio as a change: ``+4.1``, ``-0.03``; None is no end."""
+    """Return a ratio as a change in percent: ``+4.1``, ``-0.03``; ``?`` for an infinite end."""
     if ratio is None:
         return "?"
     points = 100 * (ratio - 1)
@@ -35,14 +35,19 @@ def percent(ratio: float | None) -> str:
 
 
 def interval(change: Change) -> str:
-    """Phrase the interval of a change: ``[+3.2, +5.0]``; empty where there is none."""
+    """Return the interval of a change: ``[+3.2, +5.0]``; empty where there is none."""
     if change.ratio is None or (change.low is None and change.high is None and change.p is None):
         return ""
     return f"[{percent(change.low)}, {percent(change.high)}]"
 
 
+def reason(change: Change) -> str:
+    """Return why there is no verdict or which means are compared, unless the legend explains it."""
+    return "" if change.why.startswith(_IN_LEGEND) else change.why
+
+
 def label(change: Change) -> str:
-    """Phrase what changed: ``VRT/Stage8 forward``, ``forward`` for a whole phase, ``rss peak`` for a reading."""
+    """Return the name of a change: ``VRT/Stage8 forward``, ``forward`` for a phase, ``rss peak`` for a reading."""
     if change.phase is None:
         reading = change.unit == "bytes" and change.name.endswith("_bytes")
         return change.name.removesuffix("_bytes").replace("_", " ") if reading else change.name
@@ -52,39 +57,39 @@ def label(change: Change) -> str:
 
 
 def by_phase(change: Change) -> int:
-    """Order the rows of one name as a step goes."""
+    """Return the sort key that puts the rows of one name in the order of a step."""
     return -1 if change.phase is None else list(Phase).index(change.phase)
 
 
 def headline(comparison: Comparison) -> str:
-    """Say in one sentence what the whole step came to."""
+    """Return the result for the whole step in one sentence."""
     step = comparison.whole[0]
     if step.ratio is None:
         return f"B against A: inconclusive, {step.why}"
-    said = {
+    result = {
         "slower": "B is slower than A",
         "faster": "B is faster than A",
         "same": f"B is as fast as A, within ±{100 * comparison.margin:g} %",
     }.get(step.verdict, "B against A: inconclusive")
-    return f"{said}: {percent(step.ratio)} % {interval(step)} a step"
+    return f"{result}: {percent(step.ratio)} % {interval(step)} a step"
 
 
 def tally(changes: Iterable[Change]) -> str:
     """Count verdicts: ``3 slower, 10 same``."""
     counts = Counter(change.verdict for change in changes)
     order: tuple[Verdict, ...] = ("slower", "faster", "inconclusive", "same")
-    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts[verdict])
 
 
-def outcome(comparison: Comparison, *, strict: bool = False) -> str:
-    """Say what is beyond the limit; empty without one."""
+def limit_result(comparison: Comparison, *, strict: bool = False) -> str:
+    """Return the changes beyond the limit in one sentence; empty without a limit."""
     if comparison.limit is None:
         return ""
     limit = f"{100 * comparison.limit:g} %"
     proven = comparison.over_limit()
-    possible = [one for one in comparison.over_limit(strict=True) if one.over == "unknown"]
+    possible = [change for change in comparison.over_limit(strict=True) if change.over == "unknown"]
     if proven:
-        named = "; ".join(f"{label(one)} {percent(one.ratio)} % {interval(one)}" for one in proven[:5])
+        named = "; ".join(f"{label(change)} {percent(change.ratio)} % {interval(change)}" for change in proven[:5])
         text = f"FAIL: slower by more than {limit}: {named}"
         return text + (f"; and {len(proven) - 5} more" if len(proven) > 5 else "")
     if possible:
