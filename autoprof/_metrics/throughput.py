@@ -14,7 +14,7 @@ from .calls import Shape, StepCalls
 TOTAL: Final = "total_steps"
 """The key of ``session.log`` that sets the length of the run; it is no scalar of the step."""
 LOGGED: Final = "session.log"
-RECOGNISED: Final = "dimension 0 of what the model takes and returns"
+RECOGNISED: Final = "dimension 0 of the model's first input and output"
 
 
 class ThroughputMeter:

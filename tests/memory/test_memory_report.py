@@ -139,4 +139,4 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     assert main(["show", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "peak allocated" in shown
-    assert "not known  parameters: the model was not at hand" in shown
+    assert "not known  parameters: the model was not available" in shown

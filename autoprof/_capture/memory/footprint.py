@@ -1,4 +1,4 @@
-"""What the model and its optimizers hold: bytes of parameters, buffers, gradients and optimizer state, by name."""
+"""Bytes of parameters, buffers, gradients and optimizer state, of the whole model and by name."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Final
 from torch import nn
 
 from ..._process.signals import raised_by_handler
-from .held import Extent, bytes_of, extents
+from .extents import Extent, bytes_of, extents
 
-MOMENTS: Final = 16
-"""Optimizer steps at which bytes are counted, at most: each goes through all parameters."""
-FIRST: Final = 2
-"""Steps of each optimizer at which they are: after the first one its state is there."""
+MAX_COUNTS: Final = 16
+"""Optimizer steps at which bytes are counted, at most: each count reads all parameters."""
+COUNTS_PER_OPTIMIZER: Final = 2
+"""First steps of each optimizer at which bytes are counted: its state exists after the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes of one name, or of all; None was not measured."""
+    """Bytes of one name, or of the whole model; None: unmeasured."""
 
     parameter_bytes: int
     buffer_bytes: int
@@ -31,16 +31,16 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the whole model and its optimizers hold, and each name's part; a name includes the modules in it."""
+    """Bytes of the whole model with its optimizers, and of each name; a name includes its inner modules."""
 
     whole: Held
     names: Mapping[str, Held] = field(default_factory=dict)
 
 
 class Footprint:
-    """Count what a model holds, once its optimizer has stepped: then gradients and state are there at the same time.
+    """Count the bytes of a model after its optimizer's step, when gradients and optimizer state exist together.
 
-    Reads sizes and nothing else: no value, no gradient kept alive, no wait for a device.
+    Reads sizes only: it keeps no gradient alive and never waits for a device.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class Footprint:
             self._modules.setdefault(name, []).append(weakref.ref(module))
         self._optimizers: dict[int, weakref.ref[Any]] = {id(one): weakref.ref(one) for one in optimizers}
         self._seen: dict[int, tuple[int, int, int]] = {}
-        self._moments = 0
+        self._counts = 0
         self._found: Holdings | None = None
         self._gradients: tuple[int, dict[str, int]] | None = None
         self.failure: str | None = None
-        """Why nothing is counted any more; None while all is well."""
+        """Why counting stopped; None while it works."""
         self.spent_ns = 0
-        """What counting in the user's steps took since somebody last asked."""
+        """Time of counts within the user's steps since it was last reset."""
 
     def optimizers(self) -> list[Any]:
-        """Return the optimizers known so far that are alive."""
+        """Return the known optimizers that still exist."""
         return [one for one in (known() for known in self._optimizers.values()) if one is not None]
 
     def stepped(self, optimizer: Any, *_args: Any) -> None:
-        """Take word of an optimizer's step, and count where it is one of the first that train the model."""
+        """Called after each optimizer step: count bytes at the first steps of an optimizer that trains the model."""
         known = self._optimizers.get(id(optimizer))
         if known is None or known() is not optimizer:
-            if self._moments >= MOMENTS or self.failure is not None or not self._trains(optimizer):
+            if self._counts >= MAX_COUNTS or self.failure is not None or not self._trains(optimizer):
                 return
             self._optimizers[id(optimizer)] = weakref.ref(optimizer)
             self._seen.pop(id(optimizer), None)
@@ -83,26 +83,26 @@ class Footprint:
 
     def _count_at(self, optimizer: Any) -> None:
         times, groups, state = self._seen.get(id(optimizer), (0, 0, 0))
-        if times >= FIRST and groups == len(optimizer.param_groups) and state == len(optimizer.state):
+        if times >= COUNTS_PER_OPTIMIZER and groups == len(optimizer.param_groups) and state == len(optimizer.state):
             return
-        if self._moments >= MOMENTS or self.failure is not None:
+        if self._counts >= MAX_COUNTS or self.failure is not None:
             return
-        self._moments += 1
+        self._counts += 1
         self._seen[id(optimizer)] = times + 1, len(optimizer.param_groups), len(optimizer.state)
         began = perf_counter_ns()
-        self._attempt(gradients=True)
+        self._try_count(gradients=True)
         self.spent_ns += perf_counter_ns() - began
 
     def holdings(self, *, again: bool = False) -> Holdings | None:
-        """Return what was counted, of parameters at least; ``again`` counts all but the gradients anew."""
+        """Return the bytes counted so far, at least of parameters; ``again`` recounts all except gradients."""
         if self.failure is None and (again or self._found is None):
-            self._attempt(gradients=False)
+            self._try_count(gradients=False)
         return self._found
 
-    def _attempt(self, *, gradients: bool) -> None:
+    def _try_count(self, *, gradients: bool) -> None:
         try:
             self._count(gradients=gradients)
-        except Exception as error:  # a tensor that tells no size ends this count, not the training
+        except Exception as error:  # a tensor without a readable size ends this count, not the training
             if raised_by_handler(error):
                 raise
             self.failure = f"{type(error).__name__}: {error}"
@@ -113,41 +113,41 @@ class Footprint:
             return
         optimizers = self.optimizers()
         parameters: dict[int, list[Extent]] = {}
-        slopes: dict[int, list[Extent]] = {}
+        gradient_extents: dict[int, list[Extent]] = {}
         for parameter in model.parameters():
             parameters[id(parameter)] = list(extents(parameter))
             if gradients and parameter.grad is not None:
-                slopes[id(parameter)] = list(extents(parameter.grad))
+                gradient_extents[id(parameter)] = list(extents(parameter.grad))
         buffers = {id(buffer): list(extents(buffer)) for buffer in model.buffers()}
         states: dict[int, list[Extent]] = {}
-        beside: list[Extent] = []
+        other_state: list[Extent] = []
         for optimizer in optimizers:
             for key, held in list(optimizer.state.items()):
                 found = extents(held)
-                (states.setdefault(id(key), []) if id(key) in parameters else beside).extend(found)
-        known = bool(self._seen) or any(optimizer.state for optimizer in optimizers)  # else nothing has stepped yet
+                (states.setdefault(id(key), []) if id(key) in parameters else other_state).extend(found)
+        known = bool(self._seen) or any(optimizer.state for optimizer in optimizers)  # else none has stepped
         named = {name: _members(modules) for name, modules in self._modules.items()}
         if gradients:
-            self._keep_gradients(slopes, {name: members for name, (members, _) in named.items()})
-        most = self._gradients
+            self._keep_gradients(gradient_extents, {name: members for name, (members, _) in named.items()})
+        gradients_found = self._gradients
         names = {
             name: Held(
                 _sum(parameters, own),
                 _sum(buffers, own_buffers),
-                None if most is None else most[1].get(name, 0),
+                None if gradients_found is None else gradients_found[1].get(name, 0),
                 _sum(states, own) if known else None,
             )
             for name, (own, own_buffers) in named.items()
         }
-        state = bytes_of([*beside, *(extent for found in states.values() for extent in found)]) if known else None
-        whole = Held(_sum(parameters), _sum(buffers), None if most is None else most[0], state)
+        state = bytes_of([*other_state, *(extent for found in states.values() for extent in found)]) if known else None
+        whole = Held(_sum(parameters), _sum(buffers), None if gradients_found is None else gradients_found[0], state)
         self._found = Holdings(whole, names)
 
-    def _keep_gradients(self, slopes: dict[int, list[Extent]], members: Mapping[str, set[int]]) -> None:
-        """Keep the moment with the most gradients: of models that train in turn they are not all there at once."""
-        total = _sum(slopes)
+    def _keep_gradients(self, gradient_extents: dict[int, list[Extent]], members: Mapping[str, set[int]]) -> None:
+        """Keep the count with the most gradients: models that train in turn do not have all of them at once."""
+        total = _sum(gradient_extents)
         if self._gradients is None or total >= self._gradients[0]:
-            self._gradients = total, {name: _sum(slopes, own) for name, own in members.items()}
+            self._gradients = total, {name: _sum(gradient_extents, own) for name, own in members.items()}
 
 
 def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[int]]:

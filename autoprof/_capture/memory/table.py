@@ -1,4 +1,4 @@
-"""What was counted and what was read → the summary's memory table."""
+"""The summary's memory table, from the footprint of the model and the readings of spans."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .footprint import Held, Holdings
 
 NO_ALLOCATOR: Final = "on the CPU torch keeps no statistics of its allocator"
 NOT_SAVED: Final = (
-    f"{NO_ALLOCATOR}; hooks on saved tensors would tell, but with them autograd no longer notices that a saved tensor "
-    "was changed in place"
+    f"{NO_ALLOCATOR}; hooks on saved tensors could count them, but with hooks autograd no longer detects that a saved "
+    "tensor was changed in place"
 )
 NO_TARGET: Final = "no target has memory: true"
 NO_STEP: Final = "no optimizer step was seen"
-NO_COUNT: Final = "the model was not at hand"
+NO_COUNT: Final = "the model was not available"
 
 
 def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = None) -> Summary:
-    """Return the summary with its memory table: the whole run, then each name, the one that holds most first."""
+    """Return the summary with its memory table: the whole run, then each name, the largest first."""
     device = "allocated_bytes" in summary.memory
     names = _names(summary, holdings, device)
     if not names and holdings is None and failure is None:
         return summary
-    most = summary.memory.get("peak_bytes")  # which no name can have exceeded
+    most = summary.memory.get("peak_bytes")  # an upper bound for every name
     names = [replace(one, bound_bytes=most) if one.peak_bytes == most and most else one for one in names]
     whole = replace(
         _row(None, holdings.whole if holdings is not None else None),
@@ -41,12 +41,12 @@ def tabulate(summary: Summary, holdings: Holdings | None, failure: str | None = 
 def _names(summary: Summary, holdings: Holdings | None, device: bool) -> list[MemoryRow]:
     held: Mapping[str, Held] = {} if holdings is None else holdings.names
     found = {name: _row(name, held[name]) for name in held}
-    asked = {row.name for row in summary.rows if row.memory_growth_bytes is not None}
+    measured = {row.name for row in summary.rows if row.memory_growth_bytes is not None}
     for row in summary.rows if device else ():
         if row.lane != TRAINING_LANE or row.memory_peak_bytes is None:
             continue
-        if row.memory_growth_bytes is None and row.name not in asked:
-            continue  # nobody asked for it: it only lies around one that was
+        if row.memory_growth_bytes is None and row.name not in measured:
+            continue  # without memory: true; it only contains a span with it
         one = found.get(row.name) or MemoryRow(row.name)
         found[row.name] = replace(
             one,
@@ -65,14 +65,14 @@ def _row(name: str | None, held: Held | None) -> MemoryRow:
 
 
 def _higher(row: Row, one: MemoryRow) -> int | None:
-    """Return the higher bound of two phases of one name; none where one has none."""
+    """Return the higher bound of two phases of one name; None where one has no bound."""
     if row.memory_bound_bytes is None or (one.peak_bytes is not None and one.bound_bytes is None):
         return None
     return max(row.memory_bound_bytes, one.bound_bytes or 0)
 
 
 def _most_grown(summary: Summary) -> int | None:
-    """Add up what the outermost measured forwards grew by; those inside them are in it."""
+    """Add up the growth of the outermost measured forwards; it includes the inner ones."""
     rows = [
         row
         for row in summary.rows

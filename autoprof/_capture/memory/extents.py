@@ -1,4 +1,4 @@
-"""Which bytes a tensor holds, exactly: extents of storages, so that what is shared is counted once."""
+"""The bytes of tensors as extents of their storages, so that shared bytes are counted once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class Extent(NamedTuple):
-    """Bytes ``start`` to ``end`` of one storage; the number names the storage as long as a tensor holds it."""
+    """Bytes ``start`` to ``end`` of one storage; its number is unique while a tensor refers to it."""
 
     storage: int
     start: int
@@ -21,10 +21,10 @@ class Extent(NamedTuple):
 
 
 def extents(value: Any) -> Iterator[Extent]:
-    """Find the extents of all tensors in a value: a tensor, or containers of them, as an optimizer's state is.
+    """Yield the extents of all tensors in a value: a tensor, or nested containers such as an optimizer's state.
 
     A ``DTensor`` or another wrapper counts as the tensors it wraps (of a shard the local one), a sparse tensor as its
-    indices and values; a tensor on ``meta``, a fake one and a lazy parameter hold nothing. Reads sizes only.
+    indices and values; a ``meta`` tensor, a fake one and a lazy parameter have no bytes. Reads sizes only.
     """
     if isinstance(value, Tensor):
         yield from _of_tensor(value)
@@ -47,24 +47,24 @@ def _of_tensor(tensor: Tensor) -> Iterator[Extent]:
     word = tensor.element_size()
     try:
         storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # an opaque layout, such as mkldnn's, shows none
+    except (NotImplementedError, RuntimeError):  # an opaque layout such as mkldnn has no visible storage
         yield Extent(-id(tensor), 0, tensor.nelement() * word)
         return
     if storage.device.type == "meta" or not tensor.nelement():
         return
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     start = int(tensor.storage_offset()) * word
-    end = min(start + (int(last) + 1) * word, storage.nbytes())  # a storage given back (FSDP) has a tensor but no bytes
+    end = min(start + (int(last) + 1) * word, storage.nbytes())  # FSDP frees the storage of a tensor that stays
     if end > start:
         yield Extent(storage._cdata, start, end)
 
 
 def _parts(tensor: Tensor) -> list[Tensor] | None:
-    """Return the tensors that this one is made of; None where it holds its bytes itself."""
+    """Return the tensors that this one wraps; None for an ordinary tensor."""
     if type(tensor) not in (Tensor, nn.Parameter) and hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
         parts = (getattr(tensor, name) for name in names)
-        return [part for part in parts if isinstance(part, Tensor)]  # a DTensor names its mesh as well
+        return [part for part in parts if isinstance(part, Tensor)]  # a DTensor lists its mesh as well
     layout = tensor.layout
     if layout is torch.strided:
         return None
@@ -78,7 +78,7 @@ def _parts(tensor: Tensor) -> list[Tensor] | None:
 
 
 def bytes_of(found: Iterable[Extent]) -> int:
-    """Count the bytes of these extents, those that several share once."""
+    """Count the bytes of these extents, shared bytes once."""
     total, storage, reached = 0, None, 0
     for extent in sorted(found):
         if extent.storage != storage:
