@@ -35,7 +35,7 @@ def capturing(kind: str, workload: Workload, folder: str, say: Callable[[str], N
             yield
     elif kind == "window":
         targets = select_targets(workload.model, load_config(workload.config)).targets
-        capture = Capture(DeepOptions(), Path(folder), "steps", 0, targets=targets, say=say)
+        capture = Capture(DeepOptions(), Path(folder), "steps", 0, targets=targets, warn=say)
         capture.begin()
         yield
         capture.end()

@@ -1,4 +1,4 @@
-"""Deep captures: chosen steps through ``torch.profiler``, under autoprof's names, bounded, with nothing left behind."""
+"""Deep captures: record chosen steps with ``torch.profiler`` under autoprof's names, in files of bounded size."""
 
 from .analyse import read_trace
 from .block import DeepCapture, deep_capture

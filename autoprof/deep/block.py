@@ -1,4 +1,4 @@
-"""``with autoprof.deep_capture(…)``: the steps inside, through ``torch.profiler``, with autoprof's names."""
+"""``with autoprof.deep_capture(…)``: record the steps inside with ``torch.profiler`` under autoprof's names."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def deep_capture(
     max_steps: int = 10,
     max_mib: int = 64,
 ) -> DeepCapture:
-    """Capture what runs inside a ``with`` block through ``torch.profiler``, with autoprof's names in the trace.
+    """Record the steps of a ``with`` block with ``torch.profiler``, with autoprof's names in the trace.
 
-    The names are those of the session that is open on ``model`` (or of the only open one); without a session, what
-    ``config`` selects in ``model``, as ``autoprof.instrument`` does. Files go to ``folder``, by default that of the
-    session's rank, else ``deep``; every name begins with ``prefix`` and has the rank in it. ``patterns`` are regular
-    expressions by name, found in the names of operators, kernels and layers. A trace of more than ``max_mib`` loses
-    its shortest events, and after ``max_steps`` steps the capture ends. Raises ``SessionError``, ``ConfigError`` or
-    ``TargetError`` here, and nothing later: inside the block what goes wrong is a note.
+    Names are those of the session open on ``model`` (or of the only open one); without a session, those that
+    ``config`` selects in ``model``. Files go to ``folder`` (default: the session's rank folder, else ``deep``); their
+    names start with ``prefix`` and contain the rank. ``patterns`` maps names to regular expressions that are searched
+    in the names of operators, kernels and layers. A trace above ``max_mib`` MiB loses its shortest events; the capture
+    ends after ``max_steps`` steps. Raises ``SessionError``, ``ConfigError`` or ``TargetError`` when called; failures
+    inside the block are notes.
     """
     options = make_options(
         activities=activities, patterns=patterns, max_steps=max_steps, max_mib=max_mib, memory=memory,
@@ -80,7 +80,7 @@ def deep_capture(
 
 
 class DeepCapture:
-    """What ``autoprof.deep_capture`` returns: a context manager; ``result`` is there after the block."""
+    """A deep capture as a context manager; ``result`` is set after the block."""
 
     def __init__(
         self,
@@ -97,11 +97,11 @@ class DeepCapture:
         earlier: DeepProfile | None = None,
     ) -> None:
         self.result: DeepProfile | None = None
-        """What was found; None where there is no trace."""
+        """The captured profile; None without a trace."""
         self.files: tuple[Path, ...] = ()
-        """What was written, the trace first."""
+        """The written files, the trace first."""
         self.notes: list[str] = []
-        """What there was to say."""
+        """Notes about failures and limits."""
         self.entered = False
         """Whether the block is open."""
         self._session = session
@@ -111,7 +111,7 @@ class DeepCapture:
             stem,
             rank(),
             targets=targets,
-            say=self._say,
+            warn=self._warn,
             snapshot_folder=None if snapshot_folder is None else snapshot_folder.absolute(),
             replace=replace,
         )
@@ -127,12 +127,12 @@ class DeepCapture:
 
     @property
     def refused(self) -> str | None:
-        """Why there is no trace; None where there is one, or it is too early to say."""
+        """The reason for a missing trace; None with a trace or before the end of the block."""
         return self._capture.refused
 
     def __enter__(self) -> DeepCapture:
         self.entered = True
-        with self._work, self._apart():
+        with self._work, self._excluded():
             if self._capture.begin():
                 if self._session is None:
                     self._hooks.attach()
@@ -145,26 +145,26 @@ class DeepCapture:
         return self
 
     def step(self) -> None:
-        """End a step, as ``session.step`` does; with a session open, that one's steps count and this does nothing.
+        """End a step. With an open session its steps count and this call does nothing.
 
-        Without either, a step of ``model`` ends where its first training forward after an optimizer's step begins,
-        until the first call of this.
+        Without a session and before the first call, a step of ``model`` ends at its first training forward after an
+        optimizer step.
         """
         if self._session is None:
-            if not self._numbered:  # what ran until now was the first one
+            if not self._numbered:  # everything so far was the first step
                 self._number, self._numbered = 1, True
             self._manual = True
             self._step()
 
     def record(self, name: str, function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-        """Call ``function`` as a layer of this name; what it raises goes through."""
+        """Call ``function`` inside a range of this name; return its result."""
         with ExitStack() as stack:
             if self._capture.running:
-                stack.callback(open_range(str(name), self._capture.spelt))
+                stack.callback(open_range(str(name), self._capture.encoded_names))
             return function(*args, **kwargs)
 
     def table(self, width: int = 100) -> str:
-        """Return the tables of the result as text."""
+        """Return the tables of the result as text of at most ``width`` columns."""
         result = self.result
         return "\n".join(render_profile(result, width=width) if result else [f"no trace: {self.refused}"])
 
@@ -174,7 +174,7 @@ class DeepCapture:
         if not self.entered:
             return
         self.entered = False
-        with self._work, self._apart():
+        with self._work, self._excluded():
             try:
                 self._attempt(self._hooks.detach)
                 if self._boundary is not None:
@@ -185,14 +185,14 @@ class DeepCapture:
                 self._capture.end()
             self._attempt(self._finish)
 
-    def _apart(self) -> Any:
-        """Charge what is done inside to no step of the session."""
+    def _excluded(self) -> Any:
+        """Exclude the block from the session's steps."""
         return nullcontext() if self._session is None else self._session.pause()
 
     def _follow(self, number: int) -> bool:
-        apart = self._capture.running
+        excluded = self._capture.running
         self._capture.step(number)
-        return apart
+        return excluded
 
     def _finish(self) -> None:
         capture = self._capture
@@ -219,7 +219,7 @@ class DeepCapture:
             self._stepped = 0
             self._step()
 
-    def _say(self, note: str) -> None:
+    def _warn(self, note: str) -> None:
         self.notes.append(note)
         if self._session is not None:
             self._session.say(note)
@@ -232,11 +232,11 @@ class DeepCapture:
         except Exception as error:
             if raised_by_handler(error):
                 raise
-            self._say(f"deep capture: {type(error).__name__}: {error}")
+            self._warn(f"deep capture: {type(error).__name__}: {error}")
 
 
 def _nothing() -> None:
-    """Take no word of a forward that does not train."""
+    """Ignore a forward outside training."""
 
 
 def _session(model: nn.Module | None, config: Any) -> Any:

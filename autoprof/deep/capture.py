@@ -1,4 +1,4 @@
-"""One deep capture: begun, told of its steps, ended, and what it saw written down. Nothing of it raises in a step."""
+"""One deep capture: start, mark steps, stop, write the trace, read it. None of it raises inside a step."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from .named import NamedRanges
 from .options import MIB, DeepOptions, choose_stem
 from .profile import DeepProfile
 from .profiler import Profiler, supported
-from .reading import Reading, scan
+from .reading import Trace, scan
 from .trace import rewrite
 
 if TYPE_CHECKING:
     from .._targets import Target
 
 ENTRIES: Final = 100_000
-"""Allocations and frees that a snapshot remembers, the last ones."""
+"""Newest allocations and frees kept in a snapshot."""
 CUPTI: Final = (
     "after a capture on a GPU, CUPTI stays loaded unless TEARDOWN_CUPTI=1 is in the environment (torch's default from "
-    "CUDA 12.6 on): where steps stay slower, set it before the program starts"
+    "CUDA 12.6 on). If steps stay slower, set it before the program starts"
 )
 """pytorch#144455; not with CUDA graphs on older versions of CUDA, which crash then."""
 
 
 class Capture:
-    """Record, write the trace, and read it. ``folder`` is made when there is something to write."""
+    """Record, write the trace and read it. ``folder`` is made on the first write."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Capture:
         rank: int,
         *,
         targets: Iterable[Target] = (),
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         snapshot_folder: Path | None = None,
         replace: bool = False,
         history: AllocatorHistory | None = None,
@@ -56,19 +56,19 @@ class Capture:
         self.folder = folder
         self.rank = rank
         self.refused: str | None = None
-        """Why there is no trace."""
+        """The reason for a missing trace."""
         self.spent_ns = 0
-        """What beginning and ending took."""
-        self.spelt: dict[str, str] = {}
-        """Names that the trace holds in another spelling until it is read."""
+        """Time of starting and stopping."""
+        self.encoded_names: dict[str, str] = {}
+        """Encoded name in the trace → real name."""
         self._stem = stem
         self._targets = tuple(targets)
-        self._say_it = say
+        self._warn = warn
         self._snapshot_folder = snapshot_folder or folder
         self._replace = replace
         self._history = find_allocator_history() if history is None else history
         self._own_history = False
-        self._profiler = Profiler(self._give_way)
+        self._profiler = Profiler(self._stop_for_other_profiler)
         self._named: NamedRanges | None = None
         self._steps: list[int] = []
         self._process = os.getpid()
@@ -77,34 +77,32 @@ class Capture:
 
     @property
     def running(self) -> bool:
-        """Whether it records."""
+        """Whether the capture is recording."""
         return self._profiler.running
 
     @property
     def steps(self) -> Sequence[int]:
-        """The steps that have begun in it."""
+        """The numbers of the steps begun so far."""
         return self._steps
 
     @property
     def trace(self) -> Path | None:
-        """The file of the trace, when there is one."""
+        """The trace file, or None if there is none."""
         return self._trace
 
     def path(self, name: str) -> Path:
-        """Return where a file of this capture goes."""
+        """Return the path of a file of this capture."""
         folder = self._snapshot_folder if name == self.options.names.snapshot else self.folder
         return folder / name.format(stem=self._stem, rank=self.rank)
 
-    def say(self, note: str) -> None:
-        """Say a note once."""
+    def note(self, note: str) -> None:
+        """Pass a note on once."""
         if note not in self._notes:
             self._notes.append(note)
-            self._say_it(note)
-
-    # While the program runs.
+            self._warn(note)
 
     def begin(self) -> bool:
-        """Start; return whether it records now. What is in the way is said."""
+        """Start recording; return whether it succeeded. A failure is a note."""
         began = perf_counter_ns()
         try:
             self._begin()
@@ -117,7 +115,7 @@ class Capture:
         return self.running
 
     def step(self, number: int) -> None:
-        """Take word that this step begins; the first beyond ``max_steps`` ends the capture."""
+        """Mark the start of a step; the first beyond ``max_steps`` ends the capture."""
         if not self.running:
             return
         if len(self._steps) >= self.options.max_steps:
@@ -128,13 +126,13 @@ class Capture:
             self._attempt(partial(self._named.step, number))
 
     def end_early(self) -> None:
-        """End because there were as many steps as there may be."""
+        """End the capture because ``max_steps`` is reached."""
         if self.running:
-            self.say(f"the deep capture ended after {self.options.max_steps} steps, as many as max_steps allows")
+            self.note(f"the deep capture ended after {self.options.max_steps} steps, the limit max_steps")
             self.end()
 
     def end(self) -> None:
-        """Stop, wait for the device, and write the trace. Does nothing where it does not record."""
+        """Stop, wait for the device, and write the trace. Does nothing if not recording."""
         if not self.running or os.getpid() != self._process:
             return
         began = perf_counter_ns()
@@ -149,43 +147,41 @@ class Capture:
         self.spent_ns += perf_counter_ns() - began
 
     def read(self) -> DeepProfile | None:
-        """Read the trace, and cut it to its size. None where there is none."""
+        """Read the trace and cut it to ``max_mib``; None without a trace."""
         path = self._trace
         if path is None or os.getpid() != self._process:
             return None
-        reading = scan(path, self.spelt)
-        profile = analyse(reading, self.options.patterns, self.rank)
-        if reading.broken is not None:
-            self.say(f"{path.name}: {reading.broken}; what comes after is in no table")
+        trace = scan(path, self.encoded_names)
+        profile = analyse(trace, self.options.patterns, self.rank)
+        if trace.broken is not None:
+            self.note(f"{path.name}: {trace.broken}; later events are in no table")
         else:
-            self._fit(path, reading)
+            self._fit(path, trace)
         return profile
 
-    def _fit(self, path: Path, reading: Reading) -> None:
+    def _fit(self, path: Path, trace: Trace) -> None:
         limit, size = self.options.max_mib * MIB, path.stat().st_size
-        threshold = reading.sizes.threshold(limit) if size > limit else 0
+        threshold = trace.sizes.threshold(limit) if size > limit else 0
         if threshold is None:
             path.unlink()
             self._trace = None
             self._refuse(f"the ranges alone take more than {format_bytes(limit)}; ask for fewer steps")
-        elif threshold or self.spelt:
-            longest_ns = rewrite(path, threshold, self.spelt)
+        elif threshold or self.encoded_names:
+            longest_ns = rewrite(path, threshold, self.encoded_names)
             if threshold:
                 short = f"events below {format_ns(longest_ns)}, " if longest_ns else ""
-                self.say(
+                self.note(
                     f"{path.name} was cut from {format_bytes(size)} to {format_bytes(path.stat().st_size)}: "
-                    f"{short}arrows and memory are left out; the tables count everything"
+                    f"{short}arrows and memory are removed; the tables count everything"
                 )
-
-    # Inside.
 
     def _begin(self) -> None:
         options = self.options
         activities, missing = supported(options.activities)
         if missing:
-            self.say(f"deep capture: there is nothing here to record of {', '.join(missing)}")
+            self.note(f"deep capture: torch cannot record {', '.join(missing)} here")
         if not activities:
-            raise SessionError("none of the activities asked for can be recorded here")
+            raise SessionError("torch can record none of the requested activities here")
         for folder in {self.folder, self._snapshot_folder} if options.snapshot else {self.folder}:
             folder.mkdir(parents=True, exist_ok=True)
         if not self._replace:
@@ -193,14 +189,14 @@ class Capture:
         self._profiler.start(activities, memory=options.memory, shapes=options.shapes, stacks=options.stacks)
         self._trace, self.refused = None, None
         self._steps = []
-        self._named = NamedRanges(self._targets, self.say, self.spelt)
+        self._named = NamedRanges(self._targets, self.note, self.encoded_names)
         self._named.attach()
         if options.snapshot:
             self._attempt(self._begin_snapshot)
 
     def _begin_snapshot(self) -> None:
         if self._history is None or not self._history.available():
-            self.say("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
+            self.note("deep capture: there is no CUDA device, so no snapshot of the allocator is written")
         elif not self._history.recording():
             self._history.start(entries=ENTRIES, stacks="python")
             self._own_history = True
@@ -212,7 +208,7 @@ class Capture:
         try:
             content = bounded(self._history.snapshot(), limit)
             if content is None:
-                self.say(f"{path.name} is not written: without any history it has more than {format_bytes(limit)}")
+                self.note(f"{path.name} is not written: without any history it is larger than {format_bytes(limit)}")
             else:
                 write_atomic(path, content)
         finally:
@@ -229,18 +225,18 @@ class Capture:
         if why is None:
             self._trace = path
             if any(name in ("cuda", "privateuse1") for name in _devices()):
-                self.say(f"deep capture: {CUPTI}")
+                self.note(f"deep capture: {CUPTI}")
         else:
             self._refuse(why)
 
-    def _give_way(self) -> None:
-        self.say("the deep capture ended early: another torch.profiler started, and two at once would break both")
+    def _stop_for_other_profiler(self) -> None:
+        self.note("the deep capture ended early: another torch.profiler started, and two at once would break both")
         with suppress(Exception):
             self.end()
 
     def _refuse(self, why: str) -> None:
         self.refused = why
-        self.say(f"no trace of the deep capture: {why}")
+        self.note(f"no trace of the deep capture: {why}")
 
     def _end_ranges(self) -> None:
         named, self._named = self._named, None
@@ -259,7 +255,7 @@ class Capture:
         except Exception as error:
             if raised_by_handler(error):
                 raise
-            self.say(f"deep capture: {type(error).__name__}: {error}")
+            self.note(f"deep capture: {type(error).__name__}: {error}")
 
 
 def _devices() -> list[str]:

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BARS: Final = 24
-"""Layers with a bar; more would be too thin to read."""
+"""Most layers with a bar; more bars would be too thin."""
 FEWEST: Final = 6
 LINES: Final = 8
 POINTS: Final = 2000
-"""Points of a line; beyond them each is the largest of several."""
+"""Most points of a line; beyond it each point is the maximum of several."""
 NAME_CELLS: Final = 30
 NAMED: Final = 24
-"""Calls up to which the axis names the layers instead of counting them."""
+"""Most calls for which the axis shows layer names instead of numbers."""
 _PHASE: Final = re.compile(r"^(.*) \[(backward|recompute)\]$")
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 def time_figure(profile: DeepProfile) -> Figure | None:
-    """Return the picture of the time: bars by layer, and a line for each pattern; None where there is neither."""
+    """Draw time as bars by layer and a line for each pattern; None without both."""
     layers, patterns = _by_layer(profile), dict(list(profile.patterns.items())[:LINES])
     if not layers and not patterns:
         return None
@@ -57,7 +57,7 @@ def time_figure(profile: DeepProfile) -> Figure | None:
 
 
 def memory_figure(profile: DeepProfile) -> Figure | None:
-    """Return the picture of the memory at the end of each call of a layer; None where it was not recorded."""
+    """Draw memory at the end of each layer call; None if memory was not recorded."""
     calls = profile.memory_calls()
     if not calls:
         return None
@@ -66,17 +66,17 @@ def memory_figure(profile: DeepProfile) -> Figure | None:
         figure = blank_figure(9, 5.2 if len(calls) <= NAMED else 4.6)
         axes = figure.subplots()
         _draw_memory(axes, calls, profile, script)
-        what = "the device's allocator" if profile.device_memory else "the CPU's allocations since the capture began"
-        notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; a point: {what} at a layer's end."]
+        source = "the device's allocator" if profile.device_memory else "the CPU's allocations since the capture began"
+        notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; a point: {source} at a layer's end."]
         if len(calls) > POINTS:
-            notes.append(f"Of {len(calls)} calls each point is the largest of {-(-len(calls) // POINTS)}.")
+            notes.append(f"Of {len(calls)} calls each point is the maximum of {-(-len(calls) // POINTS)}.")
         _footnote(figure, notes, script)
         figure.draw_without_rendering()
     return figure
 
 
 def _by_layer(profile: DeepProfile) -> list[tuple[str, dict[str, int]]]:
-    """Return each layer's own time by phase, the layers in the order in which they first ran."""
+    """Return each layer's self time by phase, in the order of first calls."""
     found: dict[str, dict[str, int]] = {}
     for one in profile.layer_totals():
         match = _PHASE.match(one.name)
@@ -106,7 +106,7 @@ def _draw_layers(
     axes.set_yticks(list(rows), [elide(script.show(name), NAME_CELLS) for name, _ in shown], fontsize=8.5)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)
-    axes.set_xlabel(f"{profile.clock} time of its own, all steps (ms)", color=INK)
+    axes.set_xlabel(f"{profile.clock} self time, all steps (ms)", color=INK)
     _title(axes, "Time by layer")
     bare(axes)
     axes.tick_params(axis="y", length=0)

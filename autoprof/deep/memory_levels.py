@@ -1,4 +1,4 @@
-"""The allocator's levels in a trace: what was allocated and reserved at any moment, as torch recorded it."""
+"""Allocated and reserved memory over time, from the ``[memory]`` events of a trace."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import bisect_right
 from typing import Any, Final, TypedDict
 
 CPU: Final = 0
-"""The type of device under which torch counts what the CPU's allocator gave out."""
+"""torch's device type of the CPU in ``[memory]`` events."""
 
 
-class Span(TypedDict, total=False):
-    """What memory did between two moments."""
+class MemoryChange(TypedDict, total=False):
+    """Memory at the end of an interval, and its change and peak inside."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -18,33 +18,33 @@ class Span(TypedDict, total=False):
     peak_bytes: int
 
 
-class Levels:
-    """The readings of the device that allocated most often; those of the CPU where no device did."""
+class MemoryLevels:
+    """Memory levels of the device with the most allocations; of the CPU if no device allocated."""
 
     def __init__(self) -> None:
         self._all: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
         self._chosen: list[tuple[int, int, int, int]] | None = None
         self._times: list[int] = []
         self.of_device = False
-        """Whether the levels are those of a device's allocator."""
+        """Whether the levels are a device allocator's."""
 
-    def take(self, at: int, args: dict[str, Any]) -> None:
-        """Take one ``[memory]`` event."""
+    def add(self, at: int, args: dict[str, Any]) -> None:
+        """Add one ``[memory]`` event."""
         device = int(args.get("Device Type", CPU)), int(args.get("Device Id", -1))
         allocated, reserved = args.get("Total Allocated"), args.get("Total Reserved")
         if allocated is None:
             return
         self._all.setdefault(device, []).append((at, int(allocated), int(reserved or 0), int(args.get("Bytes", 0))))
 
-    def between(self, start: int, end: int) -> Span:
-        """Return what memory did from ``start`` to ``end``; nothing where it was not recorded."""
+    def between(self, start: int, end: int) -> MemoryChange:
+        """Return the memory change from ``start`` to ``end``; empty if memory was not recorded."""
         levels = self._levels()
         if not levels:
             return {}
         first, last = bisect_right(self._times, start) - 1, bisect_right(self._times, end) - 1
         before = self._before(first)
         now = levels[last][1] if last >= 0 else before
-        found: Span = {
+        found: MemoryChange = {
             "allocated_bytes": now,
             "grown_bytes": now - before,
             "peak_bytes": max((one[1] for one in levels[first + 1 : last + 1]), default=before),
@@ -55,7 +55,7 @@ class Levels:
         return found
 
     def last(self, which: str) -> int | None:
-        """Return the level at the end: ``allocated`` or ``reserved`` bytes."""
+        """Return the last level in bytes of ``allocated`` or ``reserved`` memory."""
         levels = self._levels()
         if not levels or (which == "reserved" and not self.of_device):
             return None
@@ -64,7 +64,7 @@ class Levels:
     def _before(self, index: int) -> int:
         if index >= 0:
             return self._levels()[index][1]
-        _at, allocated, _reserved, change = self._levels()[0]  # what was there before is not written down
+        _at, allocated, _reserved, change = self._levels()[0]  # the trace has no level before its first event
         return allocated - change
 
     def _levels(self) -> list[tuple[int, int, int, int]]:

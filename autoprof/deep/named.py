@@ -1,4 +1,4 @@
-"""autoprof's names in the trace: a range for each call of a target, forward, recompute and backward, and for steps."""
+"""Ranges in the trace for steps and for the calls of targets: forward, recompute and backward."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ import torch
 from .._capture.probes import RangeProbe, Ranges
 from .._process.signals import raised_by_handler
 from .profile import STEP_PREFIX
-from .trace import spell
+from .trace import encode_name
 
 if TYPE_CHECKING:
     from .._targets import Target
 
-MOST: Final = 500_000
-"""Ranges opened in one capture; beyond them there are none, and a note says so."""
+MAX_RANGES: Final = 500_000
+"""Most ranges of one capture; a note reports the limit."""
 
 
-def open_range(name: str, spelt: dict[str, str] | None = None) -> Callable[[], None]:
-    """Open a range that traces call a user's annotation, on the host and on the device; some µs.
+def open_range(name: str, encoded_names: dict[str, str] | None = None) -> Callable[[], None]:
+    """Open a user annotation in the trace, at a cost of some µs; return the function that closes it.
 
-    ``spelt`` is told of a name that the trace cannot hold as it is.
+    A name that the trace cannot hold is added to ``encoded_names``.
     """
-    shown = spell(name)
-    if spelt is not None and shown is not name:
-        spelt[shown] = name
-    made: Any = torch.autograd.profiler.record_function(shown)
+    encoded = encode_name(name)
+    if encoded_names is not None and encoded is not name:
+        encoded_names[encoded] = name
+    made: Any = torch.autograd.profiler.record_function(encoded)
     made.__enter__()
     return lambda: made.__exit__(None, None, None)
 
 
 class NamedRanges:
-    """Put ranges on the targets, and take them off."""
+    """Attach ranges to the targets, and detach them."""
 
-    def __init__(self, targets: Iterable[Target], say: Callable[[str], None], spelt: dict[str, str]) -> None:
-        self._spelt = spelt
+    def __init__(self, targets: Iterable[Target], note: Callable[[str], None], encoded_names: dict[str, str]) -> None:
+        self._encoded_names = encoded_names
         self.ranges = Ranges([self._open])
         self._targets = targets
-        self._say = say
+        self._note = note
         self._probes: list[RangeProbe] = []
         self._count = 0
         self._step: Callable[[], None] | None = None
 
     def attach(self) -> None:
-        """Put them on."""
+        """Attach the ranges."""
         owner: Any = self
         self._probes = [RangeProbe(owner, target) for target in self._targets]
         for probe in self._probes:
             probe.attach()
 
     def step(self, number: int) -> None:
-        """End the range of the step before, and open that of this one."""
+        """Close the range of the previous step and open that of this one."""
         self.end_step()
         self._step = open_range(f"{STEP_PREFIX}{number}")
 
     def end_step(self) -> None:
-        """End the range of the open step."""
+        """Close the range of the open step."""
         close, self._step = self._step, None
         if close is not None:
             close()
 
     def detach(self) -> None:
-        """Take everything off, and open nothing any more; go on after a failure, and raise the first."""
+        """Detach all ranges; continue after a failure and raise the first one."""
         failed: list[Exception] = []
         for undo in [*(probe.detach for probe in self._probes), self.ranges.stop, self.end_step]:
             try:
@@ -76,20 +76,20 @@ class NamedRanges:
             raise failed[0]
 
     def fail(self, where: str) -> None:
-        """Take note of a failure inside a hook, from inside its ``except``; the probe takes itself off."""
+        """Note the current exception of a hook; the probe detaches itself."""
         error = sys.exc_info()[1]
         if error is not None and raised_by_handler(error):
             raise error
-        self._say(f"deep capture: {where} are off on a module after {type(error).__name__}: {error}")
+        self._note(f"deep capture: {where} are off on a module after {type(error).__name__}: {error}")
 
     def _open(self, name: str) -> Callable[[], None]:
         self._count += 1
-        if self._count > MOST:
-            if self._count == MOST + 1:
-                self._say(f"deep capture: after {MOST:,} calls of layers no further ones are named in the trace")
+        if self._count > MAX_RANGES:
+            if self._count == MAX_RANGES + 1:
+                self._note(f"deep capture: after {MAX_RANGES:,} layer calls no further call has a range in the trace")
             return _nothing
-        return open_range(name, self._spelt)
+        return open_range(name, self._encoded_names)
 
 
 def _nothing() -> None:
-    """Close nothing."""
+    """Close a range that was not opened."""

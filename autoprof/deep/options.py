@@ -1,4 +1,4 @@
-"""What a deep capture is asked for, and what its files are called."""
+"""Options of a deep capture and the names of its files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..errors import SessionError
 from .profile import DEFAULT_PATTERNS, Pattern
 
 ACTIVITIES: Final = ("cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1")
-MOST_STEPS: Final = 100
-"""More steps than that are a trace that nobody opens."""
+MAX_STEPS: Final = 100
+"""Largest ``max_steps``: viewers do not open larger traces."""
 MIB: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """What the files of a capture are called; ``{stem}`` and ``{rank}`` are put in."""
+    """File names of a capture; ``{stem}`` and ``{rank}`` are replaced."""
 
     trace: str = "{stem}_rank{rank}_trace.json"
     tables: str = "{stem}_rank{rank}_tables.txt"
@@ -32,10 +32,10 @@ class FileNames:
 
 @dataclass(frozen=True, slots=True)
 class DeepOptions:
-    """What is recorded, and what is made of it."""
+    """Recorded activities, limits and files of a capture."""
 
     activities: tuple[str, ...] = ()
-    """``cpu``, ``cuda``, …; empty is all that there are."""
+    """``cpu``, ``cuda``, …; empty means all that are available."""
     memory: bool = True
     shapes: bool = False
     stacks: bool = False
@@ -59,10 +59,10 @@ def make_options(
     memory: bool = True,
     **flags: Any,
 ) -> DeepOptions:
-    """Check what a user asks for. Raises ``SessionError``."""
-    for name, value, most in (("max_steps", max_steps, MOST_STEPS), ("max_mib", max_mib, 1 << 20)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise SessionError(f"deep_capture: {name} is {value!r}; allowed: a whole number from 1 to {most}")
+    """Check the arguments of a capture and make its options. Raises ``SessionError``."""
+    for name, value, maximum in (("max_steps", max_steps, MAX_STEPS), ("max_mib", max_mib, 1 << 20)):
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
+            raise SessionError(f"deep_capture: {name} is {value!r}; allowed: a whole number from 1 to {maximum}")
     for name, value in {"layer_memory": layer_memory, "memory": memory, **flags}.items():
         if not isinstance(value, bool):
             raise SessionError(f"deep_capture: {name} is {value!r}; allowed: True or False")
@@ -78,7 +78,7 @@ def make_options(
 
 
 def make_patterns(given: Mapping[str, str] | Iterable[str]) -> tuple[Pattern, ...]:
-    """Return patterns of names with expressions, or of expressions alone. Raises ``SessionError``."""
+    """Make patterns from names with expressions, or from expressions alone. Raises ``SessionError``."""
     if isinstance(given, str):
         given = (given,)
     pairs = given.items() if isinstance(given, Mapping) else ((text, text) for text in given)
@@ -95,18 +95,18 @@ def make_patterns(given: Mapping[str, str] | Iterable[str]) -> tuple[Pattern, ..
 
 
 def choose_stem(folder: Path, stem: str, names: FileNames, rank: int) -> str:
-    """Return the stem, with a number behind it where a capture of that name is there already."""
+    """Return the stem, with a number appended if files of that name exist."""
     for number in range(1, 10_000):
-        one = stem if number == 1 else f"{stem}-{number}"
+        candidate = stem if number == 1 else f"{stem}-{number}"
         taken = (names.trace, names.tables, names.time, names.memory_text)
-        if not any((folder / name.format(stem=one, rank=rank)).exists() for name in taken):
-            return one
+        if not any((folder / name.format(stem=candidate, rank=rank)).exists() for name in taken):
+            return candidate
     return stem
 
 
-def clean_stem(prefix: str, what: str) -> str:
-    """Return the beginning of the files' names."""
-    return file_name(f"{prefix}_{what}" if prefix and what else prefix or what)
+def clean_stem(prefix: str, steps: str) -> str:
+    """Join prefix and steps to the common start of the file names."""
+    return file_name(f"{prefix}_{steps}" if prefix and steps else prefix or steps)
 
 
 def _activities(given: Iterable[Any] | None) -> tuple[str, ...]:

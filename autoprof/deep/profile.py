@@ -1,4 +1,4 @@
-"""What a deep capture found, as data: calls of layers and of patterns, operators, kernels."""
+"""The result of a deep capture as data: calls of layers and patterns, operators, kernels."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 STEP_PREFIX: Final = "ProfilerStep#"
-"""What a step is called in the trace: as torch.profiler does, so that tools which know traces find the steps."""
-CALLS: Final = 200_000
-"""Calls kept of layers, and of each pattern."""
+"""Prefix of a step in the trace, the same as torch.profiler's, so that other tools find the steps."""
+MAX_CALLS: Final = 200_000
+"""Calls kept of all layers, and of each pattern."""
 _PHASE: Final = re.compile(r" \[(backward|recompute)\]$")
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Operators, kernels and ranges that are looked at together: those in whose name ``match`` is found."""
+    """A group of operators, kernels and ranges: those whose name contains a match."""
 
     name: str
     match: re.Pattern[str]
 
-    def label(self, found: str) -> str:
-        """Return the name of the series that ``found`` belongs to: backward and recompute are series of their own."""
-        phase = _PHASE.search(found)
+    def label(self, matched: str) -> str:
+        """Return the series of a matched name; backward and recompute are separate series."""
+        phase = _PHASE.search(matched)
         return self.name + (phase[0] if phase else "")
 
 
@@ -33,7 +33,7 @@ SEED_PATTERNS: Final = (
     Pattern("temporal block", re.compile(r"(?i)temporal[ _/.-]?\w*block")),
     Pattern("cogvideo block", re.compile(r"(?i)cogvideo\w*[ _/.-]?\w*block")),
 )
-"""What the old ProfilerWrapper looked at."""
+"""The patterns of the original ProfilerWrapper."""
 DEFAULT_PATTERNS: Final = (
     *SEED_PATTERNS,
     Pattern("attention on the CPU", re.compile(r"^aten::_scaled_dot_product_\w+_for_cpu$")),
@@ -44,10 +44,10 @@ DEFAULT_PATTERNS: Final = (
 class Call:
     """One call of a layer, or one match of a pattern.
 
-    ``start_ns`` counts from the start of the capture. ``device_ns`` adds up the kernels that were launched inside,
-    those on two streams at once twice; ``self`` is without the ranges inside (of an operator: the operators inside).
-    The memory is that of the device's allocator, or what the CPU's allocations came to since the capture began: at the
-    end of the call, how much more than at its start, and the most in it. None is not measured.
+    ``start_ns`` counts from the start of the capture. ``device_ns`` is the sum of the kernels launched inside;
+    concurrent kernels on two streams both count. ``self`` excludes nested ranges (for an operator: nested operators).
+    Memory is the device allocator's, or the CPU's allocations since the start of the capture: ``allocated_bytes`` and
+    ``reserved_bytes`` at the end of the call, ``grown_bytes`` over the call, ``peak_bytes`` inside. None: unmeasured.
     """
 
     name: str
@@ -62,17 +62,17 @@ class Call:
     grown_bytes: int | None = None
     peak_bytes: int | None = None
     layer: str | None = None
-    """The innermost layer around it; for a layer, the one that it lies in."""
+    """The innermost surrounding layer."""
 
     @property
     def time_ns(self) -> int:
-        """The device's time where there is a device, else the host's."""
+        """Device time if there is a device, else host time."""
         return self.device_ns if self.device_ns is not None else self.host_ns or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """All calls of an operator, or of a kernel on the device (then without host time)."""
+    """All calls of an operator, or of a kernel (without host time)."""
 
     name: str
     calls: int
@@ -93,18 +93,18 @@ class LayerTotal:
     device_ns: int | None
     device_self_ns: int | None
     grown_bytes: int | None
-    """The most over its calls."""
+    """The maximum over its calls."""
     peak_bytes: int | None
 
     @property
     def time_ns(self) -> int:
-        """The device's time where there is a device, else the host's."""
+        """Device time if there is a device, else host time."""
         return self.device_ns if self.device_ns is not None else self.host_ns
 
 
 @dataclass(frozen=True, slots=True)
 class DeepProfile:
-    """One capture. ``layers`` and the calls of each pattern are in the order of time."""
+    """One capture. ``layers`` and the calls of each pattern are ordered by time."""
 
     rank: int
     steps: tuple[int, ...]
@@ -121,24 +121,24 @@ class DeepProfile:
 
     @property
     def clock(self) -> str:
-        """Whose time the figures show: ``device`` or ``CPU``."""
+        """The clock of the figures: ``device`` or ``CPU``."""
         return "device" if self.has_device else "CPU"
 
     def layer_totals(self) -> tuple[LayerTotal, ...]:
-        """Return one line for each layer, in the order in which they first ran."""
+        """Return the totals of each layer, in the order of first calls."""
         found: dict[str, list[Call]] = {}
         for call in self.layers:
             found.setdefault(call.name, []).append(call)
         return tuple(_total(name, calls) for name, calls in found.items())
 
     def memory_calls(self) -> tuple[Call, ...]:
-        """Return the calls of layers whose memory is known, in the order of their ends."""
+        """Return the layer calls with known memory, in the order of their ends."""
         known = (one for one in self.layers if one.allocated_bytes is not None)
         return tuple(sorted(known, key=lambda one: one.start_ns + (one.host_ns or 0)))
 
 
 def joined(profiles: Sequence[DeepProfile]) -> DeepProfile:
-    """Put captures of one program together, in their order; each is a step of its own where it knows none."""
+    """Concatenate captures of one program in order."""
     if len(profiles) == 1:
         return profiles[0]
     patterns: dict[str, tuple[Call, ...]] = {}
@@ -146,7 +146,7 @@ def joined(profiles: Sequence[DeepProfile]) -> DeepProfile:
     offset_ns = 0
     for one in profiles:
         for name, calls in one.patterns.items():
-            patterns[name] = (patterns.get(name, ()) + _moved(calls, offset_ns))[-CALLS:]
+            patterns[name] = (patterns.get(name, ()) + _moved(calls, offset_ns))[-MAX_CALLS:]
         layers += _moved(one.layers, offset_ns)
         offset_ns += one.duration_ns + 1
     last = profiles[-1]
@@ -154,7 +154,7 @@ def joined(profiles: Sequence[DeepProfile]) -> DeepProfile:
         rank=last.rank,
         steps=tuple(step for one in profiles for step in one.steps),
         duration_ns=sum(one.duration_ns for one in profiles),
-        layers=tuple(layers[-CALLS:]),
+        layers=tuple(layers[-MAX_CALLS:]),
         patterns=patterns,
         operators=_merged(one.operators for one in profiles),
         kernels=_merged(one.kernels for one in profiles),
@@ -186,7 +186,7 @@ def _merged(tables: Iterable[tuple[Operator, ...]]) -> tuple[Operator, ...]:
 
 
 def by_time(rows: Iterable[Operator]) -> tuple[Operator, ...]:
-    """Sort operators, the one with most time of its own first: the device's, then the host's."""
+    """Sort operators by device self time, then host self time, largest first."""
     return tuple(sorted(rows, key=lambda row: (-(row.device_self_ns or 0), -(row.host_self_ns or 0), row.name)))
 
 

@@ -1,8 +1,8 @@
-"""``torch.profiler``, started and stopped so that nobody else's profiler is harmed, and its trace kept to a size.
+"""Start and stop ``torch.profiler`` without harm to another profiler of the program, with a trace of limited size.
 
-torch lets a second profiler start while one is running or waits in its warm-up; whichever stops later then crashes the
-process when it is asked for its trace (2.13). So ours does not start beside another one, and gives way as soon as
-another one wants to.
+torch lets a second profiler start while one is running or in its warm-up. The one that stops later then crashes the
+process when it exports its trace (torch 2.13). So ours does not start beside another one, and stops when another one
+starts.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .._units import format_bytes
 from ..errors import SessionError
 
 EVENT_BYTES: Final = 200
-"""The least that an event takes in a trace."""
-BEYOND: Final = 8
-"""How many times its limit a trace may be as torch writes it; a larger one is not written at all."""
+"""Smallest size of an event in a trace."""
+MAX_EXCESS: Final = 8
+"""Largest ratio of torch's raw trace to the limit; a larger trace is not written."""
 _torch: Any = torch.autograd.profiler
 _supported: Any = torch_profiler.supported_activities
 _STARTS: Final = ("_prepare_profiler", "_enable_profiler")
 
 
 def in_use() -> bool:
-    """Tell whether a profiler of torch runs, or has been prepared, anywhere in this process."""
+    """Whether any ``torch.profiler`` of this process is running or prepared."""
     if torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
         return True
     kind = _torch.profile
@@ -42,21 +42,21 @@ def in_use() -> bool:
 
 
 def supported(wanted: Sequence[str]) -> tuple[list[Any], list[str]]:
-    """Return torch's activities of these names, or of all devices, and the names of those that it cannot record."""
-    here = {str(one.name).lower(): one for one in _supported()}
+    """Return torch's activities of these names (all if empty), and the names that it cannot record."""
+    available = {str(one.name).lower(): one for one in _supported()}
     if not torch.cuda.is_available():
-        here.pop("cuda", None)
+        available.pop("cuda", None)
     if not (hasattr(torch, "xpu") and torch.xpu.is_available()):
-        here.pop("xpu", None)
-    chosen = list(wanted) or list(here)
-    return [here[name] for name in chosen if name in here], [name for name in chosen if name not in here]
+        available.pop("xpu", None)
+    chosen = list(wanted) or list(available)
+    return [available[name] for name in chosen if name in available], [name for name in chosen if name not in available]
 
 
 class Profiler:
-    """One run of ``torch.profiler``. ``give_way`` is called when somebody else wants to start one."""
+    """One run of ``torch.profiler``. ``on_conflict`` is called before another one starts."""
 
-    def __init__(self, give_way: Callable[[], None]) -> None:
-        self._give_way = give_way
+    def __init__(self, on_conflict: Callable[[], None]) -> None:
+        self._on_conflict = on_conflict
         self._profile: Any = None
         self._thread = 0
         self._lost = False
@@ -64,49 +64,49 @@ class Profiler:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and not stopped."""
+        """Whether it was started and not stopped."""
         return self._profile is not None
 
     def start(self, activities: Sequence[Any], *, memory: bool, shapes: bool, stacks: bool) -> None:
-        """Start to record. Raises ``SessionError`` where another profiler is there, or torch's own errors."""
+        """Start recording. Raises ``SessionError`` if another profiler is active, and torch's own errors."""
         if in_use():
             raise SessionError(
                 "another torch.profiler is running or in its warm-up, and two at once would break both; "
                 "stop that one first"
             )
-        made = torch_profiler.profile(
+        profile = torch_profiler.profile(
             activities=activities, profile_memory=memory, record_shapes=shapes, with_stack=stacks
         )
         self._thread, self._lost = get_ident(), False
         try:
-            made.start()
+            profile.start()
         except BaseException:
             with suppress(Exception):
-                made.stop()
+                profile.stop()
             raise
-        self._profile = made
+        self._profile = profile
         self._guard()
 
     def stop(self, path: Path | None, limit: int) -> str | None:
-        """Stop, wait for the device, and write the trace; return why there is none where there is none."""
-        made, self._profile = self._profile, None
-        if made is None:
+        """Stop, wait for the device, and write the trace; return the reason if there is no trace."""
+        profile, self._profile = self._profile, None
+        if profile is None:
             return "the profiler was not running"
         self._unguard()
         if self._lost or get_ident() != self._thread or not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            return "another profiler has taken torch's over"
-        made.stop()
+            return "another torch.profiler replaced it"
+        profile.stop()
         if path is None:
-            return "it was not asked for"
-        count = len(made.profiler.kineto_results.events())
-        if count * EVENT_BYTES > BEYOND * limit:
-            return f"{count:,} events would be more than {BEYOND} times {format_bytes(limit)}; ask for fewer steps"
+            return "no trace was requested"
+        count = len(profile.profiler.kineto_results.events())
+        if count * EVENT_BYTES > MAX_EXCESS * limit:
+            return f"{count:,} events would be more than {MAX_EXCESS} times {format_bytes(limit)}; ask for fewer steps"
         with replacing(path) as draft:
-            made.export_chrome_trace(str(draft))
+            profile.export_chrome_trace(str(draft))
         return None
 
     def _guard(self) -> None:
-        """Be told before another profiler starts."""
+        """Replace torch's start functions to stop before another profiler starts."""
         for name in _STARTS:
             original = getattr(_torch, name, None)
             if original is not None:
@@ -115,15 +115,15 @@ class Profiler:
                 setattr(_torch, name, guard)
 
     def _make_guard(self, original: Any) -> Any:
-        def first_give_way(*args: Any, **kwargs: Any) -> Any:
+        def stop_first(*args: Any, **kwargs: Any) -> Any:
             if self._profile is not None:
                 if get_ident() == self._thread:
-                    self._give_way()
+                    self._on_conflict()
                 else:  # torch's profiler can only be stopped where it was started
                     self._lost = True
             return original(*args, **kwargs)
 
-        return first_give_way
+        return stop_first
 
     def _unguard(self) -> None:
         while self._guards:

@@ -1,4 +1,4 @@
-"""A trace, read into what lies in what on the host, and which kernel was launched by what."""
+"""Read a trace: nest the slices of the host, and assign each kernel to the slice that launched it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..errors import OutputError
-from .memory_levels import Levels
+from .memory_levels import MemoryLevels
 from .trace import Sizes, read_events
 
 OPERATOR: Final = "cpu_op"
@@ -19,7 +19,7 @@ ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "privateuse1
 
 
 class Slice:
-    """An operator or a range on the host, with what its insides took."""
+    """An operator or a range on the host, with the time of nested slices and launched kernels."""
 
     __slots__ = (
         "device_inside", "device_own", "device_ranges", "end", "inside", "is_range", "name", "parent", "ranges",
@@ -33,25 +33,25 @@ class Slice:
         self.is_range = is_range
         self.parent: Slice | None = None
         self.inside = 0
-        """Nanoseconds of what lies directly in it; ``ranges``: of the outermost ranges in it."""
+        """Nanoseconds of directly nested slices; ``ranges``: of the outermost nested ranges."""
         self.ranges = 0
         self.device_own = 0
-        """Nanoseconds of the kernels it launched; ``inside``: with all in it; ``ranges``: of the ranges in it."""
+        """Nanoseconds of its own kernels; ``inside``: including nested slices; ``ranges``: of nested ranges."""
         self.device_inside = 0
         self.device_ranges = 0
 
-    def around(self) -> Iterator[Slice]:
-        """Walk outwards, from this one on."""
-        one: Slice | None = self
-        while one is not None:
-            yield one
-            one = one.parent
+    def ancestry(self) -> Iterator[Slice]:
+        """Yield this slice and its ancestors, innermost first."""
+        current: Slice | None = self
+        while current is not None:
+            yield current
+            current = current.parent
 
 
 class Kernel:
     """A kernel, copy or fill on the device, and the slice that launched it."""
 
-    __slots__ = ("by", "correlation", "duration", "external", "name", "start")
+    __slots__ = ("correlation", "duration", "external", "launcher", "name", "start")
 
     def __init__(self, name: str, start: int, duration: int, correlation: Any, external: Any) -> None:
         self.name = name
@@ -59,29 +59,29 @@ class Kernel:
         self.duration = duration
         self.correlation = correlation
         self.external = external
-        self.by: Slice | None = None
+        self.launcher: Slice | None = None
 
 
-class Reading:
-    """A trace as it is read."""
+class Trace:
+    """The slices, kernels, launches and memory levels of a trace."""
 
     def __init__(self) -> None:
         self.sizes = Sizes()
-        self.levels = Levels()
+        self.levels = MemoryLevels()
         self.kernels: list[Kernel] = []
         self.threads: dict[Any, list[Slice]] = {}
         self.launches: dict[Any, tuple[Any, int]] = {}
         self.externals: dict[Any, Slice] = {}
         self.broken: str | None = None
-        """Where the trace could not be read to its end: why."""
+        """The error at which reading stopped, if it did."""
         self._zero: float | None = None
 
-    def take(self, event: dict[str, Any]) -> None:
-        """Take one event of the trace."""
+    def add(self, event: dict[str, Any]) -> None:
+        """Add one event of the trace."""
         kind, phase = event.get("cat"), event.get("ph")
         args = event.get("args") or {}
         if phase == "i" and event.get("name") == "[memory]":
-            self.levels.take(self._ns(event["ts"]), args)
+            self.levels.add(self._ns(event["ts"]), args)
         if phase != "X":
             return
         if kind in (OPERATOR, RANGE):
@@ -94,14 +94,14 @@ class Reading:
             if "correlation" in args:
                 self.launches[args["correlation"]] = event.get("tid"), self._ns(event["ts"])
         elif kind in ON_DEVICE:
-            made = Kernel(
+            kernel = Kernel(
                 str(event.get("name")),
                 self._ns(event["ts"]),
                 _length(event),
                 args.get("correlation"),
                 args.get("External id"),
             )
-            self.kernels.append(made)
+            self.kernels.append(kernel)
 
     def _ns(self, microseconds: Any) -> int:
         value = float(microseconds)
@@ -110,20 +110,20 @@ class Reading:
         return round(1000 * (value - self._zero))
 
     def nest(self) -> None:
-        """Find out what lies in what, and who launched what."""
+        """Nest the slices of each thread and assign each kernel to its launcher."""
         starts: dict[Any, list[int]] = {}
         for thread, slices in self.threads.items():
             slices.sort(key=lambda one: (one.start, -one.end))
             _nest(slices)
             starts[thread] = [one.start for one in slices]
         for kernel in self.kernels:
-            kernel.by = self._launcher(kernel, starts) or self.externals.get(kernel.external)
-            if kernel.by is not None:
-                kernel.by.device_own += kernel.duration
-                for one in kernel.by.around():
+            kernel.launcher = self._launcher(kernel, starts) or self.externals.get(kernel.external)
+            if kernel.launcher is not None:
+                kernel.launcher.device_own += kernel.duration
+                for one in kernel.launcher.ancestry():
                     one.device_inside += kernel.duration
         for one in (one for slices in self.threads.values() for one in slices if one.is_range):
-            around = next((other for other in one.around() if other.is_range and other is not one), None)
+            around = next((other for other in one.ancestry() if other.is_range and other is not one), None)
             if around is not None:
                 around.ranges += one.end - one.start
                 around.device_ranges += one.device_inside
@@ -133,13 +133,13 @@ class Reading:
         index = bisect_right(starts[thread], at) - 1 if thread in starts else -1
         if index < 0:
             return None
-        return next((one for one in self.threads[thread][index].around() if one.end >= at), None)
+        return next((one for one in self.threads[thread][index].ancestry() if one.end >= at), None)
 
 
 def _nest(slices: list[Slice]) -> None:
     open_: list[Slice] = []
     for one in slices:
-        while open_ and open_[-1].end < one.end:  # it is over, or they overlap and neither lies in the other
+        while open_ and open_[-1].end < one.end:  # it has ended, or the two overlap without nesting
             open_.pop()
         if open_:
             one.parent = open_[-1]
@@ -151,18 +151,18 @@ def _length(event: dict[str, Any]) -> int:
     return round(1000 * float(event.get("dur") or 0))
 
 
-def scan(path: Path, names: Mapping[str, str] = MappingProxyType({})) -> Reading:
-    """Read a trace once, for what it says and for how large its parts are; ``names`` are those that were spelt."""
-    reading = Reading()
+def scan(path: Path, names: Mapping[str, str] = MappingProxyType({})) -> Trace:
+    """Read a trace file once; ``names`` maps encoded names to real ones. Raises ``OutputError`` for other files."""
+    trace = Trace()
     try:
         for event, text in read_events(path):
             if event.get("name") in names:
                 event["name"] = names[event["name"]]
-            reading.sizes.add(event, len(text.encode("utf-8", "replace")) + 2)
-            reading.take(event)
+            trace.sizes.add(event, len(text.encode("utf-8", "replace")) + 2)
+            trace.add(event)
     except OutputError as error:
-        if not reading.threads:
+        if not trace.threads:
             raise
-        reading.broken = str(error)
-    reading.nest()
-    return reading
+        trace.broken = str(error)
+    trace.nest()
+    return trace

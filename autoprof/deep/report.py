@@ -1,4 +1,4 @@
-"""Write what a capture found: tables, figures, the text of the memory."""
+"""Write the files of a capture: tables, figures, memory as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_report(profile: DeepProfile, options: DeepOptions, path: Callable[[str], Path]) -> list[Path]:
-    """Write the files that ``options`` asks for, and return those that there are. Raises ``OSError``."""
+    """Write the files that ``options`` selects; return their paths. Raises ``OSError``."""
     names, written = options.names, []
     if options.tables:
         written.append(path(names.tables))

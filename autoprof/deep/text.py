@@ -1,4 +1,4 @@
-"""A capture in tables of plain text."""
+"""Render a capture as tables of plain text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._units import NS_PER_MS, format_bytes, format_percent
 from .profile import DeepProfile, Operator
 
 ROWS: Final = 40
-"""Layers and operators shown; the rest is counted."""
+"""Most layers and operators shown; the rest is counted."""
 NAME: Final = 34
 LEAST: Final = 16
 COLUMN: Final = 12
@@ -18,8 +18,8 @@ LEVELS: Final = ("allocated", "reserved", "grown")
 
 
 def render_profile(profile: DeepProfile, *, width: int = 100, rows: int = ROWS) -> list[str]:
-    """Return all tables of a capture, no line wider than ``width`` cells."""
-    lines = [f"Deep capture of {describe_steps(profile)}, rank {profile.rank}", _whose(profile)]
+    """Return all tables of a capture as lines of at most ``width`` cells."""
+    lines = [f"Deep capture of {describe_steps(profile)}, rank {profile.rank}", _describe_clocks(profile)]
     lines += ["", *_layers(profile, width, rows)]
     if profile.patterns:
         lines += ["", *_patterns(profile, width)]
@@ -31,16 +31,16 @@ def render_profile(profile: DeepProfile, *, width: int = 100, rows: int = ROWS) 
 
 
 def render_memory(profile: DeepProfile, *, calls: int = 100_000) -> list[str]:
-    """Return the allocator's levels, a line for each call of a layer, step by step."""
-    what = "device allocator" if profile.device_memory else "CPU, allocated since the capture began"
-    lines = [f"Memory at the end of each layer, rank {profile.rank} ({what})"]
+    """Return the memory levels as lines, one a layer call, step by step."""
+    source = "device allocator" if profile.device_memory else "CPU, allocated since the capture began"
+    lines = [f"Memory at the end of each layer, rank {profile.rank} ({source})"]
     step: object = object()
     shown = profile.memory_calls()
     for at, call in enumerate(shown[:calls], 1):
         assert call.allocated_bytes is not None
         if call.step != step:
             step = call.step
-            lines += ["", "step not known" if step is None else f"step {step}"]
+            lines += ["", "step unknown" if step is None else f"step {step}"]
             lines.append(
                 f"{'':>6} {fit('layer', NAME)}{'allocated':>{COLUMN}}{'reserved':>{COLUMN}}{'grown':>{COLUMN}}"
             )
@@ -60,7 +60,7 @@ def render_memory(profile: DeepProfile, *, calls: int = 100_000) -> list[str]:
 
 
 def describe_steps(profile: DeepProfile) -> str:
-    """Phrase which steps were captured."""
+    """Describe the captured steps, such as ``steps 3 to 5``."""
     steps = profile.steps
     if not steps:
         return "one block"
@@ -71,18 +71,16 @@ def describe_steps(profile: DeepProfile) -> str:
     return f"{len(steps)} steps from {steps[0]} to {steps[-1]}"
 
 
-def _whose(profile: DeepProfile) -> str:
+def _describe_clocks(profile: DeepProfile) -> str:
     if profile.has_device:
-        return (
-            "device: kernels added up by what launched them; CPU: the host's time; both in ms, with what recording took"
-        )
-    return "ms; CPU: the host's time, with what recording took; there was no device"
+        return "device: sum of the kernels by launcher; CPU: host time; both in ms, including the cost of recording"
+    return "ms; CPU: host time, including the cost of recording; no device"
 
 
 def _layers(profile: DeepProfile, width: int, rows: int) -> Iterator[str]:
     totals = profile.layer_totals()
     if not totals:
-        yield "layers: none; name them with targets, or record(name, function)"
+        yield "layers: none; name layers with targets or record(name, function)"
         return
     device, memory = profile.has_device, any(one.grown_bytes is not None for one in totals)
     head = ["calls", *(["device", "self"] if device else []), "CPU", "self", "of all", *(["grown"] if memory else [])]
@@ -97,7 +95,7 @@ def _layers(profile: DeepProfile, width: int, rows: int) -> Iterator[str]:
     yield from _table("layers, in order", head, lines, width)
     if len(totals) > rows:
         yield f"and {len(totals) - rows} more layers"
-    yield "of all: the self time's part of the " + ("device's time" if device else "time captured")
+    yield "of all: self time as a share of the " + ("device time" if device else "captured time")
 
 
 def _patterns(profile: DeepProfile, width: int) -> Iterator[str]:
@@ -106,7 +104,7 @@ def _patterns(profile: DeepProfile, width: int) -> Iterator[str]:
         times = [call.time_ns for call in calls]
         mean = sum(times) / len(times)
         lines.append((name, [str(len(calls)), _ms(sum(times)), _ms(mean), _ms(min(times)), _ms(max(times))]))
-    yield from _table(f"patterns, {profile.clock} ms", ["calls", "in all", "mean", "least", "most"], lines, width)
+    yield from _table(f"patterns, {profile.clock} ms", ["calls", "total", "mean", "min", "max"], lines, width)
 
 
 def _operators(title: str, table: Sequence[Operator], device: bool, width: int, rows: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The Chrome trace that ``torch.profiler`` writes: read event by event, and cut to a size."""
+"""Read the Chrome trace of ``torch.profiler`` event by event, and cut it to a size."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ..errors import OutputError
 CHUNK: Final = 1 << 20
 BEGIN: Final = '"traceEvents"'
 BUCKETS: Final = 44
-"""Durations are told apart by their power of two, in nanoseconds: up to five hours."""
+"""Buckets of durations by power of two in nanoseconds, up to five hours."""
 KEPT: Final = frozenset({"user_annotation", "gpu_user_annotation", "Trace"})
-"""Categories that are never cut: the ranges that have names."""
+"""Categories that are never cut: named ranges."""
 _SAFE: Final = " !#$&'()*+,-./:;<=>?@[]^_`{|}~"
 _PLAIN: Final = re.compile(rf"[\w{re.escape(_SAFE)}]*", re.ASCII)
 
 
 @dataclass(slots=True)
 class Sizes:
-    """The bytes of a trace, of what is never cut and of the rest by its duration."""
+    """Bytes of a trace: of events that are never cut, and of the others by duration."""
 
     fixed: int = 0
     by_length: list[int] = field(default_factory=lambda: [0] * (BUCKETS + 1))
 
     def add(self, event: dict[str, Any], size: int) -> None:
-        """Take note of one event."""
+        """Add the size of one event."""
         bucket = _bucket(event)
         if bucket is None:
             self.fixed += size
@@ -39,13 +39,13 @@ class Sizes:
             self.by_length[bucket] += size
 
     def threshold(self, limit: int) -> int | None:
-        """Return the bucket from which on events fit into ``limit`` bytes; None where the names alone do not."""
-        room = limit - self.fixed
-        if room < 0:
+        """Return the smallest bucket kept within ``limit`` bytes; None if the named ranges alone are larger."""
+        remaining = limit - self.fixed
+        if remaining < 0:
             return None
         for bucket in range(BUCKETS, -1, -1):
-            room -= self.by_length[bucket]
-            if room < 0:
+            remaining -= self.by_length[bucket]
+            if remaining < 0:
                 return bucket + 1
         return 0
 
@@ -53,7 +53,7 @@ class Sizes:
 def read_events(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each event of a trace and its text, in bounded memory.
 
-    Raises ``OutputError`` where the file is no trace, or ends in the middle of it; then what came before was yielded.
+    Raises ``OutputError`` if the file is not a trace or ends in the middle, after yielding the events before it.
     """
     with path.open(encoding="utf-8", errors="replace") as stream:
         _head, rest = _find_events(path, stream)
@@ -61,19 +61,19 @@ def read_events(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
             yield event, text
 
 
-def spell(name: str) -> str:
-    """Return a name as Kineto can write it down: it puts quotes into its JSON as they are, and drops what is not ASCII.
+def encode_name(name: str) -> str:
+    """Percent-encode a name that Kineto cannot write; ``rewrite`` restores it.
 
-    What it cannot write is percent-encoded, until ``rewrite`` gives the names back.
+    Kineto does not escape quotes in its JSON and drops characters outside ASCII.
     """
     return name if _PLAIN.fullmatch(name) else quote(name, safe=_SAFE)
 
 
 def rewrite(path: Path, threshold: int, names: Mapping[str, str]) -> int:
-    """Write the trace anew, with ``names`` for what they were spelt as, and without events below a threshold of sizes.
+    """Rewrite the trace with real ``names`` and without events below a bucket of ``Sizes``.
 
-    Return how many nanoseconds those had at most. Events without a duration (arrows, memory) go first; ranges with
-    names stay.
+    Return the upper limit of the removed durations in nanoseconds. Events without a duration (arrows, memory) are
+    removed first; named ranges stay.
     """
     with (
         replacing(path) as draft,
@@ -95,7 +95,7 @@ def rewrite(path: Path, threshold: int, names: Mapping[str, str]) -> int:
 
 
 def _find_events(path: Path, stream: IO[str]) -> tuple[str, str]:
-    """Return the text up to the list of events, and what has been read after it."""
+    """Return the text up to the list of events, and the text read after it."""
     text = ""
     while True:
         chunk = stream.read(CHUNK)
@@ -105,11 +105,11 @@ def _find_events(path: Path, stream: IO[str]) -> tuple[str, str]:
         if start >= 0:
             return text[: start + 1], text[start + 1 :]
         if not chunk or len(text) > 64 * CHUNK:
-            raise OutputError(f"{path}: is no Chrome trace; it must have {BEGIN}")
+            raise OutputError(f"{path}: not a Chrome trace; it must contain {BEGIN}")
 
 
 def _decode(stream: IO[str], text: str) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield event, its text, and for the last one what follows it. Raises ``OutputError`` at an end in the middle."""
+    """Yield each event, its text, and for the last one the rest. Raises ``OutputError`` if the file ends early."""
     decoder = json.JSONDecoder(strict=False)
     held: tuple[dict[str, Any], str] | None = None
     at = 0
@@ -129,7 +129,7 @@ def _decode(stream: IO[str], text: str) -> Iterator[tuple[dict[str, Any], str, s
                 if held is not None:
                     yield *held, ""
                 raise OutputError(
-                    f"the trace ends in the middle, or is no JSON ({str(error).split(':')[0]})"
+                    f"the trace ends in the middle or is not JSON ({str(error).split(':')[0]})"
                 ) from error
             continue
         if held is not None:
@@ -139,7 +139,7 @@ def _decode(stream: IO[str], text: str) -> Iterator[tuple[dict[str, Any], str, s
 
 
 def _bucket(event: dict[str, Any]) -> int | None:
-    """Return where an event's bytes are counted; None for what is never cut."""
+    """Return the bucket of an event; None if it is never cut."""
     phase = event.get("ph")
     if phase == "M" or event.get("cat") in KEPT:
         return None

@@ -131,7 +131,7 @@ class DeepWindow:
         name = f"{self._wanted.prefix}_" if self._wanted.prefix else ""
         stem = clean_stem("", f"{name}step{step}" if step == last else f"{name}steps{step}-{last}")
         self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
-        made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, say=self._say)
+        made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, warn=self._say)
         if made.begin():
             self._open, self._last = made, last
 

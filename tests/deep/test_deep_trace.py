@@ -11,7 +11,7 @@ from autoprof._reports.text import cells
 from autoprof.deep import joined, make_patterns, read_trace, render_memory, render_profile
 from autoprof.deep.figures import memory_figure, time_figure
 from autoprof.deep.reading import scan
-from autoprof.deep.trace import rewrite, spell
+from autoprof.deep.trace import encode_name, rewrite
 from autoprof.errors import OutputError
 
 
@@ -97,7 +97,7 @@ def test_the_figures_say_whose_time_and_which_unit(trace: Path) -> None:
     time, memory = time_figure(profile), memory_figure(profile)
     assert time is not None
     assert memory is not None
-    assert [axes.get_xlabel() for axes in time.axes] == ["device time of its own, all steps (ms)", "call"]
+    assert [axes.get_xlabel() for axes in time.axes] == ["device self time, all steps (ms)", "call"]
     assert time.axes[1].get_ylabel() == "device time of a call (ms)"
     assert memory.axes[0].get_ylabel() == "memory (KiB)"
     assert [line.get_label() for line in memory.axes[0].lines[:2]] == ["allocated", "reserved"]
@@ -130,8 +130,8 @@ def test_the_shortest_events_are_cut_and_names_stay(trace: Path) -> None:
 
 def test_names_that_kineto_cannot_write_are_spelt() -> None:
     """It drops what is not ASCII and puts quotes into its JSON as they are."""
-    assert spell("VRT/Stage8 [backward] $x$") == "VRT/Stage8 [backward] $x$"
-    assert spell('时"\\%') == "%E6%97%B6%22%5C%25"
+    assert encode_name("VRT/Stage8 [backward] $x$") == "VRT/Stage8 [backward] $x$"
+    assert encode_name('时"\\%') == "%E6%97%B6%22%5C%25"
 
 
 def test_a_trace_that_ends_in_the_middle_is_read_up_to_there(trace: Path) -> None:
@@ -148,5 +148,5 @@ def test_another_file_is_no_trace(text: str, tmp_path: Path) -> None:
     """The error names the file."""
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(OutputError, match=r"other\.json: is no Chrome trace"):
+    with pytest.raises(OutputError, match=r"other\.json: not a Chrome trace"):
         read_trace(path)
