@@ -15,6 +15,8 @@ FORBIDDEN = (
     r"goes home", r"at rest", r"is said once", r"what it comes to", r"in the making", r"of its own accord",
 )  # fmt: skip
 """Regular expressions, matched as whole words without regard to case."""
+SAVED_KEY = "# key of saved runs"
+"""Marks a line that has to spell an old key, so that files of older versions are read."""
 MOST_WHATS = 2.0
 """Uses of "what" in 1,000 lines of a room: pyinstrument, structlog and httpx have 0.2 to 0.7."""
 PENDING: frozenset[str] = frozenset(
@@ -35,7 +37,6 @@ PENDING: frozenset[str] = frozenset(
         "config",
         "deep",
         "demo",
-        "diagnose",
         "errors",
         "frame",
         "sinks",
@@ -66,6 +67,7 @@ def test_phrases_that_hide_their_noun_do_not_come_back() -> None:
         for path in paths
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         for match in pattern.finditer(line)
+        if SAVED_KEY not in line
     ]
     assert not found, "\n".join(found)
 

@@ -64,10 +64,10 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
     """
     sums: dict[str, dict[int, list[float]]] = {}
     for rank, name, ns in times:
-        held = sums.setdefault(name, {}).setdefault(rank, [0, 0.0, 0.0])
-        held[0] += 1
-        held[1] += ns
-        held[2] = max(held[2], ns)
+        sums_of_rank = sums.setdefault(name, {}).setdefault(rank, [0, 0.0, 0.0])
+        sums_of_rank[0] += 1
+        sums_of_rank[1] += ns
+        sums_of_rank[2] = max(sums_of_rank[2], ns)
     found = []
     for name, by in sums.items():
         ranks = {rank: RankTime(int(n), total / n, most) for rank, (n, total, most) in sorted(by.items())}

@@ -63,7 +63,7 @@ class RunFacts:
         return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
 
 
-_RENAMED_KEYS: Final = {"surroundings": "environment"}  # words-test: key of saved runs
+_RENAMED_KEYS: Final = {"surroundings": "environment"}  # key of saved runs
 _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "waits": CallStatistics.from_dict,
     "logs": CallStatistics.from_dict,

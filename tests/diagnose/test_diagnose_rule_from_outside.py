@@ -1,0 +1,102 @@
+"""A rule of another package is a rule like the built-in ones: the example of docs/extending/rule.md, installed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from evidence_builders import finding_of, found
+
+from autoprof._plugins import PartKind
+from autoprof._reports.card import render_card
+from autoprof.cli import main
+from autoprof.diagnose import Rule, _judge, find_rules
+
+PAGE = Path(__file__).parents[2] / "docs" / "extending" / "rule.md"
+GROUP = "autoprof.diagnose.rules"
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry_points: str) -> None:
+    """Install the page's example as a module of another package, with these entry points."""
+    example = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    (folder / "augmentation_rule.py").write_text(example[1], encoding="utf-8")
+    info = folder / "augmentation-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: augmentation\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{entry_points}\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(_judge, "RULE_KIND", PartKind("rule", GROUP, "RULE", Rule))
+    find_rules.cache_clear()
+
+
+@pytest.fixture
+def rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rule]:
+    """The rule of the page, from another package."""
+    install(tmp_path, monkeypatch, "augmentation = augmentation_rule:RULE")
+    yield find_rules()["augmentation"]
+    find_rules.cache_clear()
+    del sys.modules["augmentation_rule"]
+
+
+def test_its_verdict_is_in_the_card(rule: Rule) -> None:
+    """The defect is the verdict of a live run, and its healthy twin has none."""
+    (defect,) = rule.defects
+    broken, healthy = defect.train(True), defect.train(False)
+    assert found(broken)[0] == "augmentation"
+    assert render_card(broken)[0].startswith("Verdict   [warning] augmentation: Augment ")
+    assert "each step augments its batch for 200.0 ms" in " ".join(" ".join(render_card(broken)).split())
+    assert found(healthy) == []
+
+
+def test_the_command_runs_its_defect(rule: Rule, capsys: pytest.CaptureFixture[str]) -> None:
+    """``autoprof rules`` has its defect in the first table and its answers in the second."""
+    assert main(["rules", rule.name]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines[1].split()) == "1 augmentation inside the step augmentation 200.0 ms nothing"
+    assert "augmentation        V" in lines
+    assert "data-wait           ." in lines
+
+
+def test_it_comes_after_the_built_in_rules(rule: Rule) -> None:
+    """Without an order of its own."""
+    assert list(find_rules())[-1] == rule.name
+
+
+def test_it_abstains_like_the_others(rule: Rule) -> None:
+    """A run without its span lacks a signal."""
+    data_wait = find_rules()["data-wait"].defects[0].train(True)
+    finding = finding_of(data_wait, rule.name)
+    assert finding is not None
+    assert (finding.severity, finding.evidence["missing"]) == ("info", "a span Augment")
+
+
+def test_one_that_cannot_be_loaded_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A warning names it, and the built-in rules judge."""
+    install(tmp_path, monkeypatch, "augmentation = augmentation_rule:NO_RULE")
+    assert "data-wait" in find_rules()
+    assert "augmentation" not in find_rules()
+    assert "rule 'augmentation' of another package: AttributeError" in caplog.text
+    find_rules.cache_clear()
+
+
+def test_the_order_of_findings_does_not_depend_on_the_names_of_files() -> None:
+    """Each built-in rule has an order, and no two have the same."""
+    orders = [rule.order for rule in find_rules().values()]
+    assert orders == sorted(set(orders))
+
+
+def test_judging_loads_no_model_code() -> None:
+    """Rules import the demo and the fakes only when a defect is trained."""
+    code = (
+        "import sys; from autoprof.diagnose import find_rules; assert len(find_rules()) > 15; "
+        "print([name for name in sys.modules if name.startswith(('autoprof.demo', 'autoprof.testing'))])"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
