@@ -69,7 +69,7 @@ class TraceEncoder:
             self._begun = True
             events += self._process(frame)
         shape = self._slicer.shape(frame.layout)
-        static, arrows = self._spans(frame.layout), self._arrows(shape)
+        static, arrows = self._spans(frame.layout), self._arrows(shape, frame)
         memory = _memory_args(frame)
         end = 0
         for span, track, row, start, stop in slices:
@@ -123,9 +123,13 @@ class TraceEncoder:
                 static.append(head[:-2])
         return static
 
-    def _arrows(self, shape: Shape) -> dict[int, str]:
+    def _arrows(self, shape: Shape, frame: StepFrame) -> dict[int, str]:
+        """Return the part of a span's event that makes it one end of an arrow from a forward to its backward."""
         arrows: dict[int, str] = {}
+        starts = frame.start_ns.tolist() if shape.flows else []
         for forward, backward in shape.flows:
+            if starts[backward] < starts[forward]:  # paired by name alone, it is the backward of another call
+                continue
             self._flows += 1
             arrows[forward] = f',"bind_id":"{self._flows:#x}","flow_out":true'
             arrows[backward] = f',"bind_id":"{self._flows:#x}","flow_in":true'

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from random_frames import runs
 from sink_builders import MS, VRT, Clock, frame_of, summary_of
 from trace_rules import check, load
@@ -46,7 +46,15 @@ def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSin
     return TraceSink(TraceOptions(**options), run), run.folder.rank_path / "trace.json"
 
 
+def backward_before_forward() -> StepFrame:
+    """Eight spans of one name: a backward in another thread begins before the forward that it would be paired with."""
+    phases = ["user", "user", "user", "forward", "user", "user", "user", "backward"]
+    frame = frame_of([("VRT", phase, -1, 0) for phase in phases], lanes=[0] * 7 + [1])
+    return StepFrame.of(**{**vars(frame), "start_ns": np.array([125] * 7 + [0])})
+
+
 @given(runs())
+@example([backward_before_forward()])
 def test_every_trace_is_valid(frames: list[StepFrame]) -> None:
     """Whatever nests, overlaps or was not measured: keys, times, tracks, arrows and nesting keep to the format."""
     encoder = TraceEncoder()
