@@ -1,1 +1,1 @@
-"""The files of a run: written once, never overwritten, read back."""
+"""The files of a run: its folder, its records, and reading them back."""

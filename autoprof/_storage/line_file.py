@@ -1,4 +1,4 @@
-"""A file that grows by whole lines: whatever kills the process, what is in the file are whole lines."""
+"""A file that grows by whole lines: it holds only whole lines, also after the process was killed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from ..errors import OutputError
 
 BUFFER_BYTES: Final = 64 * 1024
-"""Text kept back at most, by characters: one write then costs about 30 µs."""
+"""The most text in memory, in characters: a write of so much takes about 30 µs."""
 
 
 class LineFile:
-    """Collect lines and hand them to the system in one append when they are due.
+    """Collect lines and append them in one write when ``flush_s`` seconds have passed.
 
-    What is kept back is lost with the process, at most ``flush_s`` seconds of it; what has been written is not. Where
-    the system takes only a part (a full disk), that part is cut off again before the error is raised.
+    If the process is killed, lines of at most ``flush_s`` seconds are lost. Where the system writes only a part (a full
+    disk), the file is truncated to its previous length before the error is raised.
     """
 
     def __init__(self, path: Path, flush_s: float, clock: Callable[[], float]) -> None:
@@ -33,14 +33,14 @@ class LineFile:
         self._due = clock() + flush_s
 
     def write(self, lines: str) -> None:
-        """Take text that ends with a newline; write all that is pending when it is due."""
+        """Add text that ends with a newline; write all pending text when it is due."""
         self._pending.append(lines)
         self._size += len(lines)
         if self._size >= BUFFER_BYTES or self._clock() >= self._due:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending, all of it or none."""
+        """Write the pending text, all of it or none."""
         self._due = self._clock() + self._flush_s
         if not self._pending:
             return
@@ -57,7 +57,7 @@ class LineFile:
             raise
 
     def close(self) -> None:
-        """Write what is pending and close the file, also when the write fails. A second call does nothing."""
+        """Write the pending text and close the file, also when the write fails. A second call does nothing."""
         if self._file < 0:
             return
         try:

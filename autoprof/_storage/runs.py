@@ -25,7 +25,7 @@ from .atomic import write_atomic
 from .steps_jsonl import FrameDecoder
 
 ATTEMPTS: Final = 100
-"""Names tried before giving up; a second one is needed when two runs draw the same suffix in one second."""
+"""Names tried; a second one is needed when two runs draw the same random suffix in one second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ class RunFolder:
     ) -> RunFolder:
         """Make ``<output>/<name>/rank<rank>/`` and write ``run.json`` there.
 
-        Without a ``name`` the run is called by its start and a random suffix. A name that is taken gets a number
-        behind it; with several ranks the name is what brings them together, so there it is taken only when the
-        rank's own folder is. Raises ``OutputError``, with nothing left behind, when the folder cannot be written.
+        Without a ``name`` the run is named by its start and a random suffix. A name that exists gets a number. Several
+        ranks share the folder by its name, so there a name counts as existing only when the rank's own folder exists.
+        Raises ``OutputError``, and leaves no folder, where the folder cannot be written.
         """
         root = Path(output)
         made: list[Path] = []
@@ -72,11 +72,11 @@ class RunFolder:
 
     @property
     def rank_path(self) -> Path:
-        """Where this rank's own files go."""
+        """The folder of this rank's own files."""
         return self.path / f"rank{self.rank}"
 
     def note(self, key: str, value: Any) -> None:
-        """Add to ``run.json`` what became known after the start."""
+        """Add a fact to ``run.json``."""
         self.info[key] = value
         self._write_info()
 
@@ -86,7 +86,7 @@ class RunFolder:
         self._write_info()
 
     def discard(self) -> None:
-        """Remove what this run made, files and folders: for a run that failed before it began."""
+        """Remove the files and folders of this run: for a run that failed before it began."""
         shutil.rmtree(self.rank_path, ignore_errors=True)
         if self.rank == 0:
             self._info_path.unlink(missing_ok=True)
@@ -144,13 +144,13 @@ def _claim_rank(path: Path, made: list[Path]) -> None:
 
 def _remove(made: Sequence[Path]) -> None:
     for path in reversed(made):
-        with contextlib.suppress(OSError):  # not empty, so someone else's by now
+        with contextlib.suppress(OSError):  # not empty: another run has files there
             path.rmdir()
 
 
 def _explain(root: Path, error: OSError | ValueError) -> str:
     if isinstance(error, ValueError):  # a NUL in the path
-        return f"{str(root)!r}: is no path ({error}); output must name a folder"
+        return f"{str(root)!r}: is not a path ({error}); output must name a folder"
     blocker = Path(os.path.abspath(root))
     while not os.path.lexists(blocker):
         blocker = blocker.parent
@@ -188,8 +188,8 @@ def _version(distribution: str = "torch-autoprof") -> str | None:
 class Frames:
     """The frames of one ``steps.jsonl``, read anew at each iteration, one line in memory at a time.
 
-    A line that is no whole frame (the last one after a ``kill -9``) is skipped and counted in ``bad_lines``, which
-    is complete when the iteration is.
+    A line that is not a whole frame (the last one after a ``kill -9``) is skipped and counted in ``bad_lines``; the
+    count is complete after the iteration.
     """
 
     def __init__(self, path: Path) -> None:
@@ -241,14 +241,14 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def read_records(path: str | os.PathLike[str]) -> Run:
-    """Open a saved run without its summary: records can be read also where the summary is another version's."""
+    """Open a saved run without its summary: its records are readable also where the summary is of another version."""
     folder = Path(path)
     try:
         info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         if not isinstance(info, dict):
             raise ValueError("run.json is not an object")
     except (OSError, ValueError) as error:
-        raise OutputError(f"{folder}: is not the folder of a run ({error}); a run has a run.json") from error
+        raise OutputError(f"{folder}: is not the folder of a run ({error}); it must have a run.json") from error
     ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
     return Run(folder, info, tuple(ranks), None)
 
@@ -261,5 +261,5 @@ def _read_summary(folder: Path) -> Summary | None:
         return Summary.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(
-            f"{path}: cannot be read ({type(error).__name__}: {error}); it is not whole, or another version wrote it"
+            f"{path}: cannot be read ({type(error).__name__}: {error}); it is incomplete or of another version"
         ) from error

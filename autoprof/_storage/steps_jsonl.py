@@ -1,9 +1,9 @@
-"""One step as one line of JSON, and back, exactly.
+"""The codec of ``steps.jsonl``: one step as one line of JSON, read back exactly.
 
-What people and tools read stands at the top level: ``step``, ``step_time_s``, ``throughput``, ``phases_ms``,
-``memory``, and every logged scalar (``loss``, ``lr``, …). The spans are columns of integers; which spans they are is
-written with the first step that has them (``layout``) and named by ``layout_id`` from then on. JSON knows neither NaN
-nor infinity: such a scalar is null, and ``not_finite`` says what it was.
+The top level holds the keys for people and tools: ``step``, ``step_time_s``, ``throughput``, ``phases_ms``, ``memory``,
+and every logged scalar (``loss``, ``lr``, …). The spans are columns of integers; their names are written with the first
+step that has them (``layout``) and referred to by ``layout_id`` from then on. JSON has neither NaN nor infinity: such a
+scalar is null, and ``not_finite`` holds its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, Step
 from ..summary import read_shapes
 
 LAYOUTS: Final = 128
-"""Layouts remembered; a run whose steps all differ writes them again instead of growing."""
+"""Layouts remembered; a run whose steps all differ writes them again instead of using more memory."""
 
 COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
@@ -36,8 +36,8 @@ RESERVED: Final = frozenset(
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class _Form:
-    """What the lines of one layout share: its id, its phases and the format of its columns."""
+class _LineFormat:
+    """The constant part of the lines of one layout: its id, its phases and the format of its columns."""
 
     __slots__ = ("_phase_sums", "columns", "id", "phases", "spans")
 
@@ -52,31 +52,31 @@ class _Form:
         self._phase_sums = SignedSums([own_terms(frame.layout, training, phase) for phase, _ in groups])
 
     def phases_ms(self, frame: StepFrame) -> list[float]:
-        """Return what ``frame.phase_ns`` says, in milliseconds, in a third of its time."""
+        """Return ``frame.phase_ns()`` in milliseconds, in a third of its time."""
         own_ns = self._phase_sums.of(frame.total_ns).tolist()
         return [ns / NS_PER_MS for ns in (*own_ns, frame.step_ns - sum(own_ns))]
 
 
 class FrameEncoder:
-    """Turn frames into lines of JSON, the layouts of one file remembered."""
+    """Turn the frames of one file into lines of JSON."""
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[Layout, bool, bool, bool, bool], _Form] = {}
+        self._formats: dict[tuple[Layout, bool, bool, bool, bool], _LineFormat] = {}
         self._count = 0
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline."""
         memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
         key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory)
-        form = self._forms.get(key)
+        format_ = self._formats.get(key)
         layout = ""
-        if form is None:
-            form = self._remember(key, frame)
+        if format_ is None:
+            format_ = self._remember(key, frame)
             layout = f',"layout":{_dumps(_layout_to_dict(frame.layout))}'
         values: list[int] = []
-        for name in form.columns:
+        for name in format_.columns:
             values += getattr(frame, name).tolist()
-        phases = form.phases % tuple(form.phases_ms(frame))
+        phases = format_.phases % tuple(format_.phases_ms(frame))
         gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
@@ -86,15 +86,15 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{gap}{_shapes(frame)}{layout},"layout_id":{form.id},"spans":{{{form.spans % tuple(values)}}}}}\n'
+            f'{gap}{_shapes(frame)}{layout},"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
         )
 
-    def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _Form:
-        if len(self._forms) >= LAYOUTS:
-            self._forms.clear()
-        form = self._forms[key] = _Form(frame, self._count)
+    def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _LineFormat:
+        if len(self._formats) >= LAYOUTS:
+            self._formats.clear()
+        format_ = self._formats[key] = _LineFormat(frame, self._count)
         self._count += 1
-        return form
+        return format_
 
 
 def _scalars(frame: StepFrame) -> str:
@@ -102,17 +102,17 @@ def _scalars(frame: StepFrame) -> str:
     if not scalars:
         return ""
     top = {name: value if isfinite(value) else None for name, value in scalars.items() if name not in RESERVED}
-    odd = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
-    aside = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
+    not_finite = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
+    reserved = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
     unit, held = next(((unit, held) for unit in UNITS if (held := top.get(unit)) is not None), ("", None))
     throughput = held * NS_PER_S / frame.step_ns if held is not None and frame.step_ns > 0 else None
     if throughput is not None and isfinite(throughput):
         text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
-    if aside:
-        text += f'"scalars":{_dumps(aside)},'
-    if odd:
-        text += f'"not_finite":{_dumps(odd)},'
+    if reserved:
+        text += f'"scalars":{_dumps(reserved)},'
+    if not_finite:
+        text += f'"not_finite":{_dumps(not_finite)},'
     return text
 
 
@@ -138,7 +138,7 @@ class FrameDecoder:
         self._layouts: dict[int, Layout] = {}
 
     def decode(self, line: str | bytes) -> StepFrame:
-        """Return the line's frame. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for what is none."""
+        """Return the line's frame. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other text."""
         data = json.loads(line)
         layout = self._layout(data)
         columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
@@ -176,7 +176,7 @@ class FrameDecoder:
             calls=tuple(columns["calls"]),
             lanes=tuple(columns["lanes"]),
         )
-        if len(self._layouts) >= LAYOUTS:  # the encoder has forgotten these too
+        if len(self._layouts) >= LAYOUTS:  # as the encoder does
             self._layouts.clear()
         self._layouts[number] = layout
         return layout

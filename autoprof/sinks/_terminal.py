@@ -1,8 +1,8 @@
 """Lines pinned to the bottom of a terminal while everything else scrolls above them.
 
-The terminal is told to scroll only the rows above the panel (DECSTBM, as apt does for its progress line), so a
-program's own prints, and bars that rewrite their line, keep the cursor and work as ever. Each drawing is one write
-that saves and restores the cursor. Nothing is read from the terminal.
+The terminal scrolls only the rows above the panel (DECSTBM, as apt sets it for its progress line), so a program's own
+prints, and progress bars that rewrite their line, keep the cursor and work as before. Each drawing is one write that
+saves and restores the cursor. Nothing is read from the terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, TextIO
 
 SPARE_ROWS: Final = 6
-"""Rows that must be left to the program; a smaller terminal gets no panel."""
+"""Rows that must remain for the program; a smaller terminal gets no panel."""
 
 _SAVE: Final = "\x1b7"
 _RESTORE: Final = "\x1b8"
@@ -22,7 +22,7 @@ _ERASE_BELOW: Final = "\x1b[J"
 _WHOLE_SCREEN: Final = "\x1b[r"
 _NO_WRAP: Final = "\x1b[?7l"
 _WRAP: Final = "\x1b[?7h"
-_GIVE_BACK: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}"
+_RESTORE_SCREEN: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}"
 _INDEX: Final = "\x1bD"
 """Move down, scrolling at the bottom, without going to the first column as a newline would."""
 
@@ -32,15 +32,15 @@ trap '' INT HUP TERM
 while read -r word; do state=$word; done
 [ "$state" != shown ] || printf "$0"
 """
-"""Remember the last word; when nobody is left who could send another, and the panel is shown, print the argument."""
+"""Remember the last word; at the end of the pipe, if the panel is shown, print the argument."""
 _STOP_S: Final = 1.0
 
 
 class PinnedLines:
-    """Hold lines at the bottom of ``stream``'s terminal. Belongs to the process that made it, not to its forks."""
+    """Lines at the bottom of ``stream``'s terminal. Only the process that made the object draws, not its forks."""
 
     _holder: PinnedLines | None = None
-    """Whose lines are shown: a terminal has one bottom, so a second session's panel must find it taken."""
+    """The object whose lines are shown: a terminal has room for the panel of one session."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -50,12 +50,12 @@ class PinnedLines:
         self._restorer: Restorer | None = None
 
     def guard(self) -> None:
-        """Have the screen given back even if this process is killed. Takes some ms, so it is called before the run."""
+        """Start the process that restores the screen if this one is killed; some ms, so it is called before the run."""
         if self.terminal_size(self._stream) is not None and self._stream.fileno() >= 0:
-            self._restorer = Restorer(self._stream.fileno(), _GIVE_BACK)
+            self._restorer = Restorer(self._stream.fileno(), _RESTORE_SCREEN)
 
     def close(self) -> None:
-        """Take the lines away for good."""
+        """Remove the lines and end the process that guards the screen."""
         try:
             self.clear()
         finally:
@@ -65,7 +65,7 @@ class PinnedLines:
 
     @staticmethod
     def terminal_size(stream: TextIO) -> tuple[int, int] | None:
-        """Return columns and rows, or None when ``stream`` is no terminal that takes these commands."""
+        """Return columns and rows, or None where ``stream`` is not a terminal that supports these commands."""
         try:
             if not stream.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
                 return None
@@ -75,11 +75,11 @@ class PinnedLines:
         return (columns, rows) if columns > 0 and rows > 0 else None
 
     def is_free(self) -> bool:
-        """Say whether no other panel of this process holds the bottom of the terminal."""
+        """Return whether no other panel of this process is shown."""
         return PinnedLines._holder in (None, self)
 
     def draw(self, lines: Sequence[str], size: tuple[int, int]) -> None:
-        """Show ``lines``, each narrower than the terminal of this size; make or move the room for them first."""
+        """Show ``lines``, none wider than the terminal of this size (columns, rows); reserve their rows first."""
         rows = size[1]
         setup = ""
         PinnedLines._holder = self
@@ -87,13 +87,13 @@ class PinnedLines:
             setup = self._release() + self._reserve(len(lines), rows)
             self._size, self._height = size, len(lines)
             if self._restorer is not None:
-                self._restorer.say(shown=True)
+                self._restorer.send(shown=True)
         first = rows - len(lines) + 1
         drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
         self._write(f"{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}")
 
     def clear(self) -> None:
-        """Take the lines away and give the whole screen back. Does nothing where nothing is shown."""
+        """Remove the lines and restore the whole screen; do nothing where no lines are shown."""
         release = self._release()
         self._height, self._size = 0, None
         if PinnedLines._holder is self:
@@ -101,11 +101,11 @@ class PinnedLines:
         if release and os.getpid() == self._owner:
             self._write(release)
             if self._restorer is not None:
-                self._restorer.say(shown=False)
+                self._restorer.send(shown=False)
 
     def _release(self) -> str:
         # The cursor is above the panel, so erasing below it also removes what a resize has moved or folded.
-        return _GIVE_BACK if self._height else ""
+        return _RESTORE_SCREEN if self._height else ""
 
     @staticmethod
     def _reserve(height: int, rows: int) -> str:
@@ -118,10 +118,10 @@ class PinnedLines:
 
 
 class Restorer:
-    """Tell a waiting shell whether lines are shown on a terminal; without one (no ``/bin/sh``), do nothing.
+    """A shell that restores the screen of a program that was killed; without ``/bin/sh``, nothing.
 
-    It costs a process of about a megabyte that sleeps. No word to it ever waits. ``undo`` is what it prints should
-    this process end without another word; loader workers that outlive it hold the pipe open until they end.
+    The shell sleeps and takes about a megabyte. It reads a pipe from this process, whose writes never wait; when the
+    pipe ends while lines are shown, it prints ``undo``. Loader workers that outlive this process keep the pipe open.
     """
 
     def __init__(self, terminal: int, undo: str) -> None:
@@ -132,17 +132,17 @@ class Restorer:
                 stdin=subprocess.PIPE,
                 stdout=terminal,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a signal to the program's group is not for it
+                start_new_session=True,  # a signal to the program's group must not end it
             )
 
-    def say(self, shown: bool) -> None:
-        """Note whether the lines are shown from now on."""
+    def send(self, shown: bool) -> None:
+        """Send whether the lines are shown from now on."""
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
                 os.write(self._process.stdin.fileno(), b"shown\n" if shown else b"gone\n")
 
     def close(self) -> None:
-        """Let the shell go."""
+        """End the shell without output."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return

@@ -24,18 +24,18 @@ GRID_NS: Final = 125
 """The grid of the timeline: 1/8 µs."""
 
 SETS: Final = 8
-"""Sets of spans of one layout of which it is remembered how they nest: those of the host, of each stream."""
+"""Sets of spans of one layout (the host's, each stream's) whose nesting is remembered."""
 
 Track = tuple[str, int]
-"""``host`` and a thread, or ``device`` and a lane; ``host`` and a negative number for what belongs to neither."""
+"""``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
 
 
 class Placement:
-    """Put steps one after the other, in nanoseconds from the first one's start.
+    """Place steps one after the other, in nanoseconds from the start of the first one.
 
-    A step lies where the wall clock says, but never before the end of the one before it: the wall clock is read a
-    little after the step's start, and may be set. On a device a step's start is put where the host began it (how far
-    the device lagged behind is not known), but again never before the end of the step before.
+    A step begins at its wall-clock time, but never before the end of the previous step: the wall clock is read a
+    little after the step's start, and may be set back. On a device a step begins when the host began it (the lag of
+    the device is unknown), but again never before the end of the previous step.
     """
 
     def __init__(self, origin_unix_ns: int | None = None) -> None:
@@ -44,7 +44,7 @@ class Placement:
         self._device_end = 0
 
     def place(self, frame: StepFrame) -> tuple[int, int]:
-        """Return where the step begins for the host and for the device."""
+        """Return the start of the step on the host and on the device."""
         if self.origin_unix_ns is None:
             self.origin_unix_ns = frame.start_unix_ns
         host = max(self._host_end, frame.start_unix_ns - self.origin_unix_ns)
@@ -55,13 +55,13 @@ class Placement:
 
 
 class Rows:
-    """Spread the intervals of each track over as few rows as nest, from step to step."""
+    """Distribute the intervals of each track over as few rows as possible, from step to step."""
 
     def __init__(self) -> None:
         self._busy: dict[Track, list[int]] = {}
 
     def assign(self, track: Track, starts: Sequence[int], ends: Sequence[int]) -> list[int]:
-        """Return a row for each interval: within a row any two are nested or apart. Earlier calls came earlier."""
+        """Return a row for each interval: within a row any two, of earlier calls too, are nested or disjoint."""
         busy = self._busy.setdefault(track, [])
         found, stacks = [0] * len(starts), [list[int]() for _ in busy]
         last = busy[:]
@@ -86,8 +86,8 @@ class Rows:
                 return row
         return len(stacks)
 
-    def take(self, track: Track, start: int, end: int) -> bool:
-        """Take an interval that holds all others of a step on the first row; say whether that is free."""
+    def reserve(self, track: Track, start: int, end: int) -> bool:
+        """Reserve the first row for an interval that contains all others of a step; return whether the row was free."""
         busy = self._busy.setdefault(track, [0])
         if start < busy[0]:
             return False
@@ -95,8 +95,8 @@ class Rows:
         return True
 
 
-class Shape:
-    """What the timelines of all steps of one layout share."""
+class LayoutTracks:
+    """The tracks and pairs of spans of one layout, the same in all its steps."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -111,10 +111,10 @@ class Shape:
 
     @cached_property
     def flows(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of a forward and its backward.
+        """Pairs of a forward and its backward, as indices of spans.
 
-        A frame does not say which backward is which call's, so of a name that is called several times the last call
-        not yet paired is taken, as in a stack, and only where there are as many backwards as forwards.
+        A frame does not record which call a backward belongs to. Of a name that is called several times the last
+        unpaired call is taken, as in a stack, and only where there are as many backwards as forwards.
         """
         forward: dict[tuple[str, str | None], list[int]] = {}
         pairs: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
@@ -132,8 +132,8 @@ class Shape:
         return tuple(pair for key, found in pairs.items() if len(found) == count[key] for pair in found)
 
     def nests(self, spans: Sequence[int], starts: Nanoseconds, ends: Nanoseconds) -> bool:
-        """Say whether these spans are in order of time, one after the other inside their parents."""
-        parents, before = self._kin(tuple(spans))
+        """Return whether these spans are in order of time, one after the other inside their parents."""
+        parents, before = self._relatives(tuple(spans))
         inside = parents >= 0
         child, parent = np.flatnonzero(inside), parents[inside]
         later, earlier = np.flatnonzero(before >= 0), before[before >= 0]
@@ -144,10 +144,10 @@ class Shape:
             and (starts[later] >= ends[earlier]).all()
         )
 
-    def _kin(self, spans: tuple[int, ...]) -> tuple[Nanoseconds, Nanoseconds]:
-        """Return, as positions in ``spans``, each one's parent and the sibling before it."""
-        kin = self._known.get(spans)
-        if kin is None:
+    def _relatives(self, spans: tuple[int, ...]) -> tuple[Nanoseconds, Nanoseconds]:
+        """Return the parent and the previous sibling of each span, as positions in ``spans``; -1 for none."""
+        relatives = self._known.get(spans)
+        if relatives is None:
             if len(self._known) >= SETS:
                 self._known.clear()
             position = {span: at for at, span in enumerate(spans)}
@@ -157,8 +157,8 @@ class Shape:
             for at, parent in enumerate(parents):
                 before.append(newest.get(parent, -1))
                 newest[parent] = at
-            kin = self._known[spans] = np.asarray(parents, dtype=np.int64), np.asarray(before, dtype=np.int64)
-        return kin
+            relatives = self._known[spans] = np.asarray(parents, dtype=np.int64), np.asarray(before, dtype=np.int64)
+        return relatives
 
     @cached_property
     def _known(self) -> dict[tuple[int, ...], tuple[Nanoseconds, Nanoseconds]]:
@@ -170,7 +170,7 @@ def _thread(lane: int) -> int:
 
 
 def track_name(track: Track, row: int) -> str:
-    """Name a row of a track for people."""
+    """Return the name of a row of a track for people."""
     kind, number = track
     if number == LOGGED_LANE:
         name = "log_timing"
@@ -186,7 +186,7 @@ def track_name(track: Track, row: int) -> str:
 
 
 def on_grid(ns: Nanoseconds) -> Nanoseconds:
-    """Round down to points of the grid, counted in grid steps; what began before the timeline begins with it."""
+    """Round down to points of the grid, in units of ``GRID_NS``; times before the timeline are its start."""
     points: Nanoseconds = np.maximum(ns, 0) // GRID_NS
     return points
 
@@ -213,50 +213,50 @@ class Slicer:
     def __init__(self, origin_unix_ns: int | None = None) -> None:
         self.placement = Placement(origin_unix_ns)
         self._rows = Rows()
-        self._shapes: dict[Layout, Shape] = {}
+        self._tracks: dict[Layout, LayoutTracks] = {}
 
-    def shape(self, layout: Layout) -> Shape:
-        """Return what is known of a layout."""
-        shape = self._shapes.get(layout)
-        if shape is None:
-            if len(self._shapes) >= LAYOUTS:
-                self._shapes.clear()
-            shape = self._shapes[layout] = Shape(layout)
-        return shape
+    def tracks_of(self, layout: Layout) -> LayoutTracks:
+        """Return the tracks of a layout."""
+        tracks = self._tracks.get(layout)
+        if tracks is None:
+            if len(self._tracks) >= LAYOUTS:
+                self._tracks.clear()
+            tracks = self._tracks[layout] = LayoutTracks(layout)
+        return tracks
 
     def slices(self, frame: StepFrame) -> Iterator[Slice]:
         """Yield the frame's slices track by track, each track in order of time and an outer slice before an inner."""
         host, device = self.placement.place(frame)
-        shape = self.shape(frame.layout)
-        yield from self._track_by_track(shape, shape.by_track, ("host", 0), host, frame.duration_ns, frame)
+        tracks = self.tracks_of(frame.layout)
+        yield from self._track_by_track(tracks, tracks.by_track, ("host", 0), host, frame.duration_ns, frame)
         if frame.device_duration_ns is not None:
             yield from self._track_by_track(
-                shape, shape.by_lane, ("device", 0), device, frame.device_duration_ns, frame
+                tracks, tracks.by_lane, ("device", 0), device, frame.device_duration_ns, frame
             )
 
     def _track_by_track(
         self,
-        shape: Shape,
+        tracks: LayoutTracks,
         groups: dict[Track, list[int]],
-        home: Track,
+        main: Track,
         at_ns: int,
         duration_ns: int,
         frame: StepFrame,
     ) -> Iterator[Slice]:
         starts_ns, lengths_ns = frame.start_ns, frame.host_ns
-        if home[0] == "device" and frame.device_start_ns is not None and frame.device_ns is not None:
+        if main[0] == "device" and frame.device_start_ns is not None and frame.device_ns is not None:
             starts_ns, lengths_ns = frame.device_start_ns, frame.device_ns
         begin, end = (int(point) for point in on_grid(np.array([at_ns, at_ns + duration_ns])))
         starts, ends = on_grid(at_ns + starts_ns), on_grid(at_ns + starts_ns + lengths_ns)
-        if home not in groups:
-            yield Slice(STEP, home, self._rows.assign(home, [begin], [end])[0], begin, end)
+        if main not in groups:
+            yield Slice(STEP, main, self._rows.assign(main, [begin], [end])[0], begin, end)
         for track, group in groups.items():
-            spans = group if home[0] == "host" else [span for span in group if lengths_ns[span] != NOT_MEASURED]
-            yield from self._one_track(shape, track, spans, starts[spans], ends[spans], (begin, end), track == home)
+            spans = group if main[0] == "host" else [span for span in group if lengths_ns[span] != NOT_MEASURED]
+            yield from self._one_track(tracks, track, spans, starts[spans], ends[spans], (begin, end), track == main)
 
     def _one_track(
         self,
-        shape: Shape,
+        tracks: LayoutTracks,
         track: Track,
         spans: list[int],
         starts: Nanoseconds,
@@ -265,7 +265,7 @@ class Slicer:
         is_home: bool,
     ) -> Iterator[Slice]:
         inside = is_home and len(spans) > 0 and starts.min() >= step[0] and ends.max() <= step[1]
-        if inside and shape.nests(spans, starts, ends) and self._rows.take(track, *step):
+        if inside and tracks.nests(spans, starts, ends) and self._rows.reserve(track, *step):
             yield Slice(STEP, track, 0, *step)
             for span, start, end in zip(spans, starts.tolist(), ends.tolist(), strict=True):
                 yield Slice(span, track, 0, start, end)
@@ -290,20 +290,20 @@ class WindowOptions(Options):
 
 
 class StepWindow:
-    """The recorded steps from ``first`` on (None: the first one past the warm-up), ``count`` of them (None: all)."""
+    """The recorded steps from ``first`` on (None: the first one after the warm-up), ``count`` of them (None: all)."""
 
     def __init__(self, first: int | None, count: int | None) -> None:
         self._first = first
-        self._left = count
+        self._remaining = count
         self.over = False
 
-    def takes(self, frame: StepFrame) -> bool:
-        """Say whether this frame, the next of the run, is in the window."""
+    def includes(self, frame: StepFrame) -> bool:
+        """Return whether this frame, the next of the run, is in the window."""
         if self.over or (frame.warmup if self._first is None else frame.step < self._first):
             return False
-        if self._left is not None:
-            self._left -= 1
-            if self._left < 0:
+        if self._remaining is not None:
+            self._remaining -= 1
+            if self._remaining < 0:
                 self.over = True
                 return False
         return True

@@ -48,10 +48,10 @@ SPAN_COLUMNS: Final = (
     "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
 )  # fmt: skip
 MORE: Final = "more"
-"""The last column of steps: a JSON object of what was logged, but not in the first row that was written."""
+"""The last column of steps: a JSON object of logged values that have no column of their own."""
 
 _MEASURED: Final = SPAN_COLUMNS[12:]
-"""The columns that are a frame's own."""
+"""The columns whose values differ from frame to frame."""
 _LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ forgets them all now and then."""
 
@@ -64,14 +64,14 @@ def line(values: Iterable[object]) -> str:
 
 
 class StepTable:
-    """Rows of steps: fixed columns, then what is known of memory readings and scalars when the header is written."""
+    """Rows of steps: fixed columns, then the memory readings and scalars of the first row."""
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
         self.extra: tuple[str, ...] = ()
-        """The columns behind the fixed ones: ``memory/…`` and ``scalar/…``."""
+        """The columns after the fixed ones: ``memory/…`` and ``scalar/…``."""
         self.late: dict[str, None] = {}
-        """The columns that came too late for the header."""
+        """The values that were logged after the header was written."""
         self._phases = tuple(Phase)
         """The phases of the header: a phase that is added later has no column."""
 
@@ -114,7 +114,7 @@ def _number(value: float | None) -> object:
 
 
 class SpanTable:
-    """Rows of spans; what a layout decides of them is phrased once."""
+    """Rows of spans; the columns that depend on the layout alone are formatted once."""
 
     def __init__(self, rank: int = 0) -> None:
         self.rank = rank
@@ -129,7 +129,7 @@ class SpanTable:
         static = self._of(frame.layout)
         total = frame.total_ns
         columns = [total.tolist(), frame.layout.self_ns(total).tolist(), *(_cells(frame, name) for name in _MEASURED)]
-        if frame.device_duration_ns is not None and frame.device_ns is not None:  # no device time, so no total
+        if frame.device_duration_ns is not None and frame.device_ns is not None:  # no device time: no total
             unseen = frame.device_ns == NOT_MEASURED
             columns[:2] = (
                 [("" if out else ns) for ns, out in zip(column, unseen, strict=True)] for column in columns[:2]

@@ -25,7 +25,7 @@ class SpeedscopeOptions(WindowOptions):
 
 
 class SpeedscopeEncoder:
-    """Gather the frames of one rank; ``profiles`` refer to ``frames``, which several ranks of one file share."""
+    """Gather the frames of one rank; ``profiles`` refer to ``frames``, which the ranks of one file share."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SpeedscopeEncoder:
         """Characters gathered so far."""
 
     def add(self, frame: StepFrame) -> None:
-        """Take one step."""
+        """Add one step."""
         layout = frame.layout
         known: dict[int, int] = {}
         open_: list[tuple[int, int]] = []
@@ -64,7 +64,7 @@ class SpeedscopeEncoder:
         self._close(place, open_, None)
 
     def _close(self, place: tuple[Track, int] | None, open_: list[tuple[int, int]], following: Slice | None) -> None:
-        """End the slices that are over where the next one on their row begins; without a next one, all."""
+        """End the slices that are over when the following slice of their row begins; without one, all."""
         while place is not None and open_ and (following is None or open_[-1][1] <= following.start):
             number, end = open_.pop()
             self._note(place, "C", number, end)
@@ -86,7 +86,7 @@ class SpeedscopeEncoder:
 
 
 def _order(track: Track, row: int) -> tuple[bool, bool, int, int]:
-    """Put the training thread first: it is what is shown when the file is opened."""
+    """Order the training thread first: speedscope shows the first profile when the file is opened."""
     kind, number = track
     return number < 0, kind == "device", number, row
 
@@ -118,7 +118,7 @@ class SpeedscopeSink:
         encoder = self._encoder
         if encoder is None:
             return
-        if self._window.takes(frame):
+        if self._window.includes(frame):
             encoder.add(frame)
             if encoder.size >= self._limit:
                 self._finish()

@@ -24,7 +24,7 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
-from ._timeline import BYTES_PER_MB, GRID_NS, STEP, Shape, Slicer, StepWindow, Track, WindowOptions, track_name
+from ._timeline import BYTES_PER_MB, GRID_NS, STEP, LayoutTracks, Slicer, StepWindow, Track, WindowOptions, track_name
 
 
 class TraceOptions(WindowOptions):
@@ -38,7 +38,7 @@ OPEN: Final = "[\n"
 CLOSE: Final = "]\n"
 
 PROCESS_STRIDE: Final = 100_000
-"""Ranks are processes; their numbers lie so far apart that the tracks of each have numbers of their own."""
+"""Ranks are processes; the distance between their numbers leaves numbers for the tracks of each."""
 _GRID_PER_US: Final = 1000 // GRID_NS
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -47,8 +47,8 @@ _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separ
 class TraceEncoder:
     """Turn the frames of one rank into lines of trace events.
 
-    ``origin_unix_ns`` is the instant that the timeline begins with, the first step's start by default; ranks in one
-    file share it. The first encoder of a file writes its first line.
+    ``origin_unix_ns`` is the start of the timeline, by default the first step's start; ranks in one file share it.
+    ``first`` is True for the encoder that writes the first line of a file.
     """
 
     def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, first: bool = True) -> None:
@@ -68,8 +68,8 @@ class TraceEncoder:
         if not self._begun:
             self._begun = True
             events += self._process(frame)
-        shape = self._slicer.shape(frame.layout)
-        static, arrows = self._spans(frame.layout), self._arrows(shape, frame)
+        tracks = self._slicer.tracks_of(frame.layout)
+        static, arrows = self._spans(frame.layout), self._arrows(tracks, frame)
         memory = _memory_args(frame)
         end = 0
         for span, track, row, start, stop in slices:
@@ -111,7 +111,7 @@ class TraceEncoder:
         return tid
 
     def _spans(self, layout: Layout) -> list[str]:
-        """Return the part of each span's event that its layout decides; ``args`` is left open."""
+        """Return the constant part of each span's event; ``args`` is left open."""
         static = self._static.get(layout)
         if static is None:
             if len(self._static) >= 128:
@@ -123,11 +123,11 @@ class TraceEncoder:
                 static.append(head[:-2])
         return static
 
-    def _arrows(self, shape: Shape, frame: StepFrame) -> dict[int, str]:
+    def _arrows(self, tracks: LayoutTracks, frame: StepFrame) -> dict[int, str]:
         """Return the part of a span's event that makes it one end of an arrow from a forward to its backward."""
         arrows: dict[int, str] = {}
-        starts = frame.start_ns.tolist() if shape.flows else []
-        for forward, backward in shape.flows:
+        starts = frame.start_ns.tolist() if tracks.flows else []
+        for forward, backward in tracks.flows:
             if starts[backward] < starts[forward]:  # paired by name alone, it is the backward of another call
                 continue
             self._flows += 1
@@ -148,7 +148,7 @@ class TraceEncoder:
 
 
 def _us(points: int) -> str:
-    """Phrase points of the grid as microseconds, exactly."""
+    """Format points of the grid as microseconds, exactly."""
     whole, rest = divmod(points, _GRID_PER_US)
     return f"{whole}.{rest * GRID_NS:03d}" if rest else str(whole)
 
@@ -165,7 +165,7 @@ def _step_args(frame: StepFrame) -> str:
 
 
 def _memory_args(frame: StepFrame) -> list[str]:
-    """Return for each span its readings of memory, where it has any."""
+    """Return the memory readings of each span, empty where it has none."""
     if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
         return []
     return [
@@ -187,7 +187,7 @@ class TraceSink:
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's events if it is in the window."""
-        if not self._open or not self._window.takes(frame):
+        if not self._open or not self._window.includes(frame):
             if self._window.over:
                 self._finish()
             return

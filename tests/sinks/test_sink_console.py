@@ -379,10 +379,10 @@ def test_a_shell_that_waits_beside_a_terminal_ends_with_the_sink() -> None:
         restorer = Restorer(stream.fileno(), "undone")
         assert restorer._process is not None
         process = restorer._process
-        restorer.say(shown=True)
-        restorer.say(shown=False)
+        restorer.send(shown=True)
+        restorer.send(shown=False)
         restorer.close()
-        restorer.say(shown=True)
+        restorer.send(shown=True)
         assert process.returncode is not None
         stream.write("end")
     assert os.read(master, 100) == b"end"
@@ -393,5 +393,5 @@ def test_without_a_shell_the_panel_is_drawn_all_the_same(monkeypatch: pytest.Mon
     """Nothing waits beside the program then."""
     monkeypatch.setattr("autoprof.sinks._terminal._SHELL", "/no/such/shell")
     restorer = Restorer(1, "undone")
-    restorer.say(shown=True)
+    restorer.send(shown=True)
     restorer.close()
