@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
 
 def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
     """A NUL in the output is an error of ours with a way out, not a traceback."""
-    with pytest.raises(OutputError, match="is no path"):
+    with pytest.raises(OutputError, match="is not a path"):
         RunFolder.create(f"{tmp_path}/a\0b")
 
 
@@ -166,7 +166,7 @@ def test_a_summary_is_read_back_equal(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     """A folder without ``run.json`` is no run, and the message says so."""
-    with pytest.raises(OutputError, match=r"is not the folder of a run .*; a run has a run\.json"):
+    with pytest.raises(OutputError, match=r"is not the folder of a run .*; it must have a run\.json"):
         read_run(tmp_path)
 
 
@@ -191,5 +191,5 @@ def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         session.step()
     assert session.folder is not None
     (session.folder / "summary.json").write_text('{"steps": 1}')
-    with pytest.raises(OutputError, match=r"summary\.json: cannot be read .*; it is not whole, or another version"):
+    with pytest.raises(OutputError, match=r"summary\.json: cannot be read .*; it is incomplete or of another version"):
         autoprof.read_run(session.folder)

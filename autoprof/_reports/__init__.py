@@ -1,1 +1,1 @@
-"""From data to text or a figure. A renderer is a function: it opens nothing, prints nothing and keeps nothing."""
+"""Views: functions from data to text or a figure. They open no file, print nothing and hold no state."""

@@ -1,4 +1,4 @@
-"""The card: Verdict, Why, Next; then the other findings, the what-if table, and what could not be judged."""
+"""The card: Verdict, Why, Next; then the other findings, the what-if table, and the rules without enough data."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from .._units import format_bytes, format_ms, format_rate, format_span
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
-CHANGE: Final = 17
-RULE: Final = 18
-BOTH_ENDS: Final = 90
-"""Cells from which on the what-if table has an epoch and the time to the end; with fewer, only the latter."""
+CHANGE_CELLS: Final = 17
+RULE_CELLS: Final = 18
+BOTH_TIMES_CELLS: Final = 90
+"""The width from which the what-if table has the time of an epoch and the time to finish; below, only the latter."""
 HEALTHY: Final = "nothing stands out"
 
 
 def verdict(summary: Summary) -> Finding | None:
-    """Return the finding that stands first; None where nothing stands out or nothing was judged."""
+    """Return the first finding; None where no rule found a problem or no rule was judged."""
     first = summary.findings[0] if summary.findings else None
     return None if first is None or first.severity == "info" else first
 
 
 def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
-    """Phrase the verdict in one line, with what it would win if ``gain``; None while it is too early to say."""
+    """Phrase the verdict in one line, with its possible gain if ``gain``; None while there are too few steps."""
     if not summary.findings:
         return None
     found = verdict(summary)
     if found is None:
-        said = _quiet(summary)
-        return said if said == HEALTHY else None
+        text = _without_finding(summary)
+        return text if text == HEALTHY else None
     return _title(found) if gain else _where(found)
 
 
 def render_card(summary: Summary, *, width: int = 80) -> list[str]:
-    """Return the card in plain text, no line wider than ``width`` cells; no line where no rule has spoken."""
+    """Return the card as plain text, no line wider than ``width`` cells; no lines where there is no finding."""
     if not summary.findings:
         return []
     found = [finding for finding in summary.findings if finding.severity != "info"]
@@ -44,7 +44,7 @@ def render_card(summary: Summary, *, width: int = 80) -> list[str]:
         lines += [*wrap("  why", finding.why, width), *wrap("  next", finding.next, width)]
     if summary.what_if:
         lines += ["", *_table(summary, width)]
-    if any(not _waits(finding) for finding in summary.findings if finding.severity == "info"):
+    if any(not _lacks_steps(finding) for finding in summary.findings if finding.severity == "info"):
         lines += ["", *_unjudged(summary, width)]
     return [crop(safe(line), width).rstrip() for line in lines]
 
@@ -56,7 +56,7 @@ def _head(finding: Finding, width: int) -> Iterator[str]:
 
 
 def _title(finding: Finding) -> str:
-    gain = f" (up to {format_ms(finding.gain_ns)} a step to be won)" if finding.gain_ns else ""
+    gain = f" (up to {format_ms(finding.gain_ns)} a step could be saved)" if finding.gain_ns else ""
     return _where(finding) + gain
 
 
@@ -66,23 +66,23 @@ def _where(finding: Finding) -> str:
     return f"{finding.rule}{': ' + where if where else ''}{rank}"
 
 
-def _waits(finding: Finding) -> bool:
+def _lacks_steps(finding: Finding) -> bool:
     return str(finding.evidence.get("missing", "")).startswith("recorded steps")
 
 
-def _quiet(summary: Summary) -> str:
-    waiting = [finding for finding in summary.findings if _waits(finding)]
+def _without_finding(summary: Summary) -> str:
+    waiting = [finding for finding in summary.findings if _lacks_steps(finding)]
     if len(waiting) == len(summary.findings) and waiting:
         return f"too early to say ({waiting[0].evidence['missing']})"
     return HEALTHY
 
 
 def _healthy(summary: Summary, width: int) -> Iterator[str]:
-    said = _quiet(summary)
-    yield from wrap("Verdict", said, width)
-    if said == HEALTHY:
+    text = _without_finding(summary)
+    yield from wrap("Verdict", text, width)
+    if text == HEALTHY:
         yield from wrap("Why", f"no rule found anything in {summary.steps} steps", width)
-        yield from wrap("Next", "nothing to do; what was not judged stands below, with what it would take", width)
+        yield from wrap("Next", "nothing to do; rules without enough data are listed below, with what they need", width)
 
 
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:
@@ -91,37 +91,36 @@ def _unjudged(summary: Summary, width: int) -> Iterator[str]:
         if finding.severity == "info":
             missing = str(finding.evidence.get("missing", finding.why))
             word = missing if missing.startswith("inconclusive") else f"missing {missing}"
-            yield from wrap(f"  {finding.rule}", word, width, room=RULE)
+            yield from wrap(f"  {finding.rule}", word, width, room=RULE_CELLS)
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:
-    # What the second seed's table has: memory, step, throughput, an epoch, and the time to the end.
-    now = _as_it_is(summary)
-    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to the end", now.remaining_ns)) if ns is not None]
-    if width < BOTH_ENDS:
+    now = _unchanged(summary)
+    ends = [word for word, ns in (("epoch", now.epoch_ns), ("to finish", now.remaining_ns)) if ns is not None]
+    if width < BOTH_TIMES_CELLS:
         ends = ends[-1:]
     last = "".join(f"{word:>13}" for word in ends or ["time"])
-    yield fit("what if", CHANGE) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
+    yield fit("what if", CHANGE_CELLS) + f"{'step':>11}{'throughput':>16}{'memory':>12}{'':>6}{last}"
     for one in (now, *summary.what_if):
         rate = "-" if one.throughput is None else format_rate(one.throughput, summary.throughput_unit)
         memory = "-" if one.memory_bytes is None else format_bytes(one.memory_bytes)
         share = "" if one.memory_share is None else f"{100 * one.memory_share:.0f} %"
-        times = {"epoch": one.epoch_ns, "to the end": one.remaining_ns}
+        times = {"epoch": one.epoch_ns, "to finish": one.remaining_ns}
         last = (
             "".join(f"{format_span(times[word] or 0):>13}" for word in ends) or f"{f'x {one.time_ratio or 1:.2f}':>13}"
         )
-        yield fit(one.change, CHANGE) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
+        yield fit(one.change, CHANGE_CELLS) + f"{format_ms(one.step_ns):>11}{rate:>16}{memory:>12}{share:>6}{last}"
     yield from wrap("", _legend(bool(ends), summary), width, room=2)
     for one in summary.what_if:
-        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=CHANGE + 2)
+        yield from wrap(f"  {one.change}", f"assumed: {one.assumed}{_saves(one)}", width, room=CHANGE_CELLS + 2)
 
 
-def _as_it_is(summary: Summary) -> WhatIf:
+def _unchanged(summary: Summary) -> WhatIf:
     peak, progress = _peak(summary), summary.progress
     known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
     capacity = next(known, None)
     return WhatIf(
-        change="as it is",
+        change="unchanged",
         step_ns=summary.step_mean_ns,
         throughput=summary.throughput,
         memory_bytes=peak,
@@ -135,8 +134,8 @@ def _as_it_is(summary: Summary) -> WhatIf:
 
 def _legend(timed: bool, summary: Summary) -> str:
     counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
-    memory = f"memory: the {counted}" + (", and its part of all there is" if summary.memory else "")
-    time = "" if timed else "; time: for the same samples; to the end: unknown, for nobody said how long the run is"
+    memory = f"memory: the {counted}" + (" and its share of all memory" if summary.memory else "")
+    time = "" if timed else "; time: for the same samples; time to finish: unknown (pass total_steps= to session.log)"
     return f"{memory}{time}"
 
 

@@ -1,4 +1,4 @@
-"""What pictures have in common: fonts, colours, and a figure without pyplot."""
+"""The style of all figures: fonts, colours, and a figure without pyplot."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d31", "#7b4fa3")
-"""Told apart by colour-blind people as well (Okabe and Ito 2008), and two more."""
+"""Distinguishable for colour-blind people (Okabe and Ito 2008), and two more."""
 INK: Final = "#333333"
 FAINT: Final = "#6b6b6b"
-_GRID: Final = "#d9d9d9"
+GRID: Final = "#d9d9d9"
 
 
 @contextmanager
 def styled(script: Script) -> Iterator[None]:
-    """Draw with matplotlib's own defaults and the script's fonts, whatever the program has set."""
+    """Draw with matplotlib's defaults and the script's fonts, not with the program's settings."""
     import matplotlib as mpl
 
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
@@ -30,7 +30,7 @@ def styled(script: Script) -> Iterator[None]:
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """Return a figure of so many inches that no window and no pyplot knows of."""
+    """Return a figure of this size in inches, without a window and unknown to pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -42,10 +42,10 @@ def blank_figure(width: float, height: float) -> Figure:
 
 
 def bare(axes: Axes) -> None:
-    """Leave only what carries information."""
+    """Remove the frame and tint the axes: only elements with information remain."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color(_GRID)
+        axes.spines[side].set_color(GRID)
     axes.tick_params(colors=INK, labelsize=9)
     axes.set_axisbelow(True)

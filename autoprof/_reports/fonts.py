@@ -1,4 +1,4 @@
-"""Which font can show a text. matplotlib's own has no CJK: an installed one is found, or characters are spelt out."""
+"""Find a font for a text. matplotlib's own has no CJK: an installed one is found, or characters are escaped."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ if TYPE_CHECKING:
     from matplotlib.font_manager import FontEntry
 
 BASE: Final = "DejaVu Sans"
-"""Comes with matplotlib, so it is everywhere."""
+"""The font that comes with matplotlib, so it is always there."""
 PREFERRED: Final = (
     "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Noto Sans CJK JP", "Noto Sans JP", "PingFang SC",
     "Hiragino Sans GB", "Microsoft YaHei", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "SimHei", "Droid Sans Fallback",
     "Arial Unicode MS",
 )  # fmt: skip
 PLACEHOLDERS: Final = ("Last Resort", "LastResort", "Adobe Blank")
-"""Fonts that have every character and show none."""
+"""Fonts whose glyphs are placeholders for every character."""
 _SCANNED: Final = 400
-"""Fonts opened in the search: a machine with thousands must not make the end of a run wait."""
+"""The most fonts opened in the search: on a machine with thousands the end of a run must not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """How to show a text: ``families`` to draw it with, and the characters that none of them has."""
+    """The font families for a text, and the characters that are in none of them."""
 
     families: tuple[str, ...]
     missing: frozenset[str] = frozenset()
 
     @property
     def note(self) -> str:
-        """Say what was done to characters without a font; empty where nothing was."""
+        """The note about escaped characters; empty where there are none."""
         if not self.missing:
             return ""
         return r"No installed font has some characters of these names: they are written as code points (\u65f6)."
 
     def show(self, text: str) -> str:
-        """Return the text with every character that cannot be drawn spelt out."""
+        """Return the text with an escape for every character that no font has."""
         shown = safe(text)
         if not self.missing:
             return shown
-        return "".join(_spell(char) if char in self.missing else char for char in shown)
+        return "".join(_escape(char) if char in self.missing else char for char in shown)
 
 
 def script_for(text: str) -> Script:
-    """Find the fonts that show this text; ASCII needs no search."""
+    """Return the fonts for this text; ASCII needs no search."""
     shown = safe(text)
     if shown.isascii():
         return Script((BASE,))
@@ -60,7 +60,7 @@ def _search(characters: str) -> Script:
 
     missing = _without(findfont(FontProperties(family=BASE)), characters)
     families = [BASE]
-    fonts = {font.name: font.fname for font in fontManager.ttflist if _draws(font)}
+    fonts = {font.name: font.fname for font in fontManager.ttflist if _is_usable(font)}
     order: list[str] = [name for name in PREFERRED if name in fonts]
     order += [name for name in fonts if name not in PREFERRED][: _SCANNED - len(order)]
     for name in order:
@@ -73,7 +73,7 @@ def _search(characters: str) -> Script:
     return Script(tuple(families), frozenset(missing))
 
 
-def _draws(font: FontEntry) -> bool:
+def _is_usable(font: FontEntry) -> bool:
     return font.style == "normal" and not font.name.startswith(PLACEHOLDERS)
 
 
@@ -83,10 +83,10 @@ def _without(path: str, characters: str) -> str:
 
     try:
         has = FT2Font(path).get_charmap()
-    except (OSError, RuntimeError):  # a font that cannot be read shows nothing
+    except (OSError, RuntimeError):  # a font that cannot be read has no characters
         return characters
     return "".join(char for char in characters if ord(char) not in has)
 
 
-def _spell(char: str) -> str:
+def _escape(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"

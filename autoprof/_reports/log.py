@@ -1,4 +1,4 @@
-"""The readable log of the first seed, with an account that closes: a step's Total is the step, not a sum of rows."""
+"""The readable log of steps. A step's Total is the length of the step; names, self and other add up to it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from .._stats.name_tree import Tree, name_tree
 from .._units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
-from .measurements import measured_lines
+from .measurements import measured_lines, overhead_lines
 from .memory_text import readings
-from .overhead import price_lines
 from .shapes import render_shape_changes
 from .text import elide, pad, safe
 
 RULE: Final = "=" * 80
 LABEL: Final = 40
-"""Cells of a name with its indentation; longer ones push the numbers to the right, or lose their middle."""
+"""Cells of a name with its indentation; longer names move the numbers to the right, up to ``LABEL_MAX`` cells."""
 LABEL_MAX: Final = 72
 PLACES: Final = 4096
-"""Running averages kept; names made up anew each step would else grow without end, and get no average instead."""
+"""The most running averages in memory; further names (a program may make up a new one each step) have none."""
 
 _LINE: Final = "%s: %10.3fms (%5.1f%%) [avg: %10.3fms]"
 _LINE_WITHOUT_AVERAGE: Final = "%s: %10.3fms (%5.1f%%)"
@@ -33,7 +32,7 @@ _WORDS: Final = ("fwd", "rec", "bwd")
 
 
 class Averages:
-    """The running average of every name at its place, over recorded steps in which it occurred. Bounded."""
+    """The running average of every name at its place in the tree, over recorded steps with it. Bounded."""
 
     __slots__ = ("_counts", "_index", "_places", "_sums")
 
@@ -44,7 +43,7 @@ class Averages:
         self._counts = np.zeros(PLACES + 1, dtype=np.int64)
 
     def count(self, frame: StepFrame) -> None:
-        """Count a recorded step that is not shown."""
+        """Count a recorded step that is not written."""
         if not frame.warmup:
             tree = name_tree(frame.layout)
             self.add(frame.layout, tree, tree.values_ns(frame.total_ns)[:, 0])
@@ -79,11 +78,10 @@ class Averages:
 
 
 def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -> str:
-    """Return one step's section and count a recorded step in ``averages``; warm-up steps are shown, not counted.
+    """Return one step's section and count a recorded step in ``averages``; warm-up steps are not counted.
 
-    Siblings stand in descending order of time and, with ``self``, add up to their parent; the top level, with
-    ``other``, adds up to Total. All percentages are of the step. Of a name whose spans are shorter than
-    ``clock_limit_ns`` only that is said.
+    Siblings are in descending order of time and, with ``self``, add up to their parent; the top level, with ``other``,
+    adds up to Total. All percentages are of the step. Times below ``clock_limit_ns`` a span are shown as ``<``.
     """
     tree = name_tree(frame.layout)
     values = tree.values_ns(frame.total_ns)
@@ -93,12 +91,12 @@ def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -
     section = _Section(tree, values, averages.of(frame.layout, tree), step_ns, clock_limit_ns)
     if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
         section.host_bound_ns = tree.values_ns(frame.host_bound_ns.clip(min=0))[:, 0].tolist()
-    lines = [RULE, f"Step {frame.step}{' (warm-up, kept apart)' if frame.warmup else ''}", RULE]
+    lines = [RULE, f"Step {frame.step}{' (warm-up, excluded from averages)' if frame.warmup else ''}", RULE]
     covered = section.write(tree.children[0], lines)
     lines.append(section.plain("other", 0, step_ns - covered))
     lines += ["", f"Total{'-' * (LABEL - 5)}: {step_ns / NS_PER_MS:10.3f}ms"]
     if tree.beside:
-        lines += ["", "Beside the step's account (other threads, durations measured elsewhere):"]
+        lines += ["", "Not part of the step's time (other threads, logged durations):"]
         section.write(tree.beside, lines)
     lines += ["", *render_shape_changes(frame), _facts(frame, clock_limit_ns), ""]
     return "\n".join(lines) + "\n"
@@ -145,13 +143,13 @@ class _Section:
         return covered
 
     def plain(self, name: str, depth: int, ns: int) -> str:
-        """Return a line without an average: what is left of something."""
+        """Return a line without an average: the rest of a name or of the step."""
         if 0 < ns < self._limit_ns:
             return self._below(_head(name, depth), ns, None, self._limit_ns)
         return _LINE_WITHOUT_AVERAGE % (_head(name, depth), ns / NS_PER_MS, ns * self._ns_percent)
 
     def _below(self, head: str, ns: int, average: float | None, limit_ns: int) -> str:
-        """Return a line of which the clock cannot tell the time, or the average."""
+        """Return a line whose time or average is below the resolution of the clock."""
         limit = limit_ns * self._ns_percent
         share = f"<{above(limit, 1)}" if ns < limit_ns else f"{ns * self._ns_percent:.1f}"
         numbers = (head, f"{_ms(ns, limit_ns):>10}", f"{share:>5}")
@@ -202,7 +200,7 @@ def _scalar(name: str, value: float) -> str:
 
 def render_log_summary(summary: Summary) -> str:
     """Return the section at the end: avg, min, max and n of every name and phase, over the recorded steps."""
-    warmup = f", {summary.warmup_steps} warm-up steps kept apart" if summary.warmup_steps else ""
+    warmup = f", {summary.warmup_steps} warm-up steps excluded" if summary.warmup_steps else ""
     lines = [RULE, f"Timing Summary (Total {summary.steps} steps{warmup})", RULE]
     grouped = name_lines(summary)
     for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
@@ -215,7 +213,7 @@ def render_log_summary(summary: Summary) -> str:
         step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
         times = (*step, summary.step_p50_ns, summary.step_p95_ns)
         lines.append(_numbers(_head("Total", 0), times, summary.steps, summary.clock_limit_ns))
-    lines += ["", *(f"autoprof: {line}" for line in price_lines(summary))]
+    lines += ["", *(f"autoprof: {line}" for line in overhead_lines(summary))]
     lines += ["", *measured_lines(summary, 120)]
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]
     return "\n".join(lines)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import format_bytes, format_flops, format_percent, format_rate, format_span
+from .._units import format_bytes, format_flops, format_percent, format_rate, format_signed_percent, format_span
 from ..frame import MODULE_PHASES, Phase
 from ..summary import MetricStats, Summary, Work, WorkRow
 from .text import fit, safe, wrap
 
 ROOM: Final = 11
-"""Cells of the words at the left edge of the summary's head."""
+"""Cells of the labels at the left edge of a report."""
 ROWS: Final = 16
-"""Names in the table of work; the rest is counted in one line."""
+"""Names in the table of operations; the others are counted in one line."""
 _COLUMN: Final = 10
 
 
 def measured_lines(summary: Summary, width: int) -> Iterator[str]:
-    """Yield what stands at the head of a report beside times: throughput, work, readings; no line wider than width."""
+    """Yield the lines for throughput, progress, operations and device metrics, none wider than ``width`` cells."""
     progress, work = summary.progress, summary.work
     if summary.throughput is not None:
         source = (
@@ -27,70 +27,70 @@ def measured_lines(summary: Summary, width: int) -> Iterator[str]:
             else ""
         )
         yield from wrap("throughput", format_rate(summary.throughput, summary.throughput_unit) + source, width, ROOM)
-    if said := progress_text(summary):
-        yield from wrap("pace", said, width, ROOM)
+    if text := progress_text(summary):
+        yield from wrap("progress", text, width, ROOM)
     if work is not None:
         yield from wrap("work", _work_sentence(work), width, ROOM)
         for note in work.notes:
             yield from wrap("", note, width, ROOM)
     for head, prefix in (("GPU", "gpu_"), ("host", "host_")):
-        if said := ", ".join(_phrases(summary, prefix)):
-            yield from wrap(head, said, width, ROOM)
+        if text := ", ".join(_phrases(summary, prefix)):
+            yield from wrap(head, text, width, ROOM)
 
 
 def progress_text(summary: Summary) -> str:
-    """Phrase the epoch's length and the time to the end; empty where neither is known."""
-    progress, said = summary.progress, []
+    """Phrase the length of an epoch and the time to finish; empty where neither is known."""
+    progress, phrases = summary.progress, []
     if progress is None:
         return ""
     if progress.epoch_steps is not None and progress.epoch_ns is not None:
-        said.append(f"an epoch of {progress.epoch_steps:.0f} steps takes {format_span(progress.epoch_ns)}")
+        phrases.append(f"an epoch of {progress.epoch_steps:.0f} steps takes {format_span(progress.epoch_ns)}")
     if progress.remaining_steps is not None and progress.remaining_ns is not None:
         left = f": {format_span(progress.remaining_ns)}" if progress.remaining_steps else ""
-        said.append(f"{progress.remaining_steps} of {progress.total_steps} steps to go{left}")
-    return ", ".join(said)
+        phrases.append(f"{progress.remaining_steps} of {progress.total_steps} steps to go{left}")
+    return ", ".join(phrases)
 
 
 def brief_work(work: Work | None) -> list[str]:
-    """Phrase the work in a few words for a line that has little room; nothing where there is no figure."""
+    """Phrase the rate of operations briefly, for the panel; empty where there is no figure."""
     if work is None or work.flops_per_s is None:
         return []
-    said = [f"{format_flops(work.flops_per_s)}/s"]
+    phrases = [f"{format_flops(work.flops_per_s)}/s"]
     if work.mfu is not None and work.hfu is not None:
-        said.append(f"MFU {format_percent(work.mfu)}")
-        said += [f"HFU {format_percent(work.hfu)}"] if work.hfu > work.mfu else []
-    return said
+        phrases.append(f"MFU {format_percent(work.mfu)}")
+        phrases += [f"HFU {format_percent(work.hfu)}"] if work.hfu > work.mfu else []
+    return phrases
 
 
-def brief_gauges(summary: Summary) -> list[str]:
+def brief_metrics(summary: Summary) -> list[str]:
     """Phrase the last readings of the GPU, and of the host where there is none."""
-    gauges, said = summary.metrics, []
+    gauges, phrases = summary.metrics, []
     if (use := gauges.get("gpu_utilization")) is not None:
-        said.append(f"GPU {100 * use.last:.0f} %")
+        phrases.append(f"GPU {100 * use.last:.0f} %")
     if (memory := gauges.get("gpu_memory_bytes")) is not None:
-        said.append(format_bytes(memory.last))
+        phrases.append(format_bytes(memory.last))
     for name, unit in (("gpu_power_w", "W"), ("gpu_sm_clock_mhz", "MHz"), ("gpu_temperature_c", "°C")):
         if (gauge := gauges.get(name)) is not None:
-            said.append(f"{gauge.last:.0f} {unit}")
+            phrases.append(f"{gauge.last:.0f} {unit}")
     if (throttled := gauges.get("gpu_throttled")) is not None and throttled.mean:
-        said.append(f"throttled {format_percent(throttled.mean)} of the time")
+        phrases.append(f"throttled {format_percent(throttled.mean)} of the time")
     if (cores := gauges.get("host_cpu_cores")) is not None:
-        said.append(f"CPU {cores.last:.1f} cores")
-    return said
+        phrases.append(f"CPU {cores.last:.1f} cores")
+    return phrases
 
 
 def _work_sentence(work: Work) -> str:
     if work.reason is not None:
         return f"not counted: {work.reason}"
     parts = [f"{phase} {format_flops(flops)}" for phase in MODULE_PHASES if (flops := work.flops.get(str(phase)))]
-    said = f"{', '.join(parts) or 'none that counts'} a step"
+    sentence = f"{', '.join(parts) or 'no counted operation'} a step"
     if work.flops_per_s is not None:
-        said += f"; {format_flops(work.flops_per_s)}/s without recompute"
+        sentence += f"; {format_flops(work.flops_per_s)}/s without recompute"
     if work.mfu is not None and work.hfu is not None:
-        said += f"; MFU {format_percent(work.mfu)}, HFU {format_percent(work.hfu)} of the peak of {work.peak}"
+        sentence += f"; MFU {format_percent(work.mfu)}, HFU {format_percent(work.hfu)} of the peak of {work.peak}"
     elif work.no_peak is not None:
-        said += f"; no MFU: {work.no_peak}"
-    return said
+        sentence += f"; no MFU: {work.no_peak}"
+    return sentence
 
 
 def _phrases(summary: Summary, prefix: str) -> Iterator[str]:
@@ -132,29 +132,44 @@ def _range(gauge: MetricStats, scale: float, unit: str) -> str:
 
 
 def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:
-    """Yield the work of each name in one step, and what became of the peak: the most work first."""
+    """Yield the operations of each name in one step, with the shares of the peak; most operations first."""
     if work is None or not work.rows:
         return
-    again = any(row.flops.get(str(Phase.RECOMPUTE)) for row in work.rows)
+    recomputed = any(row.flops.get(str(Phase.RECOMPUTE)) for row in work.rows)
     rated = any(row.mfu is not None for row in work.rows)
-    phases = [phase for phase in MODULE_PHASES if again or phase is not Phase.RECOMPUTE]
-    heads = [*map(str, phases), "per s", *(["MFU", *(["HFU"] if again else [])] if rated else [])]
+    phases = [phase for phase in MODULE_PHASES if recomputed or phase is not Phase.RECOMPUTE]
+    heads = [*map(str, phases), "per s", *(["MFU", *(["HFU"] if recomputed else [])] if rated else [])]
     room = width - _COLUMN * len(heads)
     yield fit("FLOP a step", room) + "".join(f"{head:>{_COLUMN}}" for head in heads)
     rows = sorted(work.rows, key=lambda row: (-sum(row.flops.values()), row.name))
     for row in rows[:ROWS]:
         cells = [_short(row.flops.get(str(phase), 0)) for phase in phases]
         cells.append("-" if row.flops_per_s is None else _short(row.flops_per_s))
-        cells += _shares(row, again) if rated else []
+        cells += _shares(row, recomputed) if rated else []
         yield fit(safe(row.name), room, ellipsis) + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
     if len(rows) > ROWS:
         yield f"{ellipsis} and {len(rows) - ROWS} more names with less work each"
 
 
-def _shares(row: WorkRow, again: bool) -> list[str]:
-    shares = [row.mfu, *([row.hfu] if again else [])]
+def _shares(row: WorkRow, recomputed: bool) -> list[str]:
+    shares = [row.mfu, *([row.hfu] if recomputed else [])]
     return ["-" if share is None else format_percent(share) for share in shares]
 
 
 def _short(count: float) -> str:
     return format_flops(count).removesuffix("FLOP").rstrip() if count else "-"
+
+
+def overhead_lines(summary: Summary) -> list[str]:
+    """Return the overhead of autoprof by both methods, a line each."""
+    own = f"{format_percent(summary.overhead)} of the time of all steps, by autoprof's own clock"
+    paired = summary.paired
+    if paired is None:
+        return [own, "not yet known by comparing recorded with unrecorded steps"]
+    cost, low, high = (format_signed_percent(share) for share in paired.of_run)
+    return [own, f"{cost} ({low} to {high}) by comparing {paired.pairs} pairs of steps"]
+
+
+def brief_paired_cost(summary: Summary) -> str:
+    """Phrase the overhead by the second method briefly, ``(0.42 % by pairs)``; empty where it is unknown."""
+    return "" if summary.paired is None else f" ({format_signed_percent(summary.paired.of_run[0])} by pairs)"

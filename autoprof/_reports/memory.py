@@ -1,4 +1,4 @@
-"""The memory picture: how bytes went over the steps, and which names made them grow. No pyplot."""
+"""The memory figure: memory over the steps, and memory by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from .._units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
 from ..summary import MemoryRow, Row
+from .figures import FAINT, GRID, INK, bare, blank_figure, styled
 from .fonts import Script, script_for
 from .memory_text import label
 from .text import elide
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODULES: Final = 20
-"""Names with a bar of their own; more would be too thin to read."""
-FEWEST: Final = 8
-"""Rows that the bars are spread over at least, so that a single one is no block."""
+"""The most names with a bar; more bars would be too thin to read."""
+LEAST_ROWS: Final = 8
+"""The least rows for the bars, so that a single bar is not a block."""
 NAME_CELLS: Final = 34
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "allocated_bytes": {"color": "#0072b2", "zorder": 3},
@@ -32,24 +33,21 @@ _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rss_peak_bytes": {"color": "#56b4e9", "linestyle": (0, (4, 2)), "zorder": 2},
 }
 _UNDRAWN: Final = frozenset({"inactive_split_bytes"})
-"""Bytes that are part of what is reserved, and move with every step."""
+"""Bytes that are part of the reserved bytes, and change with every step."""
 _PARTS: Final[Mapping[str, str]] = {
     "parameters": "#0072b2",
     "gradients": "#e69f00",
     "state": "#009e73",
     "growth": "#cc79a7",
 }
-_GRID: Final = "#d9d9d9"
-_INK: Final = "#333333"
-_FAINT: Final = "#6b6b6b"
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True, slots=True)
 class NameMemory:
-    """What one name holds, how much memory grew over its calls of one step at most, and the largest level seen in them.
+    """Memory of one name: its tensors, the largest growth over its calls of one step, and the largest level in them.
 
-    A level of 0 was not measured, and neither was the growth then.
+    A level of 0 is not measured; then the growth is not measured either.
     """
 
     name: str
@@ -61,13 +59,13 @@ class NameMemory:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """The lengths of the bar's parts, in the order of ``_PARTS``."""
+        """The lengths of the parts of the bar, in the order of ``_PARTS``."""
         return self.parameter_bytes, self.gradient_bytes, self.state_bytes, max(self.growth_bytes, 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MemoryHistory:
-    """Readings over a run, a point for every ``stride`` steps: the largest of them. ``NOT_MEASURED`` is a gap."""
+    """Readings over a run: for every ``stride`` steps their largest. ``NOT_MEASURED`` is a gap in a line."""
 
     steps: Nanoseconds
     series: Mapping[str, Nanoseconds]
@@ -76,7 +74,7 @@ class MemoryHistory:
 
 
 def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[NameMemory, ...]:
-    """Gather what is known of each name's memory, the phases of each merged, the name with most first."""
+    """Return the memory of each name, its phases merged, the name with most memory first."""
     found: dict[str, NameMemory] = {}
     for row in rows:
         if row.memory_peak_bytes is not None:
@@ -96,28 +94,19 @@ def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[N
 
 
 def memory_figure(history: MemoryHistory) -> Figure:
-    """Return the picture: readings over steps on the left; on the right, if names were measured, their growth."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
+    """Return the figure: readings over steps on the left, and memory by name, where measured, on the right."""
     shown = history.names[:MODULES]
     script = script_for("".join(entry.name for entry in shown))
-    defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
-    with mpl.rc_context({**defaults, "font.family": list(script.families), "axes.unicode_minus": False}):
-        height = max(4.6, 1.9 + 0.26 * len(shown))
-        layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, wspace=0.04)
-        figure = Figure(figsize=(13 if shown else 9, height), dpi=120, layout=layout)
-        FigureCanvasAgg(figure)
+    with styled(script):
+        figure = blank_figure(13 if shown else 9, max(4.6, 1.9 + 0.26 * len(shown)))
         if shown:
             left, right = figure.subplots(1, 2, width_ratios=(3, 2))
             _draw_names(right, shown, script)
         else:
             left = figure.subplots()
         _draw_readings(left, history)
-        figure.supxlabel(_footnote(history, script), fontsize=8, color=_FAINT, x=0.01, ha="left")
-        figure.draw_without_rendering()  # ticks and layout are made with this style, whatever it is when saved
+        figure.supxlabel(_footnote(history, script), fontsize=8, color=FAINT, x=0.01, ha="left")
+        figure.draw_without_rendering()  # fixes ticks and layout in this style, also for a later save
     return figure
 
 
@@ -135,17 +124,16 @@ def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
         last = column[column != NOT_MEASURED][-1]
         text = f"{label(key)}  {format_bytes(int(last))}"
         axes.plot(history.steps, points, label=text, linewidth=1.6, marker=marker, markersize=3.5, **style)
-    axes.set_title("Memory over steps", loc="left", fontsize=12, color=_INK, pad=34)
-    axes.set_xlabel("step", color=_INK)
+    axes.set_title("Memory over steps", loc="left", fontsize=12, color=INK, pad=34)
+    axes.set_xlabel("step", color=INK)
     from_zero = values.min() < 0.6 * values.max() or not values.max()
-    axes.set_ylabel(unit if from_zero else f"{unit} (axis does not start at 0)", color=_INK)
+    axes.set_ylabel(unit if from_zero else f"{unit} (axis does not start at 0)", color=INK)
     _limit(axes, values / scale, from_zero)
     axes.locator_params(axis="x", integer=True)
     if len(history.steps) == 1:
         axes.set_xlim(history.steps[0] - 1, history.steps[0] + 1)
-    _bare(axes)
-    axes.grid(axis="y", color=_GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
+    bare(axes)
+    axes.grid(axis="y", color=GRID, linewidth=0.7)
     _legend(axes)
 
 
@@ -170,18 +158,18 @@ def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> None
     for row, entry in enumerate(names):
         level = f"  (level {format_bytes(entry.peak_bytes)})" if entry.peak_bytes else ""
         text = f"{format_bytes(sum(entry.parts) or entry.growth_bytes)}{level}"
-        axes.text(reached[row] + 0.015 * most, row, text, va="center", fontsize=8, color=_INK, in_layout=False)
+        axes.text(reached[row] + 0.015 * most, row, text, va="center", fontsize=8, color=INK, in_layout=False)
     levels = any(entry.peak_bytes for entry in names)
-    axes.set_xlim(0, (1.75 if levels else 1.25) * most)  # room for the text behind the longest bar
-    axes.set_ylim(max(len(names), FEWEST) - 0.4, -0.6)
+    axes.set_xlim(0, (1.75 if levels else 1.25) * most)  # room for the text after the longest bar
+    axes.set_ylim(max(len(names), LEAST_ROWS) - 0.4, -0.6)
     axes.set_yticks(list(rows), [elide(script.show(entry.name), NAME_CELLS) for entry in names], fontsize=8.5)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)  # a name may hold dollar signs
-    axes.set_title("Memory by name", loc="left", fontsize=12, color=_INK, pad=34)
-    _bare(axes)
+    axes.set_title("Memory by name", loc="left", fontsize=12, color=INK, pad=34)
+    bare(axes)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.set_xticks([])  # the numbers stand at the bars
+    axes.set_xticks([])  # the numbers are at the bars
     if axes.get_legend_handles_labels()[0]:
         _legend(axes)
 
@@ -189,18 +177,9 @@ def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> None
 def _legend(axes: Axes) -> None:
     legend = axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.4, borderpad=0,
-        handlelength=1.6, columnspacing=1.4, labelcolor=_INK,
+        handlelength=1.6, columnspacing=1.4, labelcolor=INK,
     )  # fmt: skip
-    legend.set_in_layout(False)  # it stands under the title; its width must not squeeze the axes
-
-
-def _bare(axes: Axes) -> None:
-    """Leave only what carries information."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(_GRID)
-    axes.tick_params(colors=_INK, labelsize=9)
+    legend.set_in_layout(False)  # it is under the title; its width must not narrow the axes
 
 
 def _unit(most: int) -> tuple[int, str]:
@@ -218,5 +197,5 @@ def _footnote(history: MemoryHistory, script: Script) -> str:
         if len(history.names) > MODULES:
             notes.append(f"{len(history.names) - MODULES} names with less are not shown.")
     else:
-        notes.append("No name was measured; a rule with memory: true asks for it.")
+        notes.append("No name was measured; set memory: true in a rule to measure its modules.")
     return " ".join(notes) + (f"\n{script.note}" if script.note else "")

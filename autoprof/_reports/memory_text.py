@@ -1,4 +1,4 @@
-"""The memory table of a summary as text: what the whole run holds, then the names."""
+"""The memory table of a summary as text: the whole run, then the names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLUMNS: Final[tuple[_Column, ...]] = (
 
 
 def readings(memory: Mapping[str, int]) -> Iterator[str]:
-    """Phrase each reading of a step's end: bytes as bytes, and counts as what they are."""
+    """Phrase each reading at the end of a step: bytes with their unit, counts as numbers."""
     for key, value in memory.items():
         yield f"{label(key)} {format_bytes(value) if key.endswith('_bytes') else value}"
 
@@ -36,14 +36,14 @@ def label(key: str) -> str:
 
 
 def render_memory(summary: Summary, *, width: int, ellipsis: str = "…") -> list[str]:
-    """Return the table, no line wider than ``width`` cells; no line where nothing was counted."""
+    """Return the table, no line wider than ``width`` cells; no lines where nothing was counted."""
     if not summary.memory_table:
         return []
     whole, *names = summary.memory_table
     lines = [] if whole.parameter_bytes is None and whole.peak_bytes is None else [*_whole(whole)]
     lines += _names(names, width, ellipsis)
-    for what, reason in summary.unmeasured.items():
-        lines += wrap("not known", f"{what}: {reason}", width, room=11)
+    for column, reason in summary.unmeasured.items():
+        lines += wrap("unmeasured", f"{column}: {reason}", width, room=11)
     return lines
 
 
@@ -79,11 +79,11 @@ def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
         text = "".join(f"{_cell(word, of(row), row):>{CELL}}" for word, of in columns)
         yield fit(safe(row.name or ""), room, ellipsis) + text
     if len(shown) > NAMES:
-        yield f"{ellipsis} and {len(shown) - NAMES} more names that hold less"
-    yield "A name includes the modules in it; what several share is in each of them, once."
+        yield f"{ellipsis} and {len(shown) - NAMES} more names with less"
+    yield "A name includes the modules in it; a shared tensor counts once in each name."
     if any(row.peak_bytes is not None for row in shown):
-        yield "forward: the most that a step's forward left allocated. >=: the allocator's peak"
-        yield "was reached elsewhere, so of this one only what it reached at least is known."
+        yield "forward: the most that a step's forward left allocated. >=: a lower bound:"
+        yield "the allocator reached its peak outside of this name."
 
 
 def _cell(word: str, count: int | None, row: MemoryRow) -> str:

@@ -10,9 +10,8 @@ from .._units import NS_PER_MS, above, format_ms, format_percent, format_rate, f
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
-from .measurements import brief_gauges, brief_work
+from .measurements import brief_metrics, brief_paired_cost, brief_work
 from .memory_text import readings
-from .overhead import price_by_pairs
 from .text import (
     BLUE,
     BOLD,
@@ -41,9 +40,9 @@ _BAR_MAX: Final = 48
 
 
 class Bar(NamedTuple):
-    """One line of the panel: nanoseconds over all recorded steps, whole and by phase (zeros where it has none).
+    """One line of the panel: nanoseconds over all recorded steps, in total and by phase (0 without the phase).
 
-    ``limit_ns`` is what the clock cannot tell of it: what is below is shown as less than that.
+    A time below ``limit_ns``, the resolution of the clock, is shown as less than that.
     """
 
     name: str
@@ -56,12 +55,12 @@ class Bar(NamedTuple):
 
 
 def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 0) -> list[Bar]:
-    """Choose the ``top`` lines that say most about where the step goes, none of them inside another.
+    """Choose the ``top`` longest lines, none of them inside another.
 
-    It starts from the names that no other contains. The longest gives way to its children when it takes more than
-    half of the step, or when there are fewer than ``top`` lines, provided that the children cover at least half of
-    it; what they do not cover stays as ``name (self)``. So lines never overlap and their percentages add up.
-    Durations measured elsewhere (``log_timing``) are shown only where nothing was measured here.
+    It starts from the outermost names. The longest is replaced by its children when it takes more than half of the
+    step, or when there are fewer than ``top`` lines, provided that the children cover at least half of it; the rest of
+    it remains as ``name (self)``. So lines never overlap and their percentages add up. Logged durations
+    (``log_timing``) are shown only where nothing else was measured.
     """
     front: list[Line] = list(lines.roots or lines.beside)
     chosen: list[Bar] = []
@@ -115,7 +114,7 @@ def render_panel(
     title = dot.join(["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)])
     lines = [painter.edge(painter.glyphs.top, title)]
     if not summary.steps:
-        lines.append(painter.text(f"{summary.warmup_steps} warm-up steps, kept apart; no other step is recorded yet"))
+        lines.append(painter.text(f"{summary.warmup_steps} warm-up steps so far, excluded from all statistics"))
         return [*lines, painter.edge(painter.glyphs.bottom, "")]
     bars = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     rest = summary.total_step_ns - sum(bar.total_ns for bar in bars)
@@ -126,8 +125,8 @@ def render_panel(
     lines += [painter.text(note) for note in _notes(summary, dot)]
     if any(bar.is_host_bound for bar in bars):
         lines.append(painter.text(HOST_BOUND))
-    said = verdict_line(summary)
-    lines += [] if said is None else [painter.text(f"verdict: {said}")]
+    verdict = verdict_line(summary)
+    lines += [] if verdict is None else [painter.text(f"verdict: {verdict}")]
     lines.append(painter.edge(painter.glyphs.bottom, dot.join(_total(summary))))
     return lines
 
@@ -158,19 +157,19 @@ def _total(summary: Summary) -> list[str]:
         f"Total {format_ms(summary.step_mean_ns)}",
         f"p50 {format_ms(summary.step_p50_ns)}",
         f"p95 {format_ms(summary.step_p95_ns)}",
-        f"autoprof itself {format_percent(summary.overhead)}{price_by_pairs(summary)}",
+        f"autoprof itself {format_percent(summary.overhead)}{brief_paired_cost(summary)}",
     ]
 
 
 def _notes(summary: Summary, dot: str) -> list[str]:
     notes = []
-    for word, said in (("work", brief_work(summary.work)), ("use", brief_gauges(summary))):
-        if said:
-            notes.append(f"{word}: {dot.join(said)}")
+    for word, parts in (("work", brief_work(summary.work)), ("use", brief_metrics(summary))):
+        if parts:
+            notes.append(f"{word}: {dot.join(parts)}")
     if summary.memory:
         notes.append("memory: " + dot.join(readings(summary.memory)))
-    both = (("dropped", summary.dropped), ("skipped", summary.skipped))
-    lost = [f"{word} {format_counts(reasons)}" for word, reasons in both if reasons]
+    causes = (("dropped", summary.dropped), ("skipped", summary.skipped))
+    lost = [f"{word} {format_counts(reasons)}" for word, reasons in causes if reasons]
     if lost:
         notes.append(dot.join(lost))
     return [*notes, *summary.notes]
@@ -221,7 +220,7 @@ class _Painter:
         return lines
 
     def _bar(self, bar: Bar, width: int, total_step_ns: int) -> str:
-        full = min(-(-width * bar.total_ns // total_step_ns), width)  # rounded up: what took time has a cell
+        full = min(-(-width * bar.total_ns // total_step_ns), width)  # rounded up: a line with any time has a cell
         rest = self.paint(self.glyphs.empty * (width - full), DIM)
         if not self.color:
             return self.glyphs.full * full + rest
@@ -249,7 +248,7 @@ def _share(bar: Bar, total_step_ns: int) -> str:
 
 
 def _short_ms(ns: float, limit_ns: float = 0.0) -> str:
-    """Milliseconds in at most five characters; a phase that did not run is a dash."""
+    """Format milliseconds in at most five characters; a phase that did not run is a dash."""
     if not ns:
         return "-"
     ms = ns / NS_PER_MS

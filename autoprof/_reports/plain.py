@@ -1,11 +1,11 @@
-"""The plain line, for places where nothing can be drawn: a log of a job, a notebook, a pipe."""
+"""The plain line, for outputs without a terminal: the log of a job, a notebook, a pipe."""
 
 from __future__ import annotations
 
 from .._stats.name_lines import name_lines
 from .._units import format_ms, format_rate, format_round_percent, format_span
 from ..summary import Summary
-from .measurements import brief_gauges, brief_work
+from .measurements import brief_metrics, brief_work
 from .panel import top_lines
 from .text import safe
 
@@ -23,7 +23,7 @@ def render_plain(summary: Summary, *, step: int, top: int = 3, encoding: str = "
         parts.append(format_rate(summary.throughput, summary.throughput_unit))
     if summary.progress is not None and summary.progress.remaining_ns:
         parts.append(f"{format_span(summary.progress.remaining_ns)} left")
-    if use := [*brief_work(summary.work), *brief_gauges(summary)]:
+    if use := [*brief_work(summary.work), *brief_metrics(summary)]:
         parts.append(" ".join(use))
     names = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     if names:

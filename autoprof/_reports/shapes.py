@@ -1,4 +1,4 @@
-"""What ``detail: shapes`` tells: how many calls a name has, what one of them takes, and the shapes it is about."""
+"""The report of ``detail: shapes``: the calls of a name, the time of one call, and the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TENSORS: Final = 12
 def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
     """Phrase shapes: ``rgb [1,4,3,256,256], spike [1,4,5,256,256]``."""
     every = list(shapes)
-    told = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
+    texts = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
     if len(every) > TENSORS:
-        told.append(f"and {len(every) - TENSORS} more tensors")
-    return ", ".join(told) or "no tensor"
+        texts.append(f"and {len(every) - TENSORS} more tensors")
+    return ", ".join(texts) or "no tensor"
 
 
 def _sizes(one: NamedShape) -> str:
@@ -31,25 +31,25 @@ def _sizes(one: NamedShape) -> str:
 
 
 def render_shape_changes(frame: StepFrame) -> list[str]:
-    """Return a line for each set of shapes that was first met in this step."""
+    """Return a line for each set of shapes that was first seen in this step."""
     fqns: dict[tuple[str, str], list[str]] = {}
     for one in frame.shapes:
-        what = f"{phrase_shapes(one.inputs)} -> {phrase_shapes(one.outputs)}"
-        fqns.setdefault((one.name, what), []).append(one.fqn)
+        text = f"{phrase_shapes(one.inputs)} -> {phrase_shapes(one.outputs)}"
+        fqns.setdefault((one.name, text), []).append(one.fqn)
     return [
-        safe(f"shapes {name} ({of[0] if len(of) == 1 else f'{len(of)} modules'}): {what}")
-        for (name, what), of in fqns.items()
+        safe(f"shapes {name} ({of[0] if len(of) == 1 else f'{len(of)} modules'}): {text}")
+        for (name, text), of in fqns.items()
     ]
 
 
 def render_shapes(summary: Summary, width: int) -> list[str]:
-    """Return the names that asked for it: modules, calls, time of one call, shapes; in the order of the names above."""
+    """Return modules, calls, time of one call and shapes of each name with ``detail: shapes``, longest name first."""
     names: dict[str, list[Shapes]] = {}
     for one in summary.shapes:
         names.setdefault(one.name, []).append(one)
     if not names:
         return []
-    lines = ["in detail   calls and times per recorded step; shapes as they were first met"]
+    lines = ["in detail   calls and times per recorded step; shapes as first seen"]
     for name in dict.fromkeys([*(line.name for line, _, _ in walk(name_lines(summary).roots)), *names]):
         if name in names:
             lines += _name(name, names[name], [row for row in summary.rows if row.name == name], summary, width)
@@ -70,7 +70,7 @@ def _name(name: str, sets: list[Shapes], rows: list[Row], summary: Summary, widt
                 yield f"  {phase.value:<10}{calls:>6} {word}{total:>12} in all{one:>12} a call"
     for shapes in sets[:SETS]:
         if len(sets) > 1:
-            yield f"  first met in step {shapes.step}"
+            yield f"  first seen in step {shapes.step}"
         yield from wrap("  in", phrase_shapes(shapes.inputs), width)
         yield from wrap("  out", phrase_shapes(shapes.outputs), width)
     if len(sets) > SETS:

@@ -1,4 +1,4 @@
-"""The report at the end of a run: what is printed to the terminal and kept in ``summary.txt``."""
+"""The report at the end of a run, on the terminal and in ``summary.txt``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from .._units import format_count, format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Summary, format_counts
 from .card import render_card
-from .measurements import measured_lines, work_table
+from .measurements import measured_lines, overhead_lines, work_table
 from .memory_text import readings, render_memory
-from .overhead import price_lines
 from .shapes import render_shapes
 from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe, wrap
 
 NARROWEST: Final = 80
 NAMES: Final = 24
-"""Names shown; the rest is counted in one line."""
+"""Names shown; the others are counted in one line."""
 
 SPREAD: Final = 8
 """Names × phases whose distribution is shown."""
@@ -27,9 +26,9 @@ _NUMBERS: Final = f"{'calls':>6}{'per step':>12}{'share':>9}{'forward':>10}{'rec
 _SPREAD: Final = f"{'mean':>12}{'p50':>12}{'p95':>12}{'max':>12}"
 _ADDS_UP: Final = (
     "Means per recorded step; percentages are of the step. The phases add up to the",
-    "step exactly, and so do the names at the left edge with other's share. A name",
-    "includes the names indented below it; the rest of it is its own. Recompute and",
-    "backward stand apart; under longest, a backward includes the recompute in it.",
+    "step exactly, and so do the names at the left edge together with other. A name",
+    "includes the names indented below it. The column backward excludes recompute;",
+    "under longest, backward includes the recompute in it.",
 )
 
 
@@ -55,13 +54,13 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
 
 
 def _head(summary: Summary, width: int) -> Iterator[str]:
-    apart = [
-        f"{count} {what}"
-        for count, what in ((summary.warmup_steps, "warm-up, kept apart"), (summary.unsampled_steps, "not sampled"))
+    uncounted = [
+        f"{count} {word}"
+        for count, word in ((summary.warmup_steps, "warm-up, excluded"), (summary.unsampled_steps, "not sampled"))
         if count
     ]
     recorded = f"autoprof: {summary.steps} steps on the {summary.clock}'s clock"
-    yield f"{recorded} ({'; '.join(apart)})" if apart else recorded
+    yield f"{recorded} ({'; '.join(uncounted)})" if uncounted else recorded
     if not summary.steps:
         yield "nothing was recorded: no step ended after the warm-up"
         return
@@ -75,37 +74,37 @@ def _head(summary: Summary, width: int) -> Iterator[str]:
     phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
     yield "step       " + ", ".join(phrased[:3])
     yield "           " + ", ".join(phrased[3:])
-    if summary.unsampled_ns and summary.unsampled_steps:  # a run that an older version saved may have the first alone
-        yield from wrap("", _left_alone(summary), width, room=11)
+    if summary.unsampled_ns and summary.unsampled_steps:  # older versions saved only the second
+        yield from wrap("", _unsampled(summary), width, room=11)
     yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:
-        yield f"accumulate {summary.micro_steps} micro-steps before each optimizer step"
+        yield f"accumulate {summary.micro_steps} micro-batches per optimizer step"
     if summary.loader:
         workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.excluded:
         often = f"{one.calls} times, " if one.calls > 1 else ""
-        yield f"apart      {one.name}: {often}{format_ms(one.total_ns)}, charged to no step"
+        yield f"excluded   {one.name}: {often}{format_ms(one.total_ns)}, in no step"
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
-    own, paired = price_lines(summary)
+    own, paired = overhead_lines(summary)
     yield f"overhead   {own}"
     yield f"           {paired}"
     if summary.clock_limit_ns:
-        yield f"clock      cannot tell spans below {format_ns(summary.clock_limit_ns)} from none: they are shown as <"
+        yield f"clock      cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
         yield f"{word}    {format_counts(reasons) if reasons else 'nothing'}"
     for note in summary.notes:
         yield f"note       {note}"
 
 
-def _left_alone(summary: Summary) -> str:
-    line = f"those not sampled: mean {format_ms(summary.unsampled_ns / summary.unsampled_steps)}"
-    more = summary.sampling_bias
-    if more is None:
+def _unsampled(summary: Summary) -> str:
+    line = f"unsampled steps: mean {format_ms(summary.unsampled_ns / summary.unsampled_steps)}"
+    bias = summary.sampling_bias
+    if bias is None:
         return line
-    beyond = f"{format_percent(abs(more))} {'longer' if more > 0 else 'shorter'}, what recording costs apart"
-    return f"{line}; the recorded ones are {beyond}: their means are not those of all steps"
+    beyond = f"{format_percent(abs(bias))} {'longer' if bias > 0 else 'shorter'}, beyond the cost of recording"
+    return f"{line}; recorded steps are {beyond}: their means do not represent all steps"
 
 
 def _phases(summary: Summary, full: str) -> Iterator[str]:
@@ -141,7 +140,7 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
         yield "no span was recorded: the whole step is other"
     if lines.beside:
         yield ""
-        yield "beside the step's account (other threads, durations measured elsewhere)"
+        yield "not part of the step's time (other threads, logged durations)"
         for line, depth, name in list(walk(lines.beside))[:top]:
             yield _line(line, depth, name, summary, room, ellipsis)
 
@@ -149,8 +148,8 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
 def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellipsis: str) -> str:
     phase = line.rows[0].phase
     split = line.forward_ns or line.recompute_ns or line.backward_ns
-    told = phase.value == name or ("/" in name and phase.value == name.partition("/")[0].lower())
-    shown = name if split or told else f"{name} ({phase})"
+    redundant = phase.value == name or ("/" in name and phase.value == name.partition("/")[0].lower())
+    shown = name if split or redundant else f"{name} ({phase})"
     text = fit_marked(safe("  " * min(depth, 6) + shown), room, ellipsis, line.is_host_bound)
     limit_ns = line.limit_ns(summary.clock_limit_ns)
     text += f"{format_count(line.calls / summary.steps):>6}"

@@ -1,4 +1,4 @@
-"""What every text renderer needs: cells instead of characters, names that fit, colours, glyphs of the encoding."""
+"""Text of a fixed width: terminal cells instead of characters, elided names, colours, glyphs of the encoding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CYAN: Final = "\x1b[36m"
 
 
 LABEL: Final = 10
-"""Cells of the words at the left edge of a card."""
+"""Cells of the labels at the left edge of a card."""
 HOST_BOUND: Final = "* host-bound: for most of this time the device waited for the host's launches"
-"""What the mark of ``fit_marked`` means."""
+"""The legend of the asterisk of ``fit_marked``."""
 
 
 class Glyphs(NamedTuple):
@@ -44,18 +44,18 @@ ASCII: Final = Glyphs("+", "|", "+", "-", "#", ".", "-", "~")
 
 @lru_cache(maxsize=32)
 def glyphs_for(encoding: str) -> Glyphs:
-    """Return the glyphs that the encoding can carry; an unknown encoding gets ASCII."""
+    """Return glyphs that the encoding has; ASCII for an unknown encoding."""
     try:
         "".join(UNICODE).encode(encoding)
         utf = codecs.lookup(encoding).name.startswith("utf")
     except (LookupError, UnicodeEncodeError):
         return ASCII
-    return UNICODE if utf else ASCII  # East Asian encodings carry the box characters, two cells wide
+    return UNICODE if utf else ASCII  # East Asian encodings have box characters two cells wide
 
 
 @lru_cache(maxsize=4096)
 def safe(text: str, encoding: str = "utf-8") -> str:
-    """Return the text without anything that acts on a terminal or that the encoding lacks."""
+    """Return the text without control characters and without characters that the encoding lacks."""
     shown = visible(text)
     try:
         return shown.encode(encoding, "replace").decode(encoding)
@@ -70,7 +70,7 @@ def cells(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
-    """Return the text in exactly ``width`` cells: padded, or with its middle left out."""
+    """Return the text in exactly ``width`` cells: padded, or with an ellipsis in its middle."""
     return pad(elide(text, width, ellipsis), width)
 
 
@@ -80,13 +80,13 @@ def fit_marked(text: str, width: int, ellipsis: str, marked: bool) -> str:
 
 
 def pad(text: str, width: int) -> str:
-    """Return the text with blanks behind it up to ``width`` cells."""
+    """Return the text padded with blanks to ``width`` cells."""
     return text + " " * (width - cells(text))
 
 
 @lru_cache(maxsize=4096)
 def elide(text: str, width: int, ellipsis: str = "…") -> str:
-    """Return the text in at most ``width`` cells, its middle left out: a name's end tells as much as its start."""
+    """Return the text in at most ``width`` cells, with an ellipsis in its middle: a name's end matters as much."""
     if cells(text) <= width:
         return text
     if width <= 1:
@@ -101,12 +101,12 @@ def elide(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def crop(text: str, width: int) -> str:
-    """Return the text in at most ``width`` cells, its end left out."""
+    """Return the text in at most ``width`` cells, without its end."""
     return text if cells(text) <= width else set_cell_size(text, max(width, 0))
 
 
 def wrap(label: str, text: str, width: int, room: int = LABEL) -> list[str]:
-    """Return a text behind its label, broken between words; a word wider than its room is cropped by the caller."""
+    """Return a label and a text, wrapped between words; the caller crops a word wider than a line."""
     lines: list[str] = []
     line = ""
     for word in safe(text).split():

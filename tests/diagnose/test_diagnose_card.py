@@ -34,7 +34,7 @@ SLOW = {**STEP, "data": 100, "step": 200}
 def test_the_card_has_verdict_why_and_next() -> None:
     """The first finding, and what to do about it."""
     lines = render_card(diagnose(evidence_of(SLOW, repeat=20)))
-    assert lines[0] == "Verdict   [critical] data-wait: data data (up to 100.0 ms a step to be won)"
+    assert lines[0] == "Verdict   [critical] data-wait: data data (up to 100.0 ms a step could be saved)"
     assert lines[1] == "Why       each step waits 100.0 ms (50.0 % of the step) for its batch"
     assert lines[2].startswith("Next      let the loader work ahead")
 
@@ -72,7 +72,7 @@ def test_the_panel_has_one_line_of_verdict() -> None:
     """At 80 columns; none while it is too early."""
     panel = render_panel(diagnose(evidence_of(SLOW, repeat=20)), width=80, top=3, color=False)
     (line,) = [line for line in panel if "verdict" in line]
-    assert line == "│ verdict: data-wait: data data (up to 100.0 ms a step to be won)"
+    assert line == "│ verdict: data-wait: data data (up to 100.0 ms a step could be saved)"
     early = render_panel(diagnose(evidence_of(SLOW, repeat=3)), width=80, top=3, color=False)
     assert not [line for line in early if "verdict" in line]
 
@@ -90,7 +90,7 @@ def test_where_nothing_can_be_drawn_the_verdict_is_said_when_it_changes() -> Non
     sink.close(Summary.empty())
     said = [line for line in stream.getvalue().splitlines() if "verdict" in line]
     assert said == [
-        "autoprof | verdict: data-wait: data data (up to 100.0 ms a step to be won)",
+        "autoprof | verdict: data-wait: data data (up to 100.0 ms a step could be saved)",
         "autoprof | verdict: nothing stands out",
     ]
 

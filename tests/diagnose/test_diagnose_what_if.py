@@ -83,7 +83,7 @@ def test_a_run_of_unknown_length_says_so() -> None:
     summary = diagnose(seed(progress=False))
     assert all(one.remaining_ns is None and one.epoch_ns is None for one in summary.what_if)
     text = " ".join(" ".join(render_card(summary, width=80)).split())
-    assert "to the end: unknown, for nobody said how long the run is" in text
+    assert "time to finish: unknown (pass total_steps= to session.log)" in text
     assert "x 0.70" in text
 
 
@@ -134,9 +134,9 @@ def test_the_table_stands_in_its_columns(width: int, pace: bool) -> None:
     start = next(at for at, line in enumerate(lines) if line.startswith("what if"))
     rows = lines[start : start + 7]
     assert len({len(row) for row in rows}) == 1
-    assert [row[:16].strip() for row in rows[1:]] == ["as it is", *table(seed())]
+    assert [row[:16].strip() for row in rows[1:]] == ["unchanged", *table(seed())]
     assert ("epoch" in rows[0]) is (pace and width == 200)
-    assert ("to the end" in rows[0]) is pace
+    assert ("to finish" in rows[0]) is pace
 
 
 def test_the_table_goes_to_json_and_back() -> None:

@@ -173,7 +173,7 @@ def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
     told = reports(30_000, 500_000)
     for name in ("console", "summary"):
         assert "<0.50 ms   <1.3 %" in told[name]
-        assert "cannot tell spans below 500.0 µs from none" in told[name]
+        assert "cannot resolve spans below 500.0 µs" in told[name]
     assert ":     <0.500ms ( <1.3%) [avg:     <0.500ms]" in told["log"]
     assert "avg=    <0.500ms  min=    <0.500ms  max=    <0.500ms  (n=2)" in told["log"]
     assert not [

@@ -42,7 +42,7 @@ def test_without_a_peak_the_shares_are_of_what_was_counted() -> None:
     """There is no rest to speak of then."""
     lines = render_memory(summary_of(whole=MemoryRow(None, 10, 0, 10, 20), activations="nobody knows"), width=80)
     assert lines[-2].split() == ["together", "40", "B", "100.0", "%"]
-    assert lines[-1] == "not known  activations: nobody knows"
+    assert lines[-1] == "unmeasured activations: nobody knows"
 
 
 def test_a_peak_that_is_only_bounded_is_shown_as_such() -> None:
@@ -59,7 +59,7 @@ def test_no_line_is_wider_than_asked_for(width: int) -> None:
     names = [MemoryRow(f"模型/{'x' * 90}{at}", GIB, 0, GIB, GIB, GIB, 2 * GIB, 3 * GIB) for at in range(30)]
     lines = render_memory(summary_of(*names, activations="word " * 60), width=width)
     assert max(map(len, lines)) <= width
-    assert "… and 18 more names that hold less" in lines
+    assert "… and 18 more names with less" in lines
 
 
 def test_counts_are_no_bytes() -> None:
@@ -139,4 +139,4 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     assert main(["show", str(folder)]) == 0
     shown = capsys.readouterr().out
     assert "peak allocated" in shown
-    assert "not known  parameters: the model was not available" in shown
+    assert "unmeasured parameters: the model was not available" in shown

@@ -97,7 +97,7 @@ def test_more_layouts_than_are_remembered_still_read_back() -> None:
     for i in (*range(LAYOUTS + 3), 0, LAYOUTS + 2):
         frame = frame_of(((f"n{i}", "forward", -1, 1),), layout=layouts[i])
         assert same(decoder.decode(encoder.encode(frame)), frame)
-    assert len(encoder._forms) <= LAYOUTS
+    assert len(encoder._formats) <= LAYOUTS
     assert len(decoder._layouts) <= LAYOUTS
 
 

@@ -84,7 +84,7 @@ def test_averages_run_over_recorded_steps() -> None:
         render_step(frame_of((("A", "forward", -1, ms),), layout=layout, step=step, warmup=step == 1), averages)
         for step, ms in enumerate((90, 10, 30), start=1)
     ]
-    assert "Step 1 (warm-up, kept apart)" in texts[0]
+    assert "Step 1 (warm-up, excluded from averages)" in texts[0]
     assert "avg" not in texts[0]
     assert "[avg:     20.000ms]" in texts[2]
 
@@ -93,7 +93,7 @@ def test_the_work_of_other_threads_stands_beside_the_account() -> None:
     """Spans of other threads and logged durations are listed below Total and are no part of it."""
     rows = (("A", "forward", -1, 10), ("worker", "user", -1, 500), ("log/x", "user", -1, 7))
     text = render_step(frame_of(rows, step_ms=40, lanes=(0, 1, -1)), Averages())
-    account, beside = text.split("Beside the step's account")
+    account, beside = text.split("Not part of the step's time")
     assert top_level(account) == {"A": 10.0, "other": 30.0}
     assert set(top_level(beside)) == {"worker", "log"}
 
@@ -142,6 +142,6 @@ def test_the_summary_has_avg_min_max_and_n(summary: Summary) -> None:
 
 def test_the_summary_of_nothing_is_short() -> None:
     """A run without a recorded step has no statistics."""
-    assert "Timing Summary (Total 0 steps, 1 warm-up steps kept apart)" in render_log_summary(
+    assert "Timing Summary (Total 0 steps, 1 warm-up steps excluded)" in render_log_summary(
         summary_of([frame_of(VRT, warmup=True)])
     )

@@ -20,8 +20,8 @@ autoprof: 2 steps on the host's clock
 step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
            min 1000.0 ms, max 1000.0 ms
 throughput 2.00 samples/s
-overhead   0.3 % of the time of all steps went to autoprof, by its own clock
-           not known yet by comparing steps with hooks and without
+overhead   0.3 % of the time of all steps, by autoprof's own clock
+           not yet known by comparing recorded with unrecorded steps
 dropped    nothing
 skipped    nothing
 
@@ -77,7 +77,7 @@ def test_findings_say_why_and_what_next(summary: Summary) -> None:
     )
     text = "\n".join(render_summary(replace(summary, findings=(finding,))))
     card = (
-        "Verdict   [warning] data-wait: data data (up to 40.0 ms a step to be won)\n"
+        "Verdict   [warning] data-wait: data data (up to 40.0 ms a step could be saved)\n"
         "Why       the loader is slow\n"
         "Next      more workers\n"
     )
@@ -88,7 +88,7 @@ def test_what_steps_took_that_were_left_alone_is_said(summary: Summary) -> None:
     """Beside the mean of the recorded ones, which they differ from by what recording costs."""
     cost = PairedCost(0.05, 0.04, 0.06, 20, 0.1)
     alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000, paired=cost)
-    assert "           those not sampled: mean 950.0 ms\n" in "\n".join(render_summary(alike))
+    assert "           unsampled steps: mean 950.0 ms\n" in "\n".join(render_summary(alike))
     assert "not sampled: mean" not in "\n".join(render_summary(summary))
 
 
@@ -101,7 +101,7 @@ def test_recorded_steps_that_are_not_typical_are_said_to_be_so(summary: Summary,
         summary, unsampled_steps=10, unsampled_ns=unsampled_ns, paired=PairedCost(0.05, 0.04, 0.06, 20, 0.1)
     )
     text = " ".join("\n".join(render_summary(apart)).split())
-    assert f"the recorded ones are {said}, what recording costs apart: their means are not those of all steps" in text
+    assert f"recorded steps are {said}, beyond the cost of recording: their means do not represent all steps" in text
 
 
 def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summary: Summary) -> None:
@@ -115,7 +115,7 @@ def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summa
 def test_nothing_recorded_is_said() -> None:
     """A run of warm-up alone reports no zeros."""
     text = "\n".join(render_summary(summary_of([frame_of(warmup=True)])))
-    assert "0 steps on the host's clock (1 warm-up, kept apart)" in text
+    assert "0 steps on the host's clock (1 warm-up, excluded)" in text
     assert "nothing was recorded" in text
     assert "0.0" not in text
 
@@ -139,7 +139,7 @@ def test_what_the_clock_cannot_tell_is_less_than_its_limit() -> None:
     rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))
     summary = replace(summary_of([frame_of(rows)]), clock_limit_ns=6_000_000)
     text = "\n".join(render_summary(summary))
-    assert "clock      cannot tell spans below 6.0 ms from none: they are shown as <" in text
+    assert "clock      cannot resolve spans below 6.0 ms: they are shown as <" in text
     (line,) = [line for line in text.splitlines() if line.startswith("B (user)")]
     assert line.split() == ["B", "(user)", "2", "<12.00", "ms", "<1.2", "%"]
     assert "B user                             <12.00 ms   <12.00 ms   <12.00 ms   <12.00 ms" in text
@@ -157,5 +157,5 @@ def test_the_cost_is_said_in_two_ways(summary: Summary) -> None:
     """By the own clock, and by comparison with its interval; a third of the steps carry a third of the cost."""
     paired = PairedCost(cost=0.03, low=-0.003, high=0.06, pairs=24, recorded=1 / 3)
     own, compared = render_summary(replace(summary, paired=paired))[5:7]
-    assert own == "overhead   0.3 % of the time of all steps went to autoprof, by its own clock"
-    assert compared == "           0.99 % (-0.10 % to 1.96 %) by 24 pairs of steps, hooked and bare"
+    assert own == "overhead   0.3 % of the time of all steps, by autoprof's own clock"
+    assert compared == "           0.99 % (-0.10 % to 1.96 %) by comparing 24 pairs of steps"

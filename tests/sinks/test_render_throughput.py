@@ -52,7 +52,7 @@ def test_the_report_tells_pace_work_and_readings(full: Summary) -> None:
     assert (
         """\
 throughput 2.00 samples/s
-pace       an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
+progress   an epoch of 500 steps takes 8 min 20 s, 900 of 1000 steps to go: 15
            min 00 s
 work       forward 2.00 TFLOP, recompute 1.00 TFLOP, backward 4.00 TFLOP a step;
            6.00 TFLOP/s without recompute; MFU 34.2 %, HFU 40.1 % of the peak of

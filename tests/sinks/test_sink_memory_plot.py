@@ -99,7 +99,7 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
     assert len(figure.axes) == (2 if names else 1)
     note = figure.get_supxlabel()
     assert ("40 names with less are not shown" in note) is (names == 60)
-    assert ("memory: true asks for it" in note) is (names == 0)
+    assert ("set memory: true in a rule" in note) is (names == 0)
     if names:
         assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
 

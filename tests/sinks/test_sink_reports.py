@@ -66,7 +66,7 @@ def test_the_last_steps_are_reported_at_the_end(clock: Clock) -> None:
 
 
 def test_warm_up_is_not_reported(clock: Clock) -> None:
-    """The warm-up is kept apart from every statistic."""
+    """The warm-up is excluded from every statistic."""
     sink = Recorded(MetricsOptions(every=1, interval_s=0), clock)
     sink.write(frame_of(warmup=True))
     sink.close(summary_of([]))
