@@ -1,4 +1,4 @@
-"""Names made harmless once, at set-up, so that no table, log, terminal or folder has to think of them again."""
+"""Clean names: made harmless once, at set-up, for every table, log, terminal and folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import unicodedata
 from typing import Final
 
 NAME_LIMIT: Final = 200
-"""The longest name, in characters; a longer one ends with an ellipsis."""
+"""The longest name in characters; a longer one is cut and ends with an ellipsis."""
 FILE_NAME_LIMIT: Final = 120
-"""The longest file name, in UTF-8 bytes; file systems allow 255, which leaves room for suffixes."""
+"""The longest file name in UTF-8 bytes; file systems allow 255, which leaves bytes for suffixes."""
 
 _ELLIPSIS: Final = "…"
 _EMPTY: Final = "?"
@@ -20,10 +20,10 @@ _WINDOWS_DEVICES: Final = frozenset(
 
 
 def clean_name(name: str) -> str:
-    """Return the name as it may be shown and stored: visible, at most ``NAME_LIMIT`` characters, never empty.
+    """Return a name for display and storage: visible, at most ``NAME_LIMIT`` characters, never empty.
 
-    ``/`` stays, because it makes the tree, but the segments can never act as a path: empty ones go, and the dots of
-    ``.`` and ``..`` become underscores. Cleaning a clean name changes nothing.
+    ``/`` is kept because it nests names, but the result is not a relative path: empty segments are removed, and the
+    dots of ``.`` and ``..`` become underscores. Cleaning a clean name changes nothing.
     """
     segments = (segment.strip() for segment in visible(name).split("/"))
     kept = [_undot(segment) for segment in segments if segment]
@@ -31,9 +31,9 @@ def clean_name(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """Return one path component for the name: letters (of any script), digits and ``-._``, never hidden, never special.
+    """Return a file name for the name: letters (of any script), digits and ``-._``, not hidden, not reserved.
 
-    Two names may share a file name; whoever creates files must not overwrite.
+    Two names may have the same file name; code that creates files must not overwrite.
     """
     kept = "".join(char if _is_plain(char) else "_" for char in name)
     kept = _cut_bytes(kept.strip(" .") or "_", FILE_NAME_LIMIT).rstrip(".")
@@ -41,9 +41,9 @@ def file_name(name: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Write out every character that acts instead of showing: controls, escapes, bidi overrides, zero-width ones.
+    """Escape every invisible character: controls, terminal escapes, bidi overrides, zero-width characters.
 
-    They become ``\\x1b`` or ``\\u202e``; a lone surrogate becomes U+FFFD. Everything else, CJK included, is untouched.
+    They become ``\\x1b`` or ``\\u202e``; a lone surrogate becomes U+FFFD. All other characters, CJK included, are kept.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -51,12 +51,12 @@ def visible(text: str) -> str:
 
 
 def quoted(text: str, limit: int = 60) -> str:
-    """Quote the text for a message: visible, short, and with its backslashes as they were written."""
+    """Quote the text for a message: visible, short, with single backslashes."""
     return f"'{shorten(visible(text), limit)}'"
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut the text to ``limit`` characters, the last of them an ellipsis, where it is longer."""
+    """Cut longer text to ``limit`` characters, the last of which is an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
 
 

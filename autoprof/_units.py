@@ -1,4 +1,4 @@
-"""Integers of nanoseconds and bytes phrased for people. The one place where units are converted for display."""
+"""Nanoseconds, bytes, rates and fractions as text. The only place where units are converted for display."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 
 UNITS: Final = ("samples", "tokens", "frames")
-"""What a step can be told to hold (``session.log(tokens=…)``); throughput is of the first of them that is known."""
+"""Scalars that count the work of a step (``session.log(tokens=…)``); throughput is that of the first one logged."""
 
 _POWERS: Final = ("", "k", "M", "G", "T", "P")
 _TIMES: Final = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (1_000, "µs"))
@@ -17,7 +17,7 @@ _SIZES: Final = (("B", 0), ("KiB", 1), ("MiB", 1), ("GiB", 2), ("TiB", 2))
 
 
 def format_ns(ns: float) -> str:
-    """Phrase a duration with the unit that suits it: ``280.0 ms``, ``12.3 µs``, ``1.2 s``, ``85 ns``."""
+    """Format a duration in its largest fitting unit: ``280.0 ms``, ``12.3 µs``, ``1.2 s``, ``85 ns``."""
     size = abs(ns)
     for scale, unit in _TIMES:
         if size >= 0.99995 * scale:  # 999.96 µs would be rounded to 1000.0 µs
@@ -26,9 +26,9 @@ def format_ns(ns: float) -> str:
 
 
 def format_ms(ns: float, limit_ns: float = 0.0) -> str:
-    """Phrase a duration in milliseconds whatever its size, so that a column can be compared by eye: ``0.01 ms``.
+    """Format a duration in milliseconds whatever its size, for columns that are compared by eye: ``0.01 ms``.
 
-    One below ``limit_ns``, which the clock cannot tell from nothing, reads ``<0.02 ms``: the limit, rounded up.
+    A duration below the clock's limit ``limit_ns`` becomes ``<0.02 ms``: the limit, rounded up.
     """
     if abs(ns) < limit_ns:
         return f"<{above(limit_ns / NS_PER_MS, 2)} ms"
@@ -39,7 +39,7 @@ def format_ms(ns: float, limit_ns: float = 0.0) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """Phrase bytes in powers of 1024: ``512 B``, ``21.2 MiB``, ``1.26 GiB``."""
+    """Format bytes in powers of 1024: ``512 B``, ``21.2 MiB``, ``1.26 GiB``."""
     size = float(count)
     for unit, digits in _SIZES:
         if abs(size) < 1024 - 0.5 * 10**-digits:
@@ -49,15 +49,15 @@ def format_bytes(count: float) -> str:
 
 
 def above(value: float, digits: int) -> str:
-    """Phrase a positive number that something is less than: rounded up to so many digits."""
+    """Format a positive upper bound, rounded up to ``digits`` decimals."""
     scaled = round(value * 10**digits, 6)  # 0.07 x 100 is a little more than 7
     return f"{ceil(scaled) / 10**digits:.{digits}f}"
 
 
 def format_percent(fraction: float, limit: float = 0.0) -> str:
-    """Phrase a fraction: ``45.2 %``; what is there but would round to nothing reads ``<0.1 %``.
+    """Format a fraction: ``45.2 %``; a fraction that would round to zero becomes ``<0.1 %``.
 
-    One below ``limit``, the clock's limit as a fraction of the same whole, reads ``<0.3 %``: the limit, rounded up.
+    One below ``limit``, the clock's limit as a fraction of the same whole, becomes ``<0.3 %``: the limit, rounded up.
     """
     if abs(fraction) < limit:
         return f"<{above(100 * limit, 1)} %"
@@ -68,23 +68,23 @@ def format_percent(fraction: float, limit: float = 0.0) -> str:
 
 
 def format_signed_percent(fraction: float) -> str:
-    """Phrase a fraction that may as well be below zero: ``0.42 %``, ``-0.03 %``."""
+    """Format a fraction that may be negative: ``0.42 %``, ``-0.03 %``."""
     return f"{100 * fraction:.2f} %".replace("-0.00", "0.00")
 
 
 def format_round_percent(fraction: float, limit: float = 0.0) -> str:
-    """Phrase a fraction as a whole number of percent, without the sign; one below ``limit`` as ``format_percent``."""
+    """Format a fraction as a whole number of percent without its sign; ``limit`` is as in ``format_percent``."""
     return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"
 
 
 def format_rate(per_second: float, unit: str = "samples") -> str:
-    """Phrase a rate with three significant digits: ``1.95 samples/s``, ``1234 tokens/s``."""
+    """Format a rate with three significant digits: ``1.95 samples/s``, ``1234 tokens/s``."""
     digits = 2 if abs(per_second) < 9.995 else 1 if abs(per_second) < 99.95 else 0
     return f"{per_second:.{digits}f} {unit}/s"
 
 
 def format_flops(count: float) -> str:
-    """Phrase operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``512 FLOP``."""
+    """Format operations in powers of 1000 with three significant digits: ``1.23 TFLOP``, ``512 FLOP``."""
     size, power = float(count), 0
     while abs(size) >= 999.5 and power < len(_POWERS) - 1:
         size, power = size / 1000, power + 1
@@ -93,7 +93,7 @@ def format_flops(count: float) -> str:
 
 
 def format_span(ns: float) -> str:
-    """Phrase a long time as people say it: ``12 s``, ``4 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    """Format a long time: ``12 s``, ``4 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
     seconds = round(ns / NS_PER_S)
     if seconds < 60:
         return f"{ns / NS_PER_S:.1f} s" if ns < 9.95 * NS_PER_S else f"{seconds} s"
@@ -107,5 +107,5 @@ def format_span(ns: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """Phrase a count or a mean count without needless decimals: ``4``, ``1.5``."""
+    """Format a count or a mean count, without decimals if it is whole: ``4``, ``1.5``."""
     return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"

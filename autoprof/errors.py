@@ -1,13 +1,13 @@
-"""Every error a user can meet.
+"""Every exception that autoprof raises on purpose.
 
 AutoprofError
-├── ConfigError      a configuration that cannot be used; lists all of its problems
-├── TargetError      a rule that selects nothing in this model
-├── SessionError     a session used in a way it does not allow (two on one model, step after close)
-├── OutputError      a run folder that cannot be made or written
-└── MissingExtra     an optional package that a sink or command needs
+├── ConfigError      an invalid configuration; lists all of its problems
+├── TargetError      a rule that selects no module of this model
+├── SessionError     an invalid use of a session (two on one model, a step after close)
+├── OutputError      a run folder or file that cannot be created, written or read
+└── MissingExtra     a missing optional package that a sink or command needs
 
-A message reads ``where: what is wrong; what is allowed, or the nearest``.
+A message has the form ``where: the problem with this value; the allowed values, or the nearest one``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 
 class AutoprofError(Exception):
-    """Base of every error that autoprof raises on purpose, always at set-up and never inside a training step."""
+    """Base of all errors. They are raised at set-up or by tools, never inside a training step."""
 
 
 class ConfigError(AutoprofError):
-    """Report every problem of one configuration together, one line each."""
+    """All problems of one configuration, one line each."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -30,11 +30,11 @@ class ConfigError(AutoprofError):
 
 
 class TargetError(AutoprofError):
-    """Report the rules that select no module of the model."""
+    """Rules that select no module of the model."""
 
 
 class SessionError(AutoprofError):
-    """Report a call that the state of the session does not allow; ``session`` is the one in the way, if one is."""
+    """A call that the state of the session does not allow; ``session`` is the conflicting session, if there is one."""
 
     def __init__(self, message: str, session: Any = None) -> None:
         self.session = session
@@ -42,20 +42,20 @@ class SessionError(AutoprofError):
 
 
 class OutputError(AutoprofError):
-    """Report a run folder that cannot be made or written."""
+    """A run folder or file that cannot be created, written or read."""
 
 
 class MissingExtra(AutoprofError):
-    """Report an optional package that is not installed, with the command that installs it."""
+    """An optional package that is not installed; the message has the command that installs it."""
 
 
 def nearest(word: str, allowed: Iterable[str], n: int = 3) -> str:
-    """Phrase the nearest allowed words: ``did you mean 'a' or 'b'?``, or the whole list when none is near."""
+    """Return a hint with the nearest allowed words, ``did you mean 'a' or 'b'?``, or with all of them."""
     choices = sorted({str(choice) for choice in allowed})
     near = get_close_matches(word, choices, n=n, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(repr(choice) for choice in near) + "?"
     if not choices:
-        return "there is nothing to choose from"
+        return "nothing is allowed here"
     shown = ", ".join(choices[:16]) + (", …" if len(choices) > 16 else "")
     return f"allowed: {shown}"

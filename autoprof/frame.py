@@ -1,9 +1,8 @@
-"""The shapes that travel from ``resolve`` on: ``Phase``, ``Span``, ``Layout``, ``StepFrame``.
+"""The data types of a resolved step: ``Phase``, ``Span``, ``Layout``, ``StepFrame``.
 
-A step's spans are kept in columns. What most steps of a run share (which spans there are, how they nest) is one
-``Layout``; what differs (the nanoseconds) is a handful of integer arrays. A frame is therefore about ten objects
-however many spans it has, and none of them is one that the garbage collector walks. ``Span`` objects are built
-only for those who ask for ``frame.spans``.
+The spans of a step are kept in columns. ``Layout`` has the names and the nesting, which most steps of a run share; the
+times are a few integer arrays. A frame is therefore about ten objects whatever its number of spans, and the garbage
+collector tracks none of them. ``Span`` objects are built only by ``StepFrame.spans``.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ import numpy.typing as npt
 Nanoseconds = npt.NDArray[np.int64]
 
 TRAINING_LANE: Final = 0
-"""The lane of the thread that trains (and of the autograd threads that work for it while it waits)."""
+"""The lane of the training thread, and of the autograd threads that work while it waits for them."""
 LOGGED_LANE: Final = -1
-"""The lane of durations measured elsewhere (``log_timing``): they are rows, but no part of the step's account."""
+"""The lane of durations measured elsewhere (``log_timing``): they have rows, but are not part of the step's time."""
 UNTIMED_LANE: Final = -2
-"""The lane of spans without a device time in a step that has one: they are no rows, but counted with their reason."""
+"""The lane of spans without a device time in a step that has one: they have no rows, but are counted by reason."""
 STREAM_LANES: Final = 1000
-"""A lane is a thread, and so many times the stream: 0 the one that the step began on, 1, 2, … those beside it."""
+"""Lane = thread + this × stream; stream 0 is the one on which the step began, 1, 2, … are parallel ones."""
 NOT_MEASURED: Final = -1
-"""What a column of measured values holds where nothing was measured; never shown as a value."""
+"""The entry of a column where nothing was measured; never shown as a value."""
 
 
 class PhaseTraits(NamedTuple):
@@ -112,14 +111,14 @@ MODULE_PHASES: Final = tuple(phase for phase in Phase if phase.traits.in_module)
 
 
 class NamedShape(NamedTuple):
-    """A tensor's shape and what it is called where it was met; a single result has no name."""
+    """A tensor's shape and the name of its argument or result; a single result has an empty name."""
 
     name: str
     shape: tuple[int, ...]
 
 
 class ShapeChange(NamedTuple):
-    """What a module took and returned when that was first met: a target's name, its fqn, and the shapes."""
+    """The shapes that a module took and returned, at their first occurrence, with the target's name and fqn."""
 
     name: str
     fqn: str
@@ -129,10 +128,11 @@ class ShapeChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One named interval of one step. Times are nanoseconds from the step's start; None means not measured.
+    """One named interval of one step. Times are nanoseconds since the step's start; None means not measured.
 
-    The span's peak of allocated memory lies between ``memory_peak_bytes`` and ``memory_bound_bytes``; where the running
-    peak of the allocator grew within the span they are equal. ``memory_reserved_bytes`` is the larger of its two ends.
+    The peak of allocated memory in the span lies between ``memory_peak_bytes`` and ``memory_bound_bytes``; they are
+    equal where the allocator's running peak grew in the span. ``memory_reserved_bytes`` is the larger value of its two
+    ends.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Span:
 
     @property
     def host_bound(self) -> bool | None:
-        """Whether the device spent more than half of the span at the end of its queue, the host setting the pace."""
+        """Whether the device waited for the host in more than half of the span; None without a device time."""
         if self.host_bound_ns is None or self.device_ns is None:
             return None
         return 2 * self.host_bound_ns > self.device_ns
@@ -162,12 +162,12 @@ class Span:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Name the spans of a step and say how they nest, without any time. Columns of equal length, parents first.
+    """The names and the nesting of a step's spans, without any time. Columns of equal length, parents first.
 
-    ``parents`` holds indices into the columns, -1 for a root. ``calls`` is 1, or 0 for the later slices of one
-    call (a generator or a coroutine that was suspended). ``lanes`` is 0 for the training thread on the step's stream,
-    1, 2, … for threads beside it (``STREAM_LANES`` more for a stream beside it), ``LOGGED_LANE`` for durations measured
-    elsewhere and ``UNTIMED_LANE`` for what has no device time. A span and its parent are on one lane.
+    ``parents`` are indices into the columns, -1 for a root. ``calls`` is 1, or 0 for the later slices of one call (a
+    generator or a coroutine that was suspended). ``lanes`` is ``TRAINING_LANE`` for the training thread on the step's
+    stream, 1, 2, … for other threads (plus ``STREAM_LANES`` times the number of a parallel stream), ``LOGGED_LANE`` or
+    ``UNTIMED_LANE``. A span and its parent are on one lane.
     """
 
     names: tuple[str, ...]
@@ -182,7 +182,7 @@ class Layout:
 
     @cached_property
     def _families(self) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds]:
-        """Children sorted by parent, where each parent's run of children starts, and the parents."""
+        """Children sorted by parent, the start of each parent's children among them, and the parents."""
         parents = np.asarray(self.parents, dtype=np.int64)
         children = np.flatnonzero(parents >= 0)
         children = children[np.argsort(parents[children], kind="stable")]
@@ -214,14 +214,15 @@ class Layout:
 class StepFrame:
     """One step's resolved spans, in integers: nanoseconds and bytes.
 
-    ``start_ns`` and ``host_ns`` have one entry a span; ``device_start_ns`` and ``device_ns`` too, or are None when
-    the run has no device clock (an entry of ``NOT_MEASURED`` marks a span without a device time).
-    ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host or was about to.
-    ``device_duration_ns`` is None also where a step's ends have no device time in common: the host's clock counts then.
-    ``memory`` holds the process's or device's readings at the step's end. ``dropped`` counts marks and spans lost
-    in this step. ``warmup`` steps are kept apart from every statistic. ``gap_steps`` were left alone before this one;
-    they took ``gap_ns`` together. ``shapes`` are those first met in this step. ``micro_steps`` is how many rounds of
-    forward and backward went before one optimizer step (accumulation), None where no backward pass was seen.
+    ``start_ns`` and ``host_ns`` have one entry a span. So have ``device_start_ns`` and ``device_ns``, with
+    ``NOT_MEASURED`` for a span without a device time; they are None where the run has no device clock.
+    ``host_bound_ns`` is the part of ``device_ns`` in which the device waited for the host, or nearly so.
+    ``device_duration_ns`` is None also where the step's ends have no common device time; host times are used then.
+    ``memory`` has the readings of the process and the device at the step's end. ``dropped`` counts lost marks and
+    spans. ``warmup`` steps are excluded from every statistic. ``gap_steps`` is the number of unsampled steps before
+    this one, which took ``gap_ns`` together. ``shapes`` are those that occurred first in this step. ``micro_steps`` is
+    the number of forward and backward passes before one optimizer step (gradient accumulation); it is None without a
+    backward pass.
     """
 
     step: int
@@ -251,7 +252,7 @@ class StepFrame:
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:
-        """Make a frame of values for every field, without the assignment by assignment of a frozen ``__init__``."""
+        """Make a frame from the values of all fields, without the slow assignments of a frozen ``__init__``."""
         frame = cls.__new__(cls)
         object.__setattr__(frame, "__dict__", values)
         return frame
@@ -284,18 +285,18 @@ class StepFrame:
 
     @property
     def step_ns(self) -> int:
-        """The step's length on the clock that counts: the device's where there is one, else the host's."""
+        """The step's length: in device time where there is one, else in host time."""
         return self.duration_ns if self.device_duration_ns is None else self.device_duration_ns
 
     @property
     def total_ns(self) -> Nanoseconds:
-        """Each span's length on the clock that counts; a span without a device time counts 0."""
+        """Each span's length on the clock of ``step_ns``; 0 for a span without a device time."""
         if self.device_duration_ns is None or self.device_ns is None:
             return self.host_ns
         return self.device_ns.clip(min=0)
 
     def phase_ns(self) -> dict[Phase, int]:
-        """Split the step into phases by the spans' own time; ``OTHER`` is the rest: the values sum to ``step_ns``."""
+        """Return the self time of each phase and the rest as ``OTHER``; the values sum to ``step_ns``."""
         own = self.layout.self_ns(self.total_ns)
         phases = {phase: int(own[indices].sum()) for phase, indices in self.layout.phase_groups}
         phases[Phase.OTHER] = self.step_ns - sum(phases.values())

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from .._stats.name_lines import name_lines, walk
-from .._stats.name_tree import Tree, name_tree
+from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS, above, format_bytes, format_percent
 from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from ..summary import Summary
@@ -48,20 +48,20 @@ class Averages:
             tree = name_tree(frame.layout)
             self.add(frame.layout, tree, tree.values_ns(frame.total_ns)[:, 0])
 
-    def add(self, layout: Layout, tree: Tree, totals_ns: Nanoseconds) -> None:
+    def add(self, layout: Layout, tree: NameTree, totals_ns: Nanoseconds) -> None:
         """Count one recorded step."""
         index = self._places_of(layout, tree)
         self._sums[index] += totals_ns
         self._counts[index] += 1
 
-    def of(self, layout: Layout, tree: Tree) -> list[float | None]:
+    def of(self, layout: Layout, tree: NameTree) -> list[float | None]:
         """Return each node's average so far in nanoseconds, None where there is none."""
         index = self._places_of(layout, tree)
         counts = np.where(index == PLACES, 0, self._counts[index])
         means = (self._sums[index] / np.maximum(counts, 1)).tolist()
         return [mean if count else None for mean, count in zip(means, counts.tolist(), strict=True)]
 
-    def _places_of(self, layout: Layout, tree: Tree) -> Nanoseconds:
+    def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
         index = self._index.get(layout)
         if index is None:
             if len(self._index) >= 128:
@@ -108,7 +108,7 @@ class _Section:
     __slots__ = ("_averages", "_limit_ns", "_ns_percent", "_tree", "_values", "host_bound_ns")
 
     def __init__(
-        self, tree: Tree, values: Nanoseconds, averages: list[float | None], step_ns: int, limit_ns: int
+        self, tree: NameTree, values: Nanoseconds, averages: list[float | None], step_ns: int, limit_ns: int
     ) -> None:
         self._tree = tree
         self._values: list[list[int]] = values.tolist()

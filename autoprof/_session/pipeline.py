@@ -161,7 +161,7 @@ class Pipeline:
 
     def left_alone(self, steps: int, elapsed_ns: int) -> None:
         """Take account of steps that no recorded one comes after."""
-        self._aggregate.left_alone(steps, elapsed_ns)
+        self._aggregate.add_gap(steps, elapsed_ns)
 
     def compiled(self) -> None:
         """Take word that torch has compiled something: the step shows what hooks no longer see."""

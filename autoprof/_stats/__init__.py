@@ -1,9 +1,8 @@
-"""Running statistics of a run: constant memory whatever the number of steps, mergeable across windows and ranks.
+"""Statistics of a run: running aggregates, confidence intervals, and the tree of names.
 
-A row is a name × phase × lane. What a step contributes to its rows is found once a layout (``rows``); steps of one
-layout are collected into a block and folded in together (``fold``), so that a step costs a copy and the arithmetic is
-paid once a block. Everything is integer nanoseconds; quantiles come from logarithmic bins (``table``; DDSketch,
-Masson et al. 2019: a bin's width is a fixed ratio, so the relative error is bounded).
+``Aggregate`` takes frames and keeps statistics by row (name × phase × lane) in constant memory, mergeable across
+windows and ranks. ``intervals`` has the confidence intervals and tests that other modules use. ``name_tree`` and
+``name_lines`` nest names for steps and for summaries.
 """
 
 from .aggregate import UNTIMED_STEPS, Aggregate

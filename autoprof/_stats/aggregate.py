@@ -1,4 +1,8 @@
-"""Frames → running statistics, folded in by the block."""
+"""Frames → running statistics of a run.
+
+The rows of a layout are found once (``rows``). The steps of one layout are collected in a block and then added to the
+statistics (``table``) together, so that a step costs a copy, and the arithmetic's fixed cost occurs once a block.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,65 @@ import numpy as np
 from .._units import NS_PER_S, UNITS
 from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Clock, Row, Summary
-from .block import BLOCK, Block
 from .rows import RowKey, step_rows
-from .shapes import ShapeNotes
+from .shapes import ShapeSets
 from .table import UNKNOWN, Table
 
-BLOCKS: Final = 32
-"""Layouts with a block of their own; a run whose steps all differ folds them in early instead of growing."""
-ROWS: Final = 4096
-"""Rows kept apart; names made up anew each step would else grow without end. What comes later is counted."""
+BLOCK_STEPS: Final = 64
+"""Steps of one layout that are added to the statistics together."""
+MAX_BLOCKS: Final = 32
+"""Layouts with a block of their own. Beyond that all blocks are added and dropped, so memory stays bounded."""
+MAX_ROWS: Final = 4096
+"""Rows with statistics of their own, in case names are made up anew each step. Further rows are only counted."""
 UNTIMED_STEPS: Final = "steps without a device time"
-"""Why a step of a device's run is in no statistic: host times among device times would be neither."""
+"""Why a step of a run on a device is in no statistic: host times cannot be added to device times."""
 
-
-STEP: Final = RowKey("", Phase.OTHER, 0)
-"""The row of the steps themselves: always the first."""
+_WHOLE_STEP: Final = RowKey("", Phase.OTHER, 0)
+"""The row of the steps themselves, always the first."""
 _STEP_ROW: Final = np.zeros(1, dtype=np.int64)
 
 
+class _Block:
+    """Steps of one layout that are not yet in the statistics.
+
+    ``row_of`` has the table's row for each row of the layout, -1 for none. ``host`` and ``host_bound`` are None as long
+    as the totals are host times.
+    """
+
+    __slots__ = ("count", "host", "host_bound", "last_step", "layout", "row_of", "rows", "steps", "total")
+
+    def __init__(self, layout: Layout, row_of: Nanoseconds) -> None:
+        self.layout = layout
+        self.rows = step_rows(layout)
+        self.row_of = row_of
+        self.count = 0
+        self.last_step = -1
+        self.total: Nanoseconds = np.empty((BLOCK_STEPS, len(layout)), dtype=np.int64)
+        self.host: Nanoseconds | None = None
+        self.host_bound: Nanoseconds | None = None
+        self.steps: Nanoseconds = np.empty(BLOCK_STEPS, dtype=np.int64)
+
+    def add(self, frame: StepFrame) -> None:
+        """Copy one step into the block."""
+        at = self.count
+        self.total[at] = frame.total_ns
+        if frame.device_ns is not None:
+            if self.host is None:
+                self.host = self.total.copy()  # the steps so far have host times only
+            self.host[at] = frame.host_ns
+            if frame.host_bound_ns is not None:
+                if self.host_bound is None:
+                    self.host_bound = np.zeros_like(self.total)
+                self.host_bound[at] = frame.host_bound_ns.clip(min=0)
+        elif self.host is not None:
+            self.host[at] = frame.host_ns
+        self.steps[at] = frame.step_ns
+        self.last_step = frame.step
+        self.count = at + 1
+
+
 class Aggregate:
-    """Fold frames into statistics. Not thread-safe: it belongs to the thread that calls ``Session.step``."""
+    """Add frames to statistics. Not thread-safe: it belongs to the thread that calls ``Session.step``."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -39,21 +82,21 @@ class Aggregate:
         self.unsampled_steps = self._unsampled_ns = 0
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self._scalars: dict[str, float] = {}
-        self._shapes = ShapeNotes(ROWS)
-        self._memory: dict[str, int] = {}
-        self._phases: Counter[Phase] = Counter()
-        self._blocks: dict[Layout, Block] = {}
         self._clock: Clock = "host"
-        self._micro_steps = Counter[int]()
-        self._units: dict[str, tuple[float, int]] = {}
         self._overhead_ns = 0
         self._observed_ns = 0
+        self._scalars: dict[str, float] = {}
+        self._memory: dict[str, int] = {}
+        self._phases: Counter[Phase] = Counter()
+        self._micro_steps = Counter[int]()
+        self._units: dict[str, tuple[float, int]] = {}
+        self._shapes = ShapeSets(MAX_ROWS)
+        self._blocks: dict[Layout, _Block] = {}
         self._table = Table()
-        self._table.row(STEP, None, None)
+        self._table.row(_WHOLE_STEP, None, None)
 
     def add(self, frame: StepFrame) -> None:
-        """Fold one frame in; a warm-up frame is only counted."""
+        """Add one frame; a warm-up frame is only counted."""
         if frame.dropped:
             self.dropped["marks"] += frame.dropped
         if frame.memory:
@@ -61,14 +104,14 @@ class Aggregate:
         if frame.scalars:
             self._scalars.update(frame.scalars)
         if frame.shapes:
-            self._shapes.add(frame)
+            self._shapes.add_frame(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
         if frame.gap_steps:
-            self.left_alone(frame.gap_steps, frame.gap_ns)
+            self.add_gap(frame.gap_steps, frame.gap_ns)
         if frame.warmup:
             self.warmup_steps += 1
-            self._remember(frame)  # an allocator's running peak grows most in the first steps, and only then tells
+            self._add_memory(frame)  # an allocator's running peak grows most in the first steps, and shows only there
             return
         if frame.device_ns is not None and frame.device_duration_ns is None:
             self.skipped[UNTIMED_STEPS] += 1
@@ -79,88 +122,88 @@ class Aggregate:
         if frame.micro_steps is not None:
             self._micro_steps[frame.micro_steps] += 1
         if frame.scalars:
-            self._count_units(frame)
+            self._add_units(frame)
         block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
         block.add(frame)
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
-            self._remember(frame)
-            self._fold_growth(block, frame.memory_start_bytes, frame.memory_end_bytes)
-        if block.count == BLOCK:
-            self._fold(block)
+            self._add_memory(frame)
+            self._add_growth(block, frame.memory_start_bytes, frame.memory_end_bytes)
+        if block.count == BLOCK_STEPS:
+            self._add_block(block)
 
-    def left_alone(self, steps: int, elapsed_ns: int) -> None:
-        """Take account of steps that were not recorded; of none, where the run ends as they begin."""
+    def add_gap(self, steps: int, elapsed_ns: int) -> None:
+        """Add unsampled steps; there are none where the run ends as a gap begins."""
         if not steps:
             return
         self.unsampled_steps += steps
         self._unsampled_ns += elapsed_ns
         self._observed_ns += elapsed_ns
 
-    def _count_units(self, frame: StepFrame) -> None:
+    def _add_units(self, frame: StepFrame) -> None:
         for unit in UNITS:
-            held = frame.scalars.get(unit)
-            if held is not None and isfinite(held):
+            value = frame.scalars.get(unit)
+            if value is not None and isfinite(value):
                 count, ns = self._units.get(unit, (0.0, 0))
-                self._units[unit] = count + held, ns + frame.duration_ns
+                self._units[unit] = count + value, ns + frame.duration_ns
 
     def _throughput(self) -> tuple[str, float | None]:
-        """Return the first unit that steps held, and how many of it a second."""
+        """Return the first unit that was logged, and its count per second."""
         for unit in UNITS:
             count, ns = self._units.get(unit, (0.0, 0))
             if ns:
                 rate = count * NS_PER_S / ns
-                return unit, rate if isfinite(rate) else None  # no JSON holds what overflows
+                return unit, rate if isfinite(rate) else None  # JSON has no infinity
         return UNITS[0], None
 
-    def _open_block(self, layout: Layout) -> Block:
-        if len(self._blocks) >= BLOCKS:
-            self.fold()
+    def _open_block(self, layout: Layout) -> _Block:
+        if len(self._blocks) >= MAX_BLOCKS:
+            self._add_blocks()
             self._blocks.clear()
         rows, table = step_rows(layout), self._table
         row_of = np.full(len(rows), -1, dtype=np.int64)
         for i, key in enumerate(rows.keys):
-            if key.lane == UNTIMED_LANE:  # counted with its reason where it was found
+            if key.lane == UNTIMED_LANE:  # counted by its reason where it was found
                 continue
-            if key not in table.index and len(table.index) >= ROWS:
+            if key not in table.index and len(table.index) >= MAX_ROWS:
                 self.dropped["names beyond the limit"] += 1
                 continue
             parent = rows.parents[i]
             row_of[i] = table.row(key, rows.fqns[i], rows.keys[parent] if parent >= 0 else None)
-        block = self._blocks[layout] = Block(layout, row_of)
+        block = self._blocks[layout] = _Block(layout, row_of)
         return block
 
-    def fold(self) -> None:
-        """Fold in what waits in blocks, so that every number is current."""
+    def _add_blocks(self) -> None:
+        """Add the steps of all blocks to the statistics, so that every number is current."""
         for block in self._blocks.values():
             if block.count:
-                self._fold(block)
+                self._add_block(block)
 
-    def _fold(self, block: Block) -> None:
+    def _add_block(self, block: _Block) -> None:
         count, rows, table = block.count, block.rows, self._table
         block.count = 0
         total = block.total[:count]
-        own = block.layout.self_ns(total)
+        self_ns = block.layout.self_ns(total)
         for phase, spans in block.layout.phase_groups:
-            self._phases[phase] += int(own[:, spans].sum())
-        table.count(_STEP_ROW, block.steps[:count, None], block.last_step)
+            self._phases[phase] += int(self_ns[:, spans].sum())
+        table.add_steps(_STEP_ROW, block.steps[:count, None], block.last_step)
         totals = rows.totals(total)
         hosts = totals if block.host is None else rows.totals(block.host[:count])
         kept = block.row_of >= 0
         into = block.row_of[kept]
-        table.count(into, totals[:, kept], block.last_step)
-        table.own[into] += rows.sums(own).sum(axis=0)[kept]
+        table.add_steps(into, totals[:, kept], block.last_step)
+        table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
         table.host[into] += hosts.sum(axis=0)[kept]
         table.calls[into] += rows.calls[kept] * count
-        if block.bound is not None:
-            table.bound[into] += rows.totals(block.bound[:count]).sum(axis=0)[kept]
-            block.bound[:count] = 0
+        if block.host_bound is not None:
+            table.host_bound[into] += rows.totals(block.host_bound[:count]).sum(axis=0)[kept]
+            block.host_bound[:count] = 0
 
-    def _remember(self, frame: StepFrame) -> None:
+    def _add_memory(self, frame: StepFrame) -> None:
         if frame.memory_start_bytes is not None and frame.memory_end_bytes is not None:
             block = self._blocks.get(frame.layout) or self._open_block(frame.layout)
-            self._table.remember(block.row_of[block.rows.of_span], frame)
+            self._table.add_memory(block.row_of[block.rows.of_span], frame)
 
-    def _fold_growth(self, block: Block, start: Nanoseconds, end: Nanoseconds) -> None:
+    def _add_growth(self, block: _Block, start: Nanoseconds, end: Nanoseconds) -> None:
         seen = (start != NOT_MEASURED) & (end != NOT_MEASURED)
         growth = block.rows.totals(np.where(seen, end - start, 0))
         kept = block.row_of >= 0
@@ -171,9 +214,9 @@ class Aggregate:
 
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
-        self.fold()
-        other.fold()
-        beyond = self._table.merge(other._table, ROWS)
+        self._add_blocks()
+        other._add_blocks()
+        beyond = self._table.merge(other._table, MAX_ROWS)
         if beyond:
             self.dropped["names beyond the limit"] += beyond
         self._phases.update(other._phases)
@@ -187,18 +230,18 @@ class Aggregate:
         self._observed_ns += other._observed_ns
         self._micro_steps.update(other._micro_steps)
         for unit, (count, ns) in other._units.items():
-            mine = self._units.get(unit, (0.0, 0))
-            self._units[unit] = mine[0] + count, mine[1] + ns
+            own_count, own_ns = self._units.get(unit, (0.0, 0))
+            self._units[unit] = own_count + count, own_ns + ns
         self._scalars.update(other._scalars)
-        self._shapes.note(other._shapes.all())
+        self._shapes.add(other._shapes.all())
         self._memory.update(other._memory)
         if other._clock == "device":
             self._clock = "device"
 
     def summary(self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None) -> Summary:
         """Return the statistics so far, rows in descending order of total time."""
-        self.fold()
-        table, some = self._table, self.steps > 0
+        self._add_blocks()
+        table, has_steps = self._table, self.steps > 0
         p50, p95 = table.quantiles_ns(0.5, 0.95)
         total_step_ns = int(table.total[0])
         phases = {phase: self._phases[phase] for phase in Phase if phase in self._phases}
@@ -206,6 +249,7 @@ class Aggregate:
         rows = self._rows(p50, p95, total_step_ns)
         rows.sort(key=lambda row: (-row.total_ns, row.name, row.phase))
         unit, throughput = self._throughput()
+        shapes_dropped = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
         return Summary(
             clock=self._clock,
             steps=self.steps,
@@ -213,11 +257,11 @@ class Aggregate:
             unsampled_steps=self.unsampled_steps,
             unsampled_ns=self._unsampled_ns,
             total_step_ns=total_step_ns,
-            step_mean_ns=total_step_ns // self.steps if some else 0,
-            step_min_ns=int(table.min[0]) if some else 0,
+            step_mean_ns=total_step_ns // self.steps if has_steps else 0,
+            step_min_ns=int(table.min[0]) if has_steps else 0,
             step_max_ns=int(table.max[0]),
-            step_p50_ns=int(p50[0]) if some else 0,
-            step_p95_ns=int(p95[0]) if some else 0,
+            step_p50_ns=int(p50[0]) if has_steps else 0,
+            step_p95_ns=int(p95[0]) if has_steps else 0,
             step_last_ns=int(table.last[0]),
             phases=phases,
             rows=tuple(rows),
@@ -228,33 +272,27 @@ class Aggregate:
             scalars=dict(self._scalars),
             memory=dict(self._memory),
             micro_steps=max(self._micro_steps, key=lambda count: (self._micro_steps[count], count), default=None),
-            dropped=self._lost(),
+            dropped={**self.dropped, **shapes_dropped},
             skipped={**self.skipped, **(skipped or {})},
             notes=notes,
             shapes=self._shapes.all(),
         )
 
-    def _lost(self) -> dict[str, int]:
-        shapes = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
-        return {**self.dropped, **shapes}
-
     def _rows(self, p50: Nanoseconds, p95: Nanoseconds, step_ns: int) -> list[Row]:
-        # By the column, not by the element: a live display asks for this twice a second.
+        # Whole columns instead of single elements: a live display asks for the rows twice a second.
         table, used = self._table, len(self._table.index)
-        mean = table.total[:used] // np.maximum(table.occurred[:used], 1)
+        mean = table.total[:used] // np.maximum(table.steps[:used], 1)
         least = np.minimum(table.min[:used], table.max[:used])
-        peaks = _measured(table.peak[:used])
-        growths = [None if growth == -UNKNOWN else growth for growth in table.growth[:used].tolist()]
         total = table.total[:used].tolist()
-        made = map(
+        rows = map(
             Row,
             [key.name for key in table.index],
             table.fqns,
             [key.phase for key in table.index],
             table.calls.tolist(),
-            table.occurred.tolist(),
+            table.steps.tolist(),
             total,
-            table.own.tolist(),
+            table.self_time.tolist(),
             table.host.tolist(),
             mean.tolist(),
             least.tolist(),
@@ -265,20 +303,20 @@ class Aggregate:
             [ns / step_ns if step_ns else 0.0 for ns in total],
             [None if parent is None else parent.name for parent in table.parents],
             [key.lane for key in table.index],
-            growths,
-            peaks,
-            self._host_bound(used),
-            _measured(table.ceiling[:used]),
+            [None if growth == -UNKNOWN else growth for growth in table.growth[:used].tolist()],
+            _measured(table.peak[:used]),
+            self._host_bound_shares(used),
+            _measured(table.peak_bound[:used]),
             _measured(table.reserved[:used]),
         )
-        return [row for row in list(made)[1:] if row.steps]  # the first is the step itself; some had warm-up only
+        return [row for row in list(rows)[1:] if row.steps]  # without the whole step, and rows seen in warm-up only
 
-    def _host_bound(self, used: int) -> list[float | None]:
-        """Return by row how much of its device time was host-bound; None where there is no device time."""
+    def _host_bound_shares(self, used: int) -> list[float | None]:
+        """Return the host-bound share of each row's device time; None where there is no device time."""
         table, keys = self._table, self._table.index
         if self._clock == "host":
             return [None] * used
-        shares = (table.bound[:used] / np.maximum(table.total[:used], 1)).tolist()
+        shares = (table.host_bound[:used] / np.maximum(table.total[:used], 1)).tolist()
         return [None if key.lane == LOGGED_LANE else share for key, share in zip(keys, shares, strict=True)]
 
 

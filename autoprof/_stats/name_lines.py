@@ -1,4 +1,4 @@
-"""The rows of a summary as people think of them: one line a name, its phases beside one another, lines in a tree."""
+"""The rows of a summary merged by name: one line a name with its phases as columns, and lines in a tree."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from ..summary import Row, Summary
 from .name_tree import parent_name
 
-# Looking up a member of an enum costs 70 ns in Python 3.10 and 3.11, four times a row.
+# Access to a member of an enum costs 70 ns in Python 3.10 and 3.11, four times a row.
 _FORWARD: Final = Phase.FORWARD
 _RECOMPUTE: Final = Phase.RECOMPUTE
 _BACKWARD: Final = Phase.BACKWARD
 _LONGEST: Final = attrgetter("total_ns")
 
-DEEPEST: Final = 64
-"""Names that may stand inside one another; a longer chain is taken for a ring and cut."""
+MAX_DEPTH: Final = 64
+"""Depth of nested names; a longer chain is treated as a cycle and cut."""
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """All rows of one name on one lane. A line knows its children, not its parent: no ring for the collector.
+    """All rows of one name on one lane. It references its children but not its parent, so there is no cycle.
 
-    ``total_ns`` counts nothing twice: a row inside another row of the same name is part of that. The time of a line
-    splits into ``forward_ns``, ``recompute_ns`` (also what ran inside its backward), ``backward_ns`` (without that)
-    and the rest, which other phases took.
+    ``total_ns`` counts nothing twice: a row inside another row of the same name is part of that row. It consists of
+    ``forward_ns``, ``recompute_ns`` (including the recompute inside the backward), ``backward_ns`` (without that
+    recompute) and the time of other phases.
     """
 
     name: str
@@ -42,15 +42,15 @@ class Line:
 
     @property
     def calls(self) -> int:
-        """Calls in all recorded steps; a backward and the forward it belongs to are one."""
+        """Calls in all recorded steps; a forward and its backward are one call."""
         return max(row.calls for row in self.rows)
 
     def limit_ns(self, clock_limit_ns: int) -> int:
-        """What the clock cannot tell of this line's calls together; what was timed elsewhere has its own clock."""
+        """Return the clock's limit for all calls of this line; logged durations have no such limit."""
         return 0 if self.lane == LOGGED_LANE else self.calls * clock_limit_ns
 
     def add(self, phase: Phase, ns: int, host_bound: float | None) -> None:
-        """Add a row that is inside no other of this line."""
+        """Add a row that is not inside another row of this line."""
         self.total_ns += ns
         self.host_bound_ns += round(ns * (host_bound or 0.0))
         if phase is _FORWARD:
@@ -60,26 +60,26 @@ class Line:
         elif phase is _RECOMPUTE:
             self.recompute_ns += ns
 
-    def take_out_of_backward(self, ns: int) -> None:
-        """Show a recomputed forward that ran inside this line's backward as what it is."""
+    def move_to_recompute(self, ns: int) -> None:
+        """Count a recomputed forward inside this line's backward as recompute."""
         moved = min(ns, self.backward_ns)
         self.backward_ns -= moved
         self.recompute_ns += moved
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether for more than half of its time the device's queue was empty."""
+        """Whether the device's queue was empty for more than half of its time."""
         return 2 * self.host_bound_ns > self.total_ns
 
     @property
     def own_ns(self) -> int:
-        """What no child covers."""
+        """The time outside its children."""
         return max(self.total_ns - sum(child.total_ns for child in self.children), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a summary: ``roots`` make up the step, ``beside`` are other threads' and logged durations."""
+    """The lines of a summary: ``roots`` add up to the step; ``beside`` are of other threads and logged durations."""
 
     roots: tuple[Line, ...]
     beside: tuple[Line, ...]
@@ -105,7 +105,7 @@ def _by_time(line: Line) -> tuple[int, str]:
 
 
 class _Place(NamedTuple):
-    """Where a row stands: its line, the names around it, the lines in whose backward it ran, whether recomputed."""
+    """The place of a row: its line, the names around it, the lines in whose backward it ran, whether recomputed."""
 
     phase: Phase
     line: Line
@@ -115,7 +115,7 @@ class _Place(NamedTuple):
 
 
 def _merge(rows: list[Row]) -> list[Line]:
-    """Return the roots of one lane's lines, in one pass: rows come longest first, so what holds a row precedes it."""
+    """Return the roots of one lane's lines. Rows are sorted by length, so the row around a row precedes it."""
     lines: dict[str, Line] = {}
     places: dict[str, list[_Place]] = {}
     parents: dict[str, str] = {}
@@ -128,13 +128,13 @@ def _merge(rows: list[Row]) -> list[Line]:
         line.rows.append(row)
         names: tuple[str, ...]
         backwards: tuple[Line, ...]
-        holder = _holder(phase, places.get(row.parent, ())) if row.parent is not None else None
-        if holder is None:
+        around = _row_around(phase, places.get(row.parent, ())) if row.parent is not None else None
+        if around is None:
             names, backwards, recomputed = (name,), (), False
             line.add(phase, ns, row.host_bound)
         else:
-            _, outer, names, backwards, recomputed = holder
-            if holder.phase is _BACKWARD and outer not in backwards:
+            _, outer, names, backwards, recomputed = around
+            if around.phase is _BACKWARD and outer not in backwards:
                 backwards = (*backwards, outer)
             if name not in names:
                 if not line.total_ns:
@@ -144,13 +144,13 @@ def _merge(rows: list[Row]) -> list[Line]:
         if phase is _RECOMPUTE and not recomputed:
             recomputed = True
             for outer in backwards:
-                outer.take_out_of_backward(ns)
+                outer.move_to_recompute(ns)
         places[name].append(_Place(phase, line, names, backwards, recomputed))
     return _grow(lines, parents)
 
 
-def _holder(phase: Phase, candidates: Sequence[_Place]) -> _Place | None:
-    """Choose the row that holds one of this phase; a summary names only its name. Recompute runs in a backward."""
+def _row_around(phase: Phase, candidates: Sequence[_Place]) -> _Place | None:
+    """Choose the row around a row of this phase among those of its parent's name; recompute runs in a backward."""
     best = None
     for place in candidates:
         if place.phase is phase:
@@ -161,10 +161,10 @@ def _holder(phase: Phase, candidates: Sequence[_Place]) -> _Place | None:
 
 
 def _grow(lines: dict[str, Line], parents: dict[str, str]) -> list[Line]:
-    """Hang every line below its parent; return the roots."""
+    """Add every line to its parent's children and return the roots."""
     roots: list[Line] = []
     for name, line in lines.items():
-        if name in parents and _is_ring(name, parents):
+        if name in parents and _is_cycle(name, parents):
             del parents[name]
         (lines[parents[name]].children if name in parents else roots).append(line)
     for line in lines.values():
@@ -173,10 +173,10 @@ def _grow(lines: dict[str, Line], parents: dict[str, str]) -> list[Line]:
     return sorted(roots, key=_by_time)
 
 
-def _is_ring(name: str, parents: dict[str, str]) -> bool:
-    """Say whether a name stands below itself, as names do that call each other."""
+def _is_cycle(name: str, parents: dict[str, str]) -> bool:
+    """Return whether a name is its own ancestor, as with names that call each other."""
     above: str | None = name
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         above = parents.get(above or "")
         if above is None or above == name:
             return above == name
@@ -184,7 +184,7 @@ def _is_ring(name: str, parents: dict[str, str]) -> bool:
 
 
 def _logged(rows: list[Row]) -> list[Line]:
-    """Durations measured elsewhere nest by their names alone."""
+    """Nest logged durations by their names alone."""
     lines: dict[str, Line] = {}
     for row in rows:
         line = lines.setdefault(row.name, Line(row.name, row.lane))
@@ -195,7 +195,7 @@ def _logged(rows: list[Row]) -> list[Line]:
 
 
 def walk(lines: Iterable[Line], depth: int = 0, above: str = "") -> Iterator[tuple[Line, int, str]]:
-    """Visit lines, a parent before its children, with their depth and what their parent's name leaves to say."""
+    """Yield lines, parents first, with their depth and their name without their parent's."""
     for line in lines:
         yield line, depth, line.name.removeprefix(f"{above}/") if above else line.name
         yield from walk(line.children, depth + 1, line.name)

@@ -1,8 +1,8 @@
-"""The spans of a step as a tree of names, found once a layout; a step then costs one sum over its columns.
+"""The tree of names of a step: ``/`` nests names. Its structure is found once a layout, its times by one sum a step.
 
-A node is a name at one place: below the name whose span holds it. Its phases are merged, so nothing is counted twice
-and children + self = parent holds exactly at every node. Names that were never measured (``A`` where only ``A/B``
-was) stand as headers above what they have in common; their time is the sum of their parts.
+A node is a name at one place: below the name whose span contains it. Its phases are merged, so nothing is counted
+twice, and children + self = parent holds exactly at every node. Names that were never measured (``A`` where only
+``A/B`` was) become headers above their common parts; their time is the sum of these parts.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Layout, Nanoseconds
-from .self_times import SignedSums, Terms, own_terms
+from .self_times import SignedSums, Terms, self_time_terms
 
 VALUES: Final = 1 + len(MODULE_PHASES)
-"""Numbers a node has: its total, and the part of it that each phase of ``MODULE_PHASES`` took."""
+"""Numbers of a node: its total, and its time in each of ``MODULE_PHASES``."""
 
 
 def parent_name(name: str, names: Container[str]) -> str | None:
@@ -29,9 +29,10 @@ def parent_name(name: str, names: Container[str]) -> str | None:
 
 
 class Node(NamedTuple):
-    """One name at one place. ``label`` is what its parent leaves to say; ``parent`` is an index, -1 for a root.
+    """One name at one place. ``label`` is the name without its parent's; ``parent`` is an index, -1 for a root.
 
-    ``calls`` is the number of spans that its time is the sum of; 0 where it was measured by another clock.
+    ``path`` has the names from the root. ``is_beside`` nodes are not part of the step's time: other threads and logged
+    durations. ``calls`` is the number of spans in its time, 0 for durations measured by another clock.
     """
 
     path: tuple[str, ...]
@@ -45,7 +46,7 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class _Place:
-    """A node while the tree is built: the spans that enter it, and all spans below it."""
+    """A node while the tree is built: its outermost spans (``entering``), and all spans in it."""
 
     name: str
     entering: list[int] = field(default_factory=list)
@@ -54,8 +55,8 @@ class _Place:
     is_header: bool = False
 
 
-class Tree:
-    """The names of one layout: ``nodes`` with parents first, ``children[i + 1]`` those of node ``i``."""
+class NameTree:
+    """The tree of one layout: ``nodes`` with parents first; ``children[i + 1]`` are those of node ``i``."""
 
     __slots__ = ("_sums", "children", "nodes")
 
@@ -74,7 +75,7 @@ class Tree:
 
     @property
     def beside(self) -> list[int]:
-        """The roots that are no part of the step's account."""
+        """The roots that are not part of the step's time."""
         return [index for index, node in enumerate(self.nodes) if node.is_beside and node.parent < 0]
 
     def values_ns(self, total_ns: Nanoseconds) -> Nanoseconds:
@@ -98,13 +99,13 @@ class Tree:
             calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
             self.nodes.append(Node(own, label, parent, depth, place.is_header, beside, calls))
             terms.append([(span, 1) for span in place.entering])
-            terms.extend(own_terms(layout, place.spans, phase) for phase in MODULE_PHASES)
+            terms.extend(self_time_terms(layout, place.spans, phase) for phase in MODULE_PHASES)
             children = _with_headers(place.children.values(), place.name, under_header=place.is_header)
             self._add(children, layout, terms, own, index, depth + 1, beside)
 
 
 def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:
-    """Place the spans of these lanes by the names that hold them."""
+    """Nest the spans of these lanes by the names of the spans around them."""
     roots: dict[str, _Place] = {}
     chains: dict[int, tuple[_Place, ...]] = {}
     for span, (name, parent, lane) in enumerate(zip(layout.names, layout.parents, layout.lanes, strict=True)):
@@ -155,7 +156,7 @@ def _with_headers(places: Iterable[_Place], above: str, *, under_header: bool) -
             result.append(place)
     for group in groups.values():
         if under_header and len(group) == 1:
-            result += group  # a header below a header would say nothing more
+            result += group  # a header below a header adds no information
             continue
         name = _common_header([place.name for place in group])
         spans = [span for place in group for span in place.spans]
@@ -165,13 +166,13 @@ def _with_headers(places: Iterable[_Place], above: str, *, under_header: bool) -
 
 
 def _common_header(names: Sequence[str]) -> str:
-    """Return the longest prefix of whole segments that all names continue."""
+    """Return the longest common prefix of whole segments."""
     parts = [name.split("/")[:-1] for name in names]
     common = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False))]
     return "/".join(common)
 
 
 @lru_cache(maxsize=128)
-def name_tree(layout: Layout) -> Tree:
-    """Return the tree of a layout, found once."""
-    return Tree(layout)
+def name_tree(layout: Layout) -> NameTree:
+    """Return the tree of a layout."""
+    return NameTree(layout)

@@ -1,4 +1,4 @@
-"""How the spans of a layout add up to rows: found once a layout, used for every step of it."""
+"""The rows of a layout, and the sums of its spans by row; found once a layout and used for all its steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..frame import Layout, Nanoseconds, Phase
 
 
 class RowKey(NamedTuple):
-    """What is added up together."""
+    """The identity of a row: all spans with this name, phase and lane are added up."""
 
     name: str
     phase: Phase
@@ -20,9 +20,10 @@ class RowKey(NamedTuple):
 
 
 class StepRows:
-    """How the spans of one layout add up to rows.
+    """The rows of one layout.
 
-    ``keys``, ``fqns``, ``calls`` and ``parents`` have one entry a row; ``of_span`` has the row of each span.
+    ``keys``, ``fqns``, ``calls`` and ``parents`` (indices of rows, -1 for none) have one entry a row; ``of_span`` has
+    the row of each span.
     """
 
     __slots__ = ("_all", "_all_starts", "_outer", "_outer_starts", "calls", "fqns", "keys", "of_span", "parents")
@@ -57,23 +58,23 @@ class StepRows:
             np.int64
         )
         self.of_span: Nanoseconds = np.asarray(rows, dtype=np.int64)
-        self._all, self._all_starts = _runs(rows, np.ones(len(rows), dtype=bool))
-        self._outer, self._outer_starts = _runs(rows, np.asarray(outermost, dtype=bool))
+        self._all, self._all_starts = _group(rows, np.ones(len(rows), dtype=bool))
+        self._outer, self._outer_starts = _group(rows, np.asarray(outermost, dtype=bool))
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def totals(self, ns: Nanoseconds) -> Nanoseconds:
-        """Add the spans' ``ns`` (last axis: spans) up to rows; a span inside one of its own row counts once."""
+        """Sum the spans' ``ns`` (last axis: spans) by row; a span inside another of its row is not counted again."""
         return _sums(ns, self._outer, self._outer_starts)
 
     def sums(self, ns: Nanoseconds) -> Nanoseconds:
-        """Add all spans' ``ns`` up to rows; right for self times, which never overlap."""
+        """Sum all spans' ``ns`` by row, which is right for self times because they never overlap."""
         return _sums(ns, self._all, self._all_starts)
 
 
-def _runs(rows: list[int], chosen: npt.NDArray[np.bool_]) -> tuple[Nanoseconds, Nanoseconds]:
-    # Every row has at least one chosen span (its outermost), so the runs are the rows in order.
+def _group(rows: list[int], chosen: npt.NDArray[np.bool_]) -> tuple[Nanoseconds, Nanoseconds]:
+    # Every row has at least one chosen span (its outermost), so the groups are the rows in order.
     spans = np.flatnonzero(chosen)
     of_row = np.asarray(rows, dtype=np.int64)[spans]
     order = np.argsort(of_row, kind="stable")
@@ -90,5 +91,5 @@ def _sums(ns: Nanoseconds, spans: Nanoseconds, starts: Nanoseconds) -> Nanosecon
 
 @lru_cache(maxsize=128)
 def step_rows(layout: Layout) -> StepRows:
-    """Return the rows of a layout, found once."""
+    """Return the rows of a layout."""
     return StepRows(layout)

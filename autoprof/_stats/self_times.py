@@ -1,7 +1,7 @@
-"""Own times as signed sums of whole spans: what a set of spans took without its children, found once a layout.
+"""Self times of sets of spans, as signed sums of total times; the terms are found once a layout.
 
-The own time of a span is its total less its children's totals. Added over a set of spans most of these terms cancel
-out, so a phase or a name of a step is a few additions, and all of them together one numpy call.
+The self time of a span is its total minus the totals of its children. Summed over a set of spans, most terms cancel, so
+the self time of a phase or a name takes a few additions, and that of all of them one numpy call.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class SignedSums:
         return sums
 
 
-def own_terms(layout: Layout, spans: Sequence[int], phase: Phase) -> Terms:
-    """Phrase the own time of those of ``spans`` that are in ``phase``; with a span, ``spans`` has all inside it."""
+def self_time_terms(layout: Layout, spans: Sequence[int], phase: Phase) -> Terms:
+    """Return the self time of the ``spans`` in ``phase`` as terms; ``spans`` must include all spans inside them."""
     inside = set(spans)
     terms = []
     for span in spans:

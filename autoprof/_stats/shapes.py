@@ -1,4 +1,4 @@
-"""Shapes that modules took and returned, kept once for each set."""
+"""The sets of shapes that modules took and returned, each kept once."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from ..summary import Shapes
 _Key = tuple[str, tuple[NamedShape, ...], tuple[NamedShape, ...]]
 
 
-class ShapeNotes:
-    """Keep up to ``most`` sets of shapes; ``dropped`` counts what came beyond."""
+class ShapeSets:
+    """Keep up to ``limit`` sets of shapes; ``dropped`` counts further ones."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.dropped = 0
-        self._most = most
-        self._held: dict[_Key, Shapes] = {}
+        self._limit = limit
+        self._sets: dict[_Key, Shapes] = {}
 
     def all(self) -> tuple[Shapes, ...]:
-        """Return what was noted."""
-        return tuple(self._held.values())
+        """Return the sets so far."""
+        return tuple(self._sets.values())
 
-    def add(self, frame: StepFrame) -> None:
-        """Note the shapes first met in this step."""
-        self.note(Shapes(one.name, (one.fqn,), frame.step, one.inputs, one.outputs) for one in frame.shapes)
+    def add_frame(self, frame: StepFrame) -> None:
+        """Add the shapes that occurred first in this step."""
+        self.add(Shapes(one.name, (one.fqn,), frame.step, one.inputs, one.outputs) for one in frame.shapes)
 
-    def note(self, shapes: Iterable[Shapes]) -> None:
-        """Keep these; a further module of the same name with the same ones joins the first."""
+    def add(self, shapes: Iterable[Shapes]) -> None:
+        """Add sets of shapes; modules of one name with the same shapes share a set."""
         for one in shapes:
             key = one.name, one.inputs, one.outputs
-            held = self._held.get(key)
-            if held is not None:
-                fqns = tuple(dict.fromkeys((*held.fqns, *one.fqns)))
-                self._held[key] = replace(held, step=min(held.step, one.step), fqns=fqns)
-            elif len(self._held) < self._most:
-                self._held[key] = one
+            known = self._sets.get(key)
+            if known is not None:
+                fqns = tuple(dict.fromkeys((*known.fqns, *one.fqns)))
+                self._sets[key] = replace(known, step=min(known.step, one.step), fqns=fqns)
+            elif len(self._sets) < self._limit:
+                self._sets[key] = one
             else:
                 self.dropped += 1

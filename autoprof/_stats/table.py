@@ -1,4 +1,8 @@
-"""Columns of statistics, one entry a row: what has been counted, in memory that does not grow with the steps."""
+"""Columns of statistics, one entry a row, in memory that does not grow with the number of steps.
+
+Everything is integer nanoseconds or bytes. Quantiles come from logarithmic bins (DDSketch, Masson et al. 2019): the
+width of a bin is a fixed ratio, which bounds the relative error.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +15,41 @@ import numpy.typing as npt
 from ..frame import NOT_MEASURED, Nanoseconds, StepFrame
 from .rows import RowKey
 
-RATIO: Final = 1.02
-"""Width of a quantile bin: the middle of a bin is within 1 % of whatever fell into it."""
+BIN_RATIO: Final = 1.02
+"""Width of a quantile bin: its middle is within 1 % of every value in it."""
 BINS: Final = 1520
-"""Bins from 1 ns to beyond 10,000 s at ``RATIO``."""
+"""Bins from 1 ns to beyond 10,000 s at ``BIN_RATIO``."""
 
-_PER_LOG: Final = 1 / log(RATIO)
+_BINS_PER_LOG: Final = 1 / log(BIN_RATIO)
 _ONE: Final = np.uint32(1)
 _NEVER: Final = int(np.iinfo(np.int64).max)
 UNKNOWN: Final = _NEVER
-"""A ceiling above everything: once one step had none, the run has none."""
-_SUMS: Final = ("total", "own", "host", "bound", "calls", "occurred", "bins")
-_MAXIMA: Final = ("max", "growth", "peak", "ceiling", "reserved")
+"""An upper bound above every value: if it is unknown in one step, it is unknown for the run."""
+_SUMS: Final = ("total", "self_time", "host", "host_bound", "calls", "steps", "bins")
+_MAXIMA: Final = ("max", "growth", "peak", "peak_bound", "reserved")
 
 
 class Table:
-    """Statistics by row. ``total``, ``own`` (self), ``host`` and ``bound`` are sums in ns; ``bins`` count values.
+    """Statistics by row: sums in ns, ``calls``, the ``steps`` with the row, and ``bins`` that count its values.
 
-    A row's peak of memory lies between ``peak`` and ``ceiling``; a ceiling that nobody knows is ``UNKNOWN``.
+    The peak of a row's memory lies between ``peak`` and ``peak_bound``, which may be ``UNKNOWN``.
     """
 
     def __init__(self, capacity: int = 64) -> None:
         self.index: dict[RowKey, int] = {}
         self.fqns: list[str | None] = []
         self.parents: list[RowKey | None] = []
-        self.total, self.own, self.host, self.calls, self.occurred, self.max, self.last, self.last_step = (
-            np.zeros(capacity, dtype=np.int64) for _ in range(8)
+        self.total, self.self_time, self.host, self.host_bound, self.calls, self.steps, self.max = (
+            np.zeros(capacity, dtype=np.int64) for _ in range(7)
         )
-        self.bound: Nanoseconds = np.zeros(capacity, dtype=np.int64)
+        self.last, self.last_step = (np.zeros(capacity, dtype=np.int64) for _ in range(2))
         self.min: Nanoseconds = np.full(capacity, _NEVER, dtype=np.int64)
         self.growth: Nanoseconds = np.full(capacity, -_NEVER, dtype=np.int64)
-        self.peak, self.ceiling, self.reserved = (np.full(capacity, NOT_MEASURED, dtype=np.int64) for _ in range(3))
+        self.peak, self.peak_bound, self.reserved = (np.full(capacity, NOT_MEASURED, dtype=np.int64) for _ in range(3))
         self.bins: npt.NDArray[np.uint32] = np.zeros((capacity, BINS), dtype=np.uint32)
 
     def row(self, key: RowKey, fqn: str | None, parent: RowKey | None) -> int:
-        """Return the row of this key, a new one if need be."""
+        """Return the index of this key's row, which is added if it is new."""
         row = self.index.get(key)
         if row is None:
             row = self.index[key] = len(self.index)
@@ -62,21 +66,22 @@ class Table:
             column[:kept] = getattr(self, name)
             setattr(self, name, column)
 
-    def count(self, rows: Nanoseconds, values: Nanoseconds, last_step: int) -> None:
-        """Count ``values`` (steps × rows), the last of which is that of ``last_step``."""
+    def add_steps(self, rows: Nanoseconds, values: Nanoseconds, last_step: int) -> None:
+        """Add ``values`` (steps × rows) to these rows; the last is that of ``last_step``."""
         self.total[rows] += values.sum(axis=0)
-        self.occurred[rows] += len(values)
+        self.steps[rows] += len(values)
         self.min[rows] = np.minimum(self.min[rows], values.min(axis=0))
         self.max[rows] = np.maximum(self.max[rows], values.max(axis=0))
         newer = self.last_step[rows] <= last_step
         self.last[rows[newer]] = values[-1][newer]
         self.last_step[rows[newer]] = last_step
-        bins = np.minimum(np.log(np.maximum(values, 1)) * _PER_LOG, BINS - 1).astype(np.int64)
+        bins = np.minimum(np.log(np.maximum(values, 1)) * _BINS_PER_LOG, BINS - 1).astype(np.int64)
         bins += rows * BINS
-        np.add.at(self.bins.reshape(-1), bins.reshape(-1), _ONE)  # one flat index, one type: add.at's fast path, 30 x
+        # One flat index and values of one type take the fast path of add.at, which is 30 times faster.
+        np.add.at(self.bins.reshape(-1), bins.reshape(-1), _ONE)
 
     def quantiles_ns(self, *quantiles: float) -> list[Nanoseconds]:
-        """Return each quantile of every row, within 1 %, never beyond the row's own minimum and maximum."""
+        """Return each quantile of every row, within 1 % and between the row's minimum and maximum."""
         used = len(self.index)
         seen = np.flatnonzero(self.bins[:used].any(axis=0))
         if not len(seen):
@@ -88,39 +93,39 @@ class Table:
         used = len(counts)
         rank = np.ceil(q * counts[:, -1:]).clip(1)
         position = np.minimum((counts < rank).sum(axis=1), len(seen) - 1)
-        middle = RATIO ** (seen[position] + 0.5)
+        middle = BIN_RATIO ** (seen[position] + 0.5)
         low, high = np.minimum(self.min[:used], self.max[:used]), self.max[:used]
         bounded: Nanoseconds = np.minimum(np.maximum(middle.astype(np.int64), low), high)
         return bounded
 
-    def remember(self, block_rows: Nanoseconds, frame: StepFrame) -> None:
-        """Note the bytes of a step's spans; ``block_rows`` has the row of each span, -1 for none."""
+    def add_memory(self, row_of_span: Nanoseconds, frame: StepFrame) -> None:
+        """Add the bytes of a step's spans; ``row_of_span`` has the row of each span, -1 for none."""
         start, end = frame.memory_start_bytes, frame.memory_end_bytes
         assert start is not None
         assert end is not None
         reached = np.maximum(start, end) if frame.memory_peak_bytes is None else frame.memory_peak_bytes
-        seen = (reached != NOT_MEASURED) & (block_rows >= 0)
-        of_span = block_rows[seen]
-        np.maximum.at(self.peak, of_span, reached[seen])
+        seen = (reached != NOT_MEASURED) & (row_of_span >= 0)
+        rows = row_of_span[seen]
+        np.maximum.at(self.peak, rows, reached[seen])
         if frame.memory_bound_bytes is not None:
             bound = frame.memory_bound_bytes
-            np.maximum.at(self.ceiling, of_span, np.where(bound == NOT_MEASURED, UNKNOWN, bound)[seen])
+            np.maximum.at(self.peak_bound, rows, np.where(bound == NOT_MEASURED, UNKNOWN, bound)[seen])
         if frame.memory_reserved_bytes is not None:
-            np.maximum.at(self.reserved, of_span, frame.memory_reserved_bytes[seen])
+            np.maximum.at(self.reserved, rows, frame.memory_reserved_bytes[seen])
 
     def merge(self, other: Table, limit: int) -> int:
-        """Add another table's rows to this one, new ones up to ``limit`` rows; return how many are beyond it."""
+        """Add another table's rows, up to ``limit`` rows in total, and return the number of rows beyond it."""
         beyond = 0
-        for key, theirs in other.index.items():
+        for key, source in other.index.items():
             if key not in self.index and len(self.index) >= limit:
                 beyond += 1
                 continue
-            mine = self.row(key, other.fqns[theirs], other.parents[theirs])
+            row = self.row(key, other.fqns[source], other.parents[source])
             for name in _SUMS:
-                getattr(self, name)[mine] += getattr(other, name)[theirs]
+                getattr(self, name)[row] += getattr(other, name)[source]
             for name in _MAXIMA:
-                getattr(self, name)[mine] = max(getattr(self, name)[mine], getattr(other, name)[theirs])
-            self.min[mine] = min(self.min[mine], other.min[theirs])
-            if other.occurred[theirs] and other.last_step[theirs] >= self.last_step[mine]:
-                self.last[mine], self.last_step[mine] = other.last[theirs], other.last_step[theirs]
+                getattr(self, name)[row] = max(getattr(self, name)[row], getattr(other, name)[source])
+            self.min[row] = min(self.min[row], other.min[source])
+            if other.steps[source] and other.last_step[source] >= self.last_step[row]:
+                self.last[row], self.last_step[row] = other.last[source], other.last_step[source]
         return beyond

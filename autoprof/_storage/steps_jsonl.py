@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._stats.self_times import SignedSums, own_terms
+from .._stats.self_times import SignedSums, self_time_terms
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
@@ -49,7 +49,7 @@ class _LineFormat:
         groups = frame.layout.phase_groups
         self.phases = ",".join(f'"{phase}":%.6f' for phase in (*(phase for phase, _ in groups), Phase.OTHER))
         training = [span for span, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE]
-        self._phase_sums = SignedSums([own_terms(frame.layout, training, phase) for phase, _ in groups])
+        self._phase_sums = SignedSums([self_time_terms(frame.layout, training, phase) for phase, _ in groups])
 
     def phases_ms(self, frame: StepFrame) -> list[float]:
         """Return ``frame.phase_ns()`` in milliseconds, in a third of its time."""

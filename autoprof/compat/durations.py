@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .._stats.aggregate import ROWS
+from .._stats.aggregate import MAX_ROWS
 from .._stats.name_tree import parent_name
 from ..frame import LOGGED_LANE, TRAINING_LANE, Layout, Phase, StepFrame
 from ..summary import Row, Summary
@@ -71,7 +71,7 @@ class Steps:
             totals[one.name] = totals.get(one.name, 0) + one.ns
             calls[one.name] = calls.get(one.name, 0) + 1
             starts.setdefault(one.name, max(one.start_ns - self._begin_ns, 0))
-        if any(one.thread != thread for one in durations) and len(self.nesting.beside) < ROWS:
+        if any(one.thread != thread for one in durations) and len(self.nesting.beside) < MAX_ROWS:
             self.nesting.beside.update(one.name for one in durations if one.thread != thread)
         own = [one for one in durations if one.thread == thread and parent_name(one.name, totals) is None]
         longest = max((totals[one.name] for one in own), default=0)

@@ -8,7 +8,7 @@ from typing import Final
 from .._reports.log import LABEL, LABEL_MAX, RULE, Averages
 from .._reports.text import elide, fit, pad, safe
 from .._stats.name_lines import name_lines, walk
-from .._stats.name_tree import Tree, name_tree
+from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS, format_percent
 from ..frame import Phase, StepFrame
 from ..summary import Summary
@@ -43,7 +43,7 @@ class _Section:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: NameTree,
         values_ns: list[int],
         averages: list[float | None],
         step_ns: int,

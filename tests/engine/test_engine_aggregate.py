@@ -172,7 +172,7 @@ def test_merged_windows_equal_all_at_once(one: list[Any], two: list[Any]) -> Non
 
 def test_merging_keeps_the_limit_on_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many windows or ranks with names of their own cannot fill the memory either."""
-    monkeypatch.setattr(folding, "ROWS", 50)
+    monkeypatch.setattr(folding, "MAX_ROWS", 50)
     total = Aggregate()
     for i in range(20):
         total.merge(collect([make_frame([a_span(f"{i}-{j}", 1) for j in range(40)])]))
@@ -248,7 +248,7 @@ def test_more_than_64_rows_are_kept_whole() -> None:
 
 def test_rows_are_bounded_and_what_is_beyond_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names made up anew each step cannot fill the memory; the phases still add up."""
-    monkeypatch.setattr(folding, "ROWS", 10)
+    monkeypatch.setattr(folding, "MAX_ROWS", 10)
     frames = [make_frame([a_span(f"name {i}", 1)], step=i) for i in range(100)]
     aggregate = collect(frames)
     summary = aggregate.summary()
@@ -259,7 +259,7 @@ def test_rows_are_bounded_and_what_is_beyond_is_said(monkeypatch: pytest.MonkeyP
 
 def test_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose steps all differ folds them in early instead of growing, and loses nothing."""
-    monkeypatch.setattr(folding, "BLOCKS", 4)
+    monkeypatch.setattr(folding, "MAX_BLOCKS", 4)
     frames = [make_frame([a_span("A", 1, start=j) for j in range(1 + i % 30)], step=i) for i in range(100)]
     aggregate = collect(frames)
     assert len(aggregate._blocks) <= 4
