@@ -3,7 +3,8 @@
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
 # make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
-# make api     docs/api.md from the docstrings
+# make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
+# make debug-python  the extension in a debug build of Python: assertions, and a count of references
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
 # what the demo needs; the others install everything that the tests need.
@@ -16,11 +17,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo zoo bench api dist gpu clean
+.PHONY: demo test test-slow check laws test-zoo zoo bench api dist asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,9s/^# \{0,1\}//p' Makefile
+	@sed -n '1,10s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -63,6 +64,21 @@ zoo: $(ZOO)
 
 laws: $(READY)
 	AUTOPROF_LAWS=5000 $(RUN) -m pytest tests/engine/test_engine_laws.py
+
+# The extension alone, built for the purpose: no virtual environment, no torch. Leaks are counted by `make debug-python`,
+# for the interpreter itself keeps memory until the process ends.
+ALONE := tests/extension/extension_alone.py
+BUILD_ALONE := tests/extension/build_extension.py
+DEBUG_PYTHON ?= $(shell command -v python3-dbg || echo $(PYTHON))
+
+asan:
+	$(PYTHON) $(BUILD_ALONE) build/asan/_c.so -fsanitize=address,undefined -fno-sanitize-recover=undefined
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc $(PYTHON) $(ALONE) build/asan/_c.so
+
+debug-python:
+	$(DEBUG_PYTHON) $(BUILD_ALONE) build/debug-python/_c.so
+	$(DEBUG_PYTHON) -X dev $(ALONE) build/debug-python/_c.so
 
 bench: $(READY)
 	$(RUN) -m benchmarks

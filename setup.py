@@ -1,4 +1,6 @@
-"""The extension in C. All else is in pyproject.toml, whose own way to declare one setuptools calls experimental."""
+"""Build the extension in C. pyproject.toml has the rest; setuptools calls its own way to declare one experimental."""
+
+from glob import glob
 
 from setuptools import Extension, setup
 
@@ -6,9 +8,9 @@ setup(
     ext_modules=[
         Extension(
             "autoprof._capture.marks._c",
-            sources=[f"autoprof/_capture/marks/{name}.c" for name in ("tape", "paths", "look", "module")],
-            depends=["autoprof/_capture/marks/marks.h"],
-            optional=True,  # without a compiler or the headers of Python, marks are made in Python
+            sources=sorted(glob("autoprof/_capture/marks/*.c")),
+            depends=["autoprof/_capture/marks/native.h"],
+            optional=True,  # without a compiler or the headers of Python, marks are recorded in Python
         )
     ]
 )

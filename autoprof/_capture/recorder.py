@@ -24,6 +24,7 @@ from .marks import (
     KIND_BITS,
     KIND_MASK,
     MAX_BUFFER_LENGTH,
+    MAX_MARKS,
     ORDINAL_STRIDE,
     THREAD,
     Label,
@@ -44,7 +45,7 @@ class Recorder:
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
         self.serial = 0
         """Number of the open step."""
-        self.native_buffer = extension.Tape(ORDINAL_STRIDE, self.serial) if uses_extension() else None
+        self.native_buffer = extension.MarkBuffer(self.serial, MAX_MARKS) if uses_extension() else None
         self._list: list[Any] = []
         self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
         self._extend_buffer = self.buffer.extend

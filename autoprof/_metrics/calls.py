@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .._capture.marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
-from .._capture.probes import Fast, ModuleProbe
+from .._capture.marks.state import CallMatcher, ExpectedCall
+from .._capture.probes import ModuleProbe, native_call_hook
 from .._capture.recorder import Recorder
 from .flops import ModuleCall, ambient, describe
 
@@ -36,16 +37,6 @@ class Shape(NamedTuple):
     """Dimension 0 of the first tensor that goes in, where a gradient is wanted and what comes out has it as well."""
 
 
-class _Usual(NamedTuple):
-    """A call with one tensor as it was met before, and its number."""
-
-    number: int
-    shape: torch.Size
-    dtype: torch.dtype
-    training: bool
-    modes: Hashable
-
-
 class StepCalls(NamedTuple):
     """The calls of the model in one step: the numbers of their shapes, in order, and what is known of them."""
 
@@ -63,7 +54,7 @@ class RootProbe(ModuleProbe):
     looks came to since it was last asked. ``followed`` says whether backward passes are marked.
     """
 
-    __slots__ = ("_after", "_followed", "_inside", "_known", "_look", "_met", "_new", "_usual", "shapes", "spent_ns")
+    __slots__ = ("_after", "_followed", "_inside", "_known", "_look", "_matcher", "_new", "shapes")
 
     def __init__(self, model: nn.Module, recorder: Recorder, *, followed: bool = True) -> None:
         self.recorder = recorder
@@ -71,22 +62,34 @@ class RootProbe(ModuleProbe):
         self._followed = followed
         self._attached = False
         self._known: dict[Hashable, int] = {}
-        self._met: list[int] = []
         self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
         self._after: RemovableHandle | None = None
-        self._usual: _Usual | None = None
-        fast = Fast(recorder, lambda: recorder.read, owner=RootProbe)
-        self._look = MethodType(fast.hook("look", RootProbe.enter), self)
+        self._matcher = CallMatcher()
+        self._look = MethodType(native_call_hook(recorder, RootProbe.enter, self._matcher), self)
         self.shapes: list[Shape] = []
-        self.spent_ns = 0
+
+    @property
+    def spent_ns(self) -> int:
+        """Time of the looks, in nanoseconds, since it was last set to 0."""
+        return self._matcher.spent_ns
+
+    @spent_ns.setter
+    def spent_ns(self, ns: int) -> None:
+        self._matcher.spent_ns = ns
 
     def attach(self) -> None:
         """Hook the model, after the hooks that may change what it is given."""
         if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
             return
         self._attached = True
+        self._matcher.enabled = self._after is None
         nn.Module.register_forward_pre_hook(self.module, self._look, with_kwargs=True)
+
+    def detach(self) -> None:
+        """Remove the hooks, and compare no calls."""
+        self._matcher.enabled = False
+        super().detach()
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Note a call of the model."""
@@ -100,13 +103,13 @@ class RootProbe(ModuleProbe):
         began = perf_counter_ns()
         try:
             if _task() == _NOT_IN_BACKWARD and not self._as_usual(module, args, kwargs):
-                key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, _modes()
+                key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
                 number = self._known.get(key)
                 if number is None:
                     number = self._learn(module, key, args, kwargs or {})
                 elif self._after is None and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
-                    self._usual = _Usual(number, args[0].shape, args[0].dtype, *key[2:])
-                self._met.append(number)
+                    self._matcher.expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
+                self._matcher.numbers.append(number)
                 if self._after is not None:
                     self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
@@ -115,20 +118,20 @@ class RootProbe(ModuleProbe):
 
     def _as_usual(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
         """Note a call with one tensor that is like the last such call, which is told without a description of it."""
-        usual = self._usual
-        if usual is None or kwargs or len(args) != 1 or self._after is not None:
+        expected = self._matcher.expected
+        if expected is None or kwargs or len(args) != 1 or self._after is not None:
             return False
-        number, shape, dtype, training, modes = usual
+        number, shape, dtype, training, *modes = expected
         tensor = args[0]
         if not (
             isinstance(tensor, Tensor)
             and tensor.shape == shape
             and tensor.dtype is dtype
             and module.training is training
-            and _modes() == modes
+            and [*_modes()] == modes
         ):
             return False
-        self._met.append(number)
+        self._matcher.numbers.append(number)
         return True
 
     def _learn(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -141,6 +144,7 @@ class RootProbe(ModuleProbe):
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
+            self._matcher.enabled = False
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -163,12 +167,13 @@ class RootProbe(ModuleProbe):
 
     def take(self, taken: MarkBatch) -> StepCalls:
         """Return the calls of the step whose marks these are, and forget them."""
-        calls, inside = tuple(self._met), self._inside
-        self._met.clear()
+        calls, inside = tuple(self._matcher.numbers), self._inside
+        self._matcher.numbers.clear()
         if self._after is None:
             return StepCalls(calls, False, None)
         self._after.remove()  # what is to be learnt of these shapes is known
         self._after, self._new, self._inside = None, None, []
+        self._matcher.enabled = self._attached
         codes = taken.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, self._passes(codes))
@@ -217,7 +222,7 @@ def _brief(value: Any, depth: int) -> Hashable:
     return id(type(value))
 
 
-def _modes() -> Hashable:
+def _modes() -> tuple[bool, Hashable]:
     return torch.is_grad_enabled(), _any_autocast() and (
         torch.is_autocast_enabled("cuda"),
         torch.is_autocast_enabled("cpu"),

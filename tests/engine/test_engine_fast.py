@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from test_engine_laws import EXAMPLES, TooLarge, bare
 from torch import nn
 
 from autoprof import Phase
-from autoprof._capture.marks import PURE_VARIABLE, native, uses_extension
-from autoprof._capture.probes import Fast
+from autoprof._capture.marks import KIND_BITS, PURE_VARIABLE, native, state, uses_extension
+from autoprof._capture.probes.native_hooks import native_module_hooks
 from autoprof._capture.recorder import Recorder
 from autoprof._metrics import RootProbe
 from autoprof.testing import FakeClock
@@ -50,12 +49,6 @@ def frames_of(watched: Watched) -> Frames:
         [(span.name, span.phase, span.parent, span.start_ns, span.host_ns) for span in frame.spans]
         for frame in watched.frames
     ]
-
-
-def started() -> tuple[Recorder, Callable[[], Any]]:
-    """Return a recorder and what reads its clock."""
-    recorder = Recorder(FakeClock())
-    return recorder, lambda: recorder.read
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch, pure: bool) -> None:
@@ -182,6 +175,147 @@ def test_a_ctrl_c_during_a_reading_goes_on_to_the_program(monkeypatch: pytest.Mo
         assert not watched.session._recorder.failures
 
 
+class Raising(torch.Tensor):
+    """A tensor with an attribute that raises once, as a signal handler of the user's may at any time."""
+
+    attribute = ""
+    error: BaseException | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == Raising.attribute and Raising.error is not None:
+            error, Raising.error = Raising.error, None
+            raise error
+        return super().__getattribute__(name)
+
+
+def raises_once(monkeypatch: pytest.MonkeyPatch, attribute: str, error: BaseException) -> torch.Tensor:
+    """Return a tensor whose attribute raises this error when it is read for the first time."""
+    monkeypatch.setattr(Raising, "attribute", attribute)
+    monkeypatch.setattr(Raising, "error", error)
+    return torch.ones(1, 2).as_subclass(Raising)
+
+
+class Returns(nn.Module):
+    """Return a tensor that was prepared."""
+
+    prepared: torch.Tensor | None = None
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the prepared tensor, or the input."""
+        return value if self.prepared is None else self.prepared
+
+
+@pytest.mark.parametrize("attribute", ["shape", "dtype", "grad_fn"])
+@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
+def test_a_ctrl_c_in_an_attribute_of_an_input_goes_on_to_the_program(
+    attribute: str, pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It vanished where the hook in C compared a call of the model with the one before."""
+    in_python(monkeypatch, pure)
+    model = nn.Sequential(Returns())
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(3):
+            model(torch.ones(1, 2))
+            watched.step()
+        value = raises_once(monkeypatch, attribute, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            model(value)
+        assert not watched.session._recorder.failures
+        model(torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("attribute", ["shape", "dtype", "grad_fn"])
+@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
+def test_another_error_in_an_attribute_of_an_input_is_counted_and_never_reaches_the_program(
+    attribute: str, pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the hook reads the attribute, so the program does not expect the error."""
+    in_python(monkeypatch, pure)
+    model = nn.Sequential(Returns())
+    with Watched(model, config=everything(step="manual")) as watched:
+        for _ in range(3):
+            model(torch.ones(1, 2))
+            watched.step()
+        model(raises_once(monkeypatch, attribute, ValueError("no such attribute here")))
+        assert watched.session._recorder.failures == {"module hooks": 1}
+
+
+@needs_c
+@pytest.mark.parametrize("attribute", ["grad_fn", "requires_grad"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_in_an_attribute_of_an_output_leaves_the_same_marks_in_both_ways(
+    attribute: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call is over: its span ends before the hook looks at the output."""
+
+    def record() -> tuple[Frames, dict[str, int], bool]:
+        model, interrupted = nn.Sequential(Returns()), False
+        with Watched(model, config=everything(step="manual", flops="off")) as watched:
+            model[0].prepared = raises_once(monkeypatch, attribute, error())
+            try:
+                model(torch.ones(1, 2))
+            except KeyboardInterrupt:
+                interrupted = True
+            model[0].prepared = None
+            model(torch.ones(1, 2))
+            watched.step()
+            return frames_of(watched), watched.session._recorder.failures, interrupted
+
+    in_python(monkeypatch, False)
+    fast = record()
+    in_python(monkeypatch, True)
+    assert record() == fast
+    assert fast[2] == (error is KeyboardInterrupt)
+
+
+@needs_c
+def test_the_usual_call_runs_no_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise both ways would be equal because both are Python. The outermost call has a gap inside, for Python."""
+    in_python(monkeypatch, False)
+    python_calls: list[str] = []
+
+    def without_fallback(recorder: Recorder, hooks: Any, *args: Any) -> Any:
+        def fallback(_owner: Any, module: nn.Module, *_args: Any) -> None:
+            python_calls.append(type(module).__name__)
+
+        return native_module_hooks(recorder, (fallback, fallback), *args)
+
+    monkeypatch.setattr("autoprof._capture.probes.hooks.native_module_hooks", without_fallback)
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    with Watched(model, config=everything(step="manual", flops="off")) as watched:
+        for _ in range(4):
+            model(torch.ones(1, 2)).sum().backward()
+            watched.step()
+    assert set(python_calls) <= {"Sequential"}
+    assert len(python_calls) <= 4
+
+
+def test_codes_in_c_are_those_in_python() -> None:
+    """The header repeats numbers of codes.py; a build that has others is not used."""
+    pytest.importorskip("autoprof._capture.marks._c")
+    from autoprof._capture.marks import _c, codes
+
+    assert {name: getattr(codes, name) for name in _c.CODES} == _c.CODES
+    assert native.ABI_VERSION == _c.ABI_VERSION
+
+
+@needs_c
+@pytest.mark.parametrize("name", ["HookState", "PassState", "CallMatcher"])
+def test_state_in_c_has_the_members_of_its_twin_in_python(name: str) -> None:
+    """Hooks in Python use either."""
+    arguments = (7 << KIND_BITS,) if name == "HookState" else ()
+    twins = [getattr(state, f"Python{name}")(*arguments), getattr(native.extension, name)(*arguments)]
+    found = [
+        {
+            member: getattr(twin, member)
+            for member in dir(twin)
+            if not member.startswith("_") and not callable(getattr(twin, member))
+        }
+        for twin in twins
+    ]
+    assert found[0] == found[1]
+
+
 @needs_c
 def test_what_is_not_usual_is_left_to_the_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another owner, another number of arguments: the hook behind gets them as they came."""
@@ -191,7 +325,8 @@ def test_what_is_not_usual_is_left_to_the_hook_in_python(monkeypatch: pytest.Mon
     def enter(*args: Any, **named: Any) -> None:
         came.append((args, named))
 
-    hook = Fast(*started()).hook("plain_enter", enter)
+    recorder = Recorder(FakeClock())
+    hook, _ = native_module_hooks(recorder, (enter, enter), lambda: recorder.read)
     assert hook is not enter
     assert (hook.__name__, hook.__wrapped__) == ("enter", enter)  # type: ignore[attr-defined]
     hook()
@@ -208,7 +343,8 @@ def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(native, "extension", None)
     assert not uses_extension()
-    assert Fast(*started()).hook("plain_enter", enter) is enter
+    recorder = Recorder(FakeClock())
+    assert native_module_hooks(recorder, (enter, enter), lambda: recorder.read) == (enter, enter)
 
 
 @needs_c
@@ -233,7 +369,7 @@ def test_calls_of_the_model_are_told_apart_the_same_in_both_ways(monkeypatch: py
                 with torch.autocast("cpu"):
                     model(tensor)
                 model(tensor)
-                found += probe._met
+                found += probe._matcher.numbers
                 assert probe.spent_ns > 0
                 watched.step()
         return found

@@ -19,7 +19,7 @@ import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
 from autoprof._capture.marks import MAX_MARKS
-from autoprof._capture.probes import fast, hooks
+from autoprof._capture.probes import hooks
 from autoprof.testing import FakeClock, ListSink
 
 
@@ -34,7 +34,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set how many marks of a step are kept."""
 
     def keep(marks: int) -> None:
-        for module in (recording, hooks, fast):
+        for module in (recording, hooks):
             monkeypatch.setattr(module, "MAX_MARKS", marks, raising=False)
             monkeypatch.setattr(module, "MAX_BUFFER_LENGTH", 2 * marks, raising=False)
 

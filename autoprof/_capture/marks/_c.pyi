@@ -1,46 +1,148 @@
+"""Interface of the extension in C: the reference of all that Python code may use of it.
+
+Hooks made here handle the usual case: a call on the training thread, in a sampled step, while the buffer has room. For
+every other case they call the hook in Python, ``fallback``, before they have changed anything. An ``Exception`` inside
+a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt``, go on to the program.
+"""
+
 from collections.abc import Callable, MutableSequence
-from typing import Any
+from typing import Any, final
 
 ABI_VERSION: int
+"""Version of this interface; ``native.py`` uses no build of another version."""
+CODES: dict[str, int]
+"""The constants of ``codes.py`` that the extension repeats, by name; a build with other values is not used."""
 
-class Tape(MutableSequence[Any]):
-    def __init__(self, apart: int, serial: int) -> None: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, at: Any) -> Any: ...
-    def __setitem__(self, at: Any, code: Any) -> None: ...
-    def __delitem__(self, at: Any) -> None: ...
-    def insert(self, at: int, mark: Any) -> None: ...
-    def extend(self, marks: Any) -> None: ...
-    def take(self, serial: int) -> tuple[bytes, bytes | list[Any]]: ...
-    def clear(self) -> None: ...
-    def next_ordinal(self) -> int: ...
+def configure(
+    *,
+    tensor_type: type,
+    graph_task_id: Callable[[], int],
+    sequence_nr: Callable[[], int],
+    is_grad_enabled: Callable[[], bool],
+    is_autocast_enabled: Callable[[], bool],
+    traced_call: Callable[..., None],
+) -> None:
+    """Set the type of tensors and the functions of torch that hooks call. To be called once, before hooks are made.
 
+    ``graph_task_id`` returns the id of the backward pass on this thread, -1 if none runs; ``sequence_nr`` the number
+    that the next autograd node gets. ``traced_call`` is the ``__call__`` of hooks that torch.compile sees and traces.
+    """
+
+@final
+class MarkBuffer(MutableSequence[Any]):
+    """The marks of one step: a sequence with two items for each mark, code and reading, as the recorder's list.
+
+    Readings that fit 64 bits are held as integers, others (device events) as objects.
+    """
+
+    def __init__(self, serial: int, limit: int) -> None:
+        """Start the step ``serial``. From ``limit`` marks on, hooks call their fallback, which counts dropped marks."""
+    def __len__(self) -> int:
+        """Return twice the number of marks."""
+    def __getitem__(self, at: Any) -> Any:
+        """Return a code (even index) or a reading (odd index). No slices, no negative indices beyond the length."""
+    def __setitem__(self, at: Any, code: Any) -> None:
+        """Replace a code. Raises ``IndexError`` for the index of a reading."""
+    def __delitem__(self, at: Any) -> None:
+        """Raise ``IndexError``: marks cannot be removed one by one."""
+    def insert(self, at: int, mark: Any) -> None:
+        """Not implemented: marks are appended."""
+    def extend(self, marks: Any) -> None:
+        """Append marks: a tuple of codes and readings in turn."""
+    def take(self, serial: int) -> tuple[bytes, bytes | list[Any]]:
+        """Return the codes and the readings, and start the step ``serial``.
+
+        Integers are returned as 64-bit integers in bytes; readings as a list if one of them is not a 64-bit integer.
+        """
+    def clear(self) -> None:
+        """Remove all marks."""
+    def next_ordinal(self) -> int:
+        """Return the ordinal of a new call, a multiple of ``ORDINAL_STRIDE``; each step starts from the first one."""
+
+class HookState:
+    """The codes and the open calls of the object that a module's hooks are bound to; owners of hooks derive from it."""
+
+    def __init__(self, code: int) -> None:
+        """Set the codes for this shifted index of a label."""
+    @property
+    def enter_code(self) -> int:
+        """Code of a mark where a forward begins."""
+    @property
+    def recompute_code(self) -> int:
+        """Code of a mark where a recomputed forward begins."""
+    @property
+    def leave_code(self) -> int:
+        """Code of a mark where a forward ends."""
+    @property
+    def open_calls(self) -> list[int]:
+        """Ordinals of the open calls on the thread that made the hooks; hooks in Python change this list too."""
+
+class PassState:
+    """The backward pass that the last mark belonged to."""
+
+    running: int
+    """Id of its graph task."""
+
+@final
 class Hook:
+    """A callable in C in front of a hook in Python; ``MethodType`` binds it to its owner. Made by the classes below.
+
+    Its attribute ``__call__`` is the ``traced_call`` of ``configure``; calls go through vectorcall and do not use it.
+    """
+
     __name__: str
+    """Name of the hook in Python."""
     __wrapped__: Callable[..., None]
+    """The hook in Python, which is called for every case but the usual one."""
     def __call__(self, *args: Any) -> None: ...
 
-class State:
-    mark: Any
+@final
+class HookContext:
+    """The state that hooks of one purpose share, and the factory of these hooks. Disabled until ``update``.
+
+    With ``nodes``, ``gaps`` and ``node_prehook`` (all or none), hooks of modules track backward: they register
+    ``node_prehook``, bound to the list [serial, code], on the autograd nodes of inputs and outputs, and keep
+    the list in ``nodes`` under the node's number and calls with a gap before them in ``gaps``.
+    ``passes`` is for hooks of nodes. The calling thread is the one whose open calls are in ``HookState.open_calls``.
+    """
+
     def __init__(
         self,
-        marked: type,
-        tensor: type,
-        tape: Tape,
-        failed: Callable[[Any, Any, Exception], None],
-        task: Callable[[], int],
-        number: Callable[[], int],
-        nodes: dict[Any, list[int]],
-        gaps: list[Any],
-        passes: Any,
-        graded: Callable[[], bool],
-        autocast: Callable[[], bool],
-        kinds: tuple[int, int, int, int],
-        full: int,
-        most: int,
-        home: int,
+        buffer: MarkBuffer,
+        *,
+        nodes: dict[Any, list[int]] = ...,
+        gaps: list[tuple[int, int]] = ...,
+        node_prehook: Callable[..., None] = ...,
+        passes: PassState = ...,
     ) -> None: ...
-    def hook(self, path: str, slow: Callable[..., None]) -> Hook: ...
-    def renew(self, on: bool, alone: bool, training: int, read: Callable[[], Any]) -> None: ...
+    def update(
+        self, *, enabled: bool, single_thread: bool, training_thread: int, read_clock: Callable[[], Any]
+    ) -> None:
+        """Renew the state that the recorder changes.
 
-def show(function: Callable[..., None]) -> None: ...
+        ``enabled``: marks are appended; ``single_thread``: no other thread has made a mark; ``read_clock`` returns a
+        reading, and ``time.perf_counter_ns`` is read without a call of Python.
+        """
+    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
+        """Return a hook (owner, module, args) that marks the begin of a call; with keyword arguments if it tracks."""
+    def forward_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
+        """Return a hook (owner, module, args, output) that marks the end of a call."""
+    def node_prehook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
+        """Return a hook (codes, gradients) that marks that a node runs. Raises ``TypeError`` without ``passes``."""
+
+@final
+class CallMatcher:
+    """Recognise a call of the model that equals the call before: one tensor, the same shape, type and modes."""
+
+    expected: tuple[Any, ...] | None
+    """The call to compare with (``state.ExpectedCall``), or None."""
+    spent_ns: int
+    """Time that comparisons took, in nanoseconds."""
+    enabled: bool
+    """Whether calls are compared; otherwise the fallback is called."""
+    def __init__(self) -> None: ...
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the step's calls, in order; the hook appends that of the expected call when it recognises it."""
+    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
+        """Return a hook (owner, module, args, kwargs) that compares a call, and calls ``fallback`` if it differs."""

@@ -1,21 +1,48 @@
-"""Whether marks are recorded by the extension in C or in Python."""
+"""Load the extension in C, which records marks below the cost of Python, where it was built."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Final
 
+import torch
+
+from . import codes
+
 try:
     from . import _c
 except ImportError:  # installed without a compiler, or an interpreter without the GIL
     _c = None  # type: ignore[assignment]
 
-ABI_VERSION: Final = 1
-"""Version of the interface between C and Python; a build of another version is not used."""
-extension: Any = _c if getattr(_c, "ABI_VERSION", None) == ABI_VERSION else None
-"""The extension in C, or None."""
+ABI_VERSION: Final = 2
+"""Version of the interface between C and Python, as in ``native.h``; a build of another version is not used."""
 PURE_VARIABLE: Final = "AUTOPROF_PURE"
 """Environment variable that, when not empty, switches the extension off."""
+
+
+def _traced_call(*_args: Any) -> None:
+    """Do nothing: torch.compile traces this function in place of a hook in C, so compiled graphs hold no hook."""
+
+
+def _load() -> Any:
+    """Return the extension, told the functions of torch that its hooks call, or None for a build of other sources."""
+    if _c is None or getattr(_c, "ABI_VERSION", None) != ABI_VERSION:
+        return None
+    if any(getattr(codes, name) != code for name, code in _c.CODES.items()):
+        return None
+    _c.configure(
+        tensor_type=torch.Tensor,
+        graph_task_id=torch._C._current_graph_task_id,
+        sequence_nr=torch._C._autograd._get_sequence_nr,
+        is_grad_enabled=torch.is_grad_enabled,
+        is_autocast_enabled=torch._C._is_any_autocast_enabled,
+        traced_call=_traced_call,
+    )
+    return _c
+
+
+extension: Any = _load()
+"""The extension in C, or None."""
 
 
 def uses_extension() -> bool:

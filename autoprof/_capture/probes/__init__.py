@@ -1,4 +1,4 @@
-"""What is attached to the user's program, and what undoes it."""
+"""Probes: attach hooks and wrappers to the user's program, and detach them."""
 
 from .backward import BackwardProbe, Evaluations
 from .boundary import BoundaryProbe
@@ -6,7 +6,6 @@ from .collectives import Reducer, probe_collectives
 from .compilations import Compilations
 from .compiling import step_aside_for_compiler
 from .copies import CopyProbe
-from .fast import Fast
 from .function import log_timing, probe_function, span, timed
 from .handle import Handle, Probe
 from .hooks import Hooks, make_hooks
@@ -15,6 +14,7 @@ from .logcalls import LogProbe
 from .losses import probe_losses
 from .modes import probe_modes
 from .module import ModuleProbe
+from .native_hooks import native_call_hook
 from .optimizer import OptimizerHooks, OptimizerProbe
 from .patch import PatchProbe
 from .placement import Placement, find_anchor
@@ -32,7 +32,6 @@ __all__ = [
     "Compilations",
     "CopyProbe",
     "Evaluations",
-    "Fast",
     "Fetches",
     "Handle",
     "Hooks",
@@ -55,6 +54,7 @@ __all__ = [
     "log_timing",
     "make_hooks",
     "make_recorder",
+    "native_call_hook",
     "probe_collectives",
     "probe_function",
     "probe_loaders",

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from .module import ModuleProbe, Orphan, take_off
+from .module import ModuleProbe, Orphan, remove_hooks
 
 _compiling = torch.compiler.is_dynamo_compiling
 
@@ -58,7 +58,7 @@ class BoundaryProbe:
     def detach(self) -> None:
         """Take the hook off."""
         if self._attached:
-            take_off(self._model, lambda owner: owner is self)
+            remove_hooks(self._model, lambda owner: owner is self)
             self._attached = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:

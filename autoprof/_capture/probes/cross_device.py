@@ -15,7 +15,7 @@ from torch import nn
 
 from ..marks import BACKWARD_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..recorder import Recorder
-from .autograd_hooks import Pair
+from .autograd_hooks import HookPair
 from .backward import BackwardPasses
 from .tensors import tensors_of
 
@@ -61,15 +61,19 @@ def watch_far_inputs(
 
 
 def hooks_by_input(
-    recorder: Recorder, make: Callable[[int | None], Pair], device: int | None, calls: dict[int, list[Any]], probe: Any
-) -> Pair:
+    recorder: Recorder,
+    make: Callable[[int | None], HookPair],
+    device: int | None,
+    calls: dict[int, list[Any]],
+    probe: Any,
+) -> HookPair:
     """Return hooks that read the device of a call's first tensor on one; of a call without any, ``device``.
 
     ``make`` makes the hooks of a device; ``calls`` keeps what is to end the open calls, by thread.
     """
-    pairs: dict[int | None, Pair] = {}
+    pairs: dict[int | None, HookPair] = {}
 
-    def on(args: Any) -> Pair:
+    def on(args: Any) -> HookPair:
         index_of = recorder.clock.index_of
         found = (index for index in map(index_of, tensors_of(args)) if index is not None)
         index = next(found, device)

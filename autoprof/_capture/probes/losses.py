@@ -19,10 +19,10 @@ from torch.nn.modules.loss import _Loss
 
 from ...frame import MODULE_PHASES, Phase
 from ..recorder import Recorder
-from .autograd_hooks import Pair
+from .autograd_hooks import HookPair
 from .cross_device import hooks_by_input
 from .handle import Handle
-from .hook_state import HookState
+from .hook_owner import HookOwner
 from .hooks import Hooks
 from .patch import Attribute, Patch, PatchProbe
 
@@ -30,7 +30,7 @@ CALLED_LOSS: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
 """How the classes of losses are named that do not derive from torch's."""
 
 
-class _Kind(HookState):
+class _Kind(HookOwner):
     """The losses of one class: what marks their calls is what a module's hooks would be."""
 
     def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
@@ -39,9 +39,9 @@ class _Kind(HookState):
         self._failed = False
         several = hooks.passes.several
 
-        def make(index: int | None) -> Pair:
+        def make(index: int | None) -> HookPair:
             device = None if index == recorder.clock.device_index else index
-            return hooks.following(device, several)
+            return hooks.tracking(device, several)
 
         self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)
 

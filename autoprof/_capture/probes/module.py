@@ -1,8 +1,8 @@
-"""Hooks on modules: forward and recompute by the calls themselves, backward by the autograd nodes of their tensors.
+"""Attach hooks to a module: its calls mark forward and recompute, the autograd nodes of their tensors mark backward.
 
-A hook is a bound method, the cheapest callable that can say what a copy of it is. ``copy.deepcopy(model)`` gives
-each copied hook an orphan to be bound to, which takes itself off the copy at the copy's first call; a pickle holds
-functions of the standard library that do nothing, so that it loads where autoprof is not installed.
+A hook is a bound method: the cheapest callable that can decide how it is copied. ``copy.deepcopy(model)`` binds each
+copied hook to an ``Orphan``, which removes it at the copy's first call; a pickle holds functions of the standard
+library that do nothing, so that it loads where autoprof is not installed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ...devices import Memory
 from ...frame import Phase
 from ..marks import MEMORY
 from ..recorder import Recorder
-from .autograd_hooks import Pair
+from .autograd_hooks import HookPair
 from .cross_device import hooks_by_input
-from .hook_state import HookState
+from .hook_owner import HookOwner
 from .hooks import Hooks
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ _nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns Non
 
 _HOOKS = ("enter", "leave", "remember", "note")
 
-# A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
+# Called on the class: a scripted module has no such methods of its own, but runs the hooks when Python calls it.
 _hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
 
-class ModuleProbe(HookState):
-    """The hooks of one module, attached and detached as a whole; what they are is for ``make_hooks`` to say."""
+class ModuleProbe(HookOwner):
+    """Attach and detach the hooks of one module, made by ``make_hooks``."""
 
-    __slots__ = ("_attached", "_calls", "_device", "_enter", "_follows", "_leave", "_memory", "recorder")
+    __slots__ = ("_attached", "_calls", "_enter", "_leave", "_memory", "_placement", "_tracks_backward", "recorder")
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
@@ -48,9 +48,9 @@ class ModuleProbe(HookState):
         self.recorder = recorder
         self._attached = False
         self._memory = memory if target.memory else None
-        self._follows = Phase.BACKWARD in target.phases
+        self._tracks_backward = Phase.BACKWARD in target.phases
         self._calls: dict[int, list[Any]] = {}
-        self._device: tuple[Any, ...] | None = None
+        self._placement: tuple[Any, ...] | None = None
         self.place(hooks)
 
     def place(
@@ -62,20 +62,20 @@ class ModuleProbe(HookState):
         several: bool = False,
         by_input: bool = False,
     ) -> None:
-        """Make the hooks for a module on this device of a model whose home is another, or the same, one.
+        """Make the hooks for a module on ``device`` of a model whose home device is ``home``.
 
-        ``several`` says that the model spans several devices; ``by_input`` that each call is where its input is.
+        ``several``: the model is on several devices; ``by_input``: each call runs on the device of its input.
         """
-        told = device, home, several, by_input
-        if told == self._device:
+        placement = device, home, several, by_input
+        if placement == self._placement:
             return
-        self._device = told
+        self._placement = placement
         attached = self._attached
         self.detach()
 
-        def make(index: int | None) -> Pair:
+        def make(index: int | None) -> HookPair:
             place = None if index == home else index
-            return hooks.following(place, several) if self._follows else hooks.plain(place)
+            return hooks.tracking(place, several) if self._tracks_backward else hooks.plain(place)
 
         pair = hooks_by_input(self.recorder, make, device, self._calls, self) if by_input else make(device)
         self._enter, self._leave = (types.MethodType(hook, self) for hook in pair)
@@ -85,15 +85,15 @@ class ModuleProbe(HookState):
             self.attach()
 
     def attach(self) -> None:
-        """Hook the module: ours outermost, so that what the hooks of others do belongs to the module."""
+        """Hook the module: our hooks outermost, so that the time of other hooks belongs to the module."""
         if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
-            return  # compiled in place, its hooks never fire, but decide what torch compiles
-        self.open.clear()  # a call cut short by Ctrl-C, or by detaching inside it, leaves its ordinal behind
-        self.beside.clear()
+            return  # compiled in place: its hooks never run, but would change the code that torch compiles
+        self.open_calls.clear()  # a call that Ctrl-C ended, or a detach inside it, leaves its ordinal behind
+        self.open_calls_of_threads.clear()
         self._calls.clear()
         self._attached = True
         module = self.module
-        _hook_before(module, self._enter, prepend=True, with_kwargs=self._follows)
+        _hook_before(module, self._enter, prepend=True, with_kwargs=self._tracks_backward)
         for key, hook in [*module._forward_pre_hooks.items()]:
             if getattr(getattr(hook, "__self__", None), "ends_step", False) is True:
                 module._forward_pre_hooks.move_to_end(key, last=False)
@@ -104,9 +104,9 @@ class ModuleProbe(HookState):
             hook_after(module, self.remember, always_call=True)
 
     def detach(self) -> None:
-        """Take the hooks off: those that are there, also where attaching was cut short."""
+        """Remove the hooks that are attached, also after an attach that was interrupted."""
         if self._attached:
-            take_off(self.module, lambda owner: owner is self)
+            remove_hooks(self.module, lambda owner: owner is self)
             self._attached = False
 
     def remember(self, module: nn.Module, *_args: Any) -> None:
@@ -122,7 +122,7 @@ class ModuleProbe(HookState):
             self.fail(module, error)
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
-        """Take the hooks off after a failure of ours and count it; the user's call goes on."""
+        """Count a failure of ours and remove the hooks; the user's call continues."""
         self.recorder.handle_failure(self.where)
         if not _walks_hooks(error):
             with contextlib.suppress(Exception):
@@ -136,14 +136,14 @@ class ModuleProbe(HookState):
 
 
 class Orphan:
-    """What the hooks of a copied module are bound to; a hook that finds itself bound to one only calls ``fail``."""
+    """The owner that the hooks of a copied module are bound to; such a hook only calls ``fail``."""
 
     __slots__ = ()
 
     def fail(self, module: nn.Module, error: Exception | None = None) -> None:
-        """Take all orphaned hooks off this module: a copy is not profiled, and its calls are fast again."""
+        """Remove all orphaned hooks of this module: a copy is not profiled, and its calls are fast again."""
         if not _walks_hooks(error):
-            take_off(module, lambda owner: isinstance(owner, Orphan))
+            remove_hooks(module, lambda owner: isinstance(owner, Orphan))
         if error is not None and raised_by_handler(error):
             raise error
 
@@ -154,17 +154,17 @@ class Orphan:
 
 
 def _walks_hooks(error: Exception | None) -> bool:
-    """Tell whether torch may be walking through a module's hooks when this error of ours comes up.
+    """Tell whether torch may be iterating over a module's hooks when this error of ours occurs.
 
-    It does so while an exception of the user's is on its way, to call those that are always called.
+    It does so while an exception of the user's propagates, to call hooks that were registered with ``always_call``.
     """
     return error is not None and error.__context__ is not None
 
 
-def take_off(module: nn.Module, whose: Callable[[object], bool]) -> None:
-    """Take the forward hooks off whose owner is the one."""
+def remove_hooks(module: nn.Module, owned: Callable[[object], bool]) -> None:
+    """Remove the forward hooks whose owner fulfils ``owned``."""
     for hooks in (module._forward_pre_hooks, module._forward_hooks):
-        for key in [key for key, hook in hooks.items() if whose(getattr(hook, "__self__", None))]:
+        for key in [key for key, hook in hooks.items() if owned(getattr(hook, "__self__", None))]:
             del hooks[key]
             for flags in (
                 module._forward_pre_hooks_with_kwargs,

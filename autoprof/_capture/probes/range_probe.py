@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ...frame import Phase
-from .hook_state import HookState
+from .hook_owner import HookOwner
 from .module import ModuleProbe
 from .ranges import Call, RangingRecorder
 
@@ -27,12 +27,12 @@ class RangeProbe(ModuleProbe):
     where = "range hooks"
 
     def __init__(self, recorder: RangingRecorder, target: Target) -> None:
-        HookState.__init__(self, target.module, 0)
+        HookOwner.__init__(self, target.module, 0)
         self.recorder = recorder
         self._attached = False
         self._calls = {}
         self._memory = None
-        self._follows = Phase.BACKWARD in target.phases
+        self._tracks_backward = Phase.BACKWARD in target.phases
         self.name, self.phases = target.name, target.phases
         enter, leave = _make_hooks(self, recorder)
         self._enter, self._leave = types.MethodType(enter, self), types.MethodType(leave, self)

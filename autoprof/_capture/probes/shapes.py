@@ -12,7 +12,7 @@ from torch import nn
 
 from ...frame import ShapeChange
 from ..recorder import Recorder
-from .module import ModuleProbe, Orphan, hook_after, take_off
+from .module import ModuleProbe, Orphan, hook_after, remove_hooks
 from .tensors import named_shapes, shapes_in
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ShapeProbe:
     def detach(self) -> None:
         """Take the hook off."""
         if self._attached:
-            take_off(self.module, lambda owner: owner is self)
+            remove_hooks(self.module, lambda owner: owner is self)
             self._attached = False
 
     def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

@@ -1,0 +1,223 @@
+/* MarkBuffer: the marks of the open step. */
+
+#include "native.h"
+
+enum { MIN_CAPACITY = 256, MAX_KEPT_CAPACITY = 1 << 16 };
+
+/* The arrays of a buffer, detached from it. */
+typedef struct {
+    long long *codes, *values;
+    PyObject **objects;
+    Py_ssize_t count, capacity;
+} arrays;
+
+static arrays detach(MarkBuffer *self) {
+    arrays marks = {self->codes, self->values, self->objects, self->count, self->capacity};
+    self->codes = self->values = NULL;
+    self->objects = NULL;
+    self->count = self->capacity = 0;
+    return marks;
+}
+
+/* Release the readings, and give the memory back to the buffer unless marks have been appended meanwhile. The memory of
+an exceptionally long step is freed. */
+static void release(MarkBuffer *self, arrays *marks) {
+    if (self->capacity == 0 && marks->capacity <= MAX_KEPT_CAPACITY) {
+        self->codes = marks->codes;
+        self->values = marks->values;
+        self->capacity = marks->capacity;
+    } else {
+        PyMem_Free(marks->codes);
+        PyMem_Free(marks->values);
+    }
+    if (marks->objects != NULL) { /* last: the destructor of a reading may run Python code */
+        for (Py_ssize_t i = 0; i < marks->count; i++)
+            Py_XDECREF(marks->objects[i]);
+        PyMem_Free(marks->objects);
+    }
+}
+
+static int resize(void **items, Py_ssize_t count, size_t size) {
+    void *resized = PyMem_Realloc(*items, count * size);
+    if (resized == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *items = resized;
+    return 0;
+}
+
+int mark_buffer_grow(MarkBuffer *self) {
+    Py_ssize_t capacity = self->capacity ? 2 * self->capacity : MIN_CAPACITY;
+    if (resize((void **)&self->codes, capacity, sizeof *self->codes) < 0 ||
+        resize((void **)&self->values, capacity, sizeof *self->values) < 0 ||
+        (self->objects != NULL && resize((void **)&self->objects, capacity, sizeof *self->objects) < 0))
+        return -1;
+    self->capacity = capacity;
+    return 0;
+}
+
+/* Append a mark with any reading. Runs no Python code. */
+int mark_buffer_append(MarkBuffer *self, long long code, PyObject *reading) {
+    int overflow = 1;
+    long long value = PyLong_CheckExact(reading) ? PyLong_AsLongLongAndOverflow(reading, &overflow) : 0;
+    if (!overflow)
+        return mark_buffer_append_ns(self, code, value);
+    if (self->count == self->capacity && mark_buffer_grow(self) < 0)
+        return -1;
+    if (self->objects == NULL && (self->objects = PyMem_Calloc(self->capacity, sizeof *self->objects)) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (mark_buffer_append_ns(self, code, 0) < 0)
+        return -1;
+    self->objects[self->count - 1] = Py_NewRef(reading);
+    return 0;
+}
+
+static PyObject *reading_at(PyObject **objects, long long *values, Py_ssize_t at) {
+    return objects != NULL && objects[at] != NULL ? Py_NewRef(objects[at]) : PyLong_FromLongLong(values[at]);
+}
+
+static PyObject *mark_buffer_extend(PyObject *op, PyObject *marks) {
+    if (!PyTuple_CheckExact(marks) || PyTuple_GET_SIZE(marks) % 2)
+        return PyErr_Format(PyExc_TypeError, "marks must be a tuple of codes and readings in turn, not %R", marks);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(marks); i += 2) {
+        long long code = PyLong_AsLongLong(PyTuple_GET_ITEM(marks, i));
+        if ((code == -1 && PyErr_Occurred()) ||
+            mark_buffer_append((MarkBuffer *)op, code, PyTuple_GET_ITEM(marks, i + 1)) < 0)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *readings_of(arrays *marks) {
+    if (marks->objects == NULL)
+        return PyBytes_FromStringAndSize((char *)marks->values, marks->count * (Py_ssize_t)sizeof *marks->values);
+    PyObject *readings = PyList_New(marks->count);
+    for (Py_ssize_t i = 0; readings != NULL && i < marks->count; i++) {
+        PyObject *reading = reading_at(marks->objects, marks->values, i);
+        if (reading == NULL)
+            Py_CLEAR(readings);
+        else
+            PyList_SET_ITEM(readings, i, reading);
+    }
+    return readings;
+}
+
+static PyObject *mark_buffer_take(PyObject *op, PyObject *serial) {
+    MarkBuffer *self = (MarkBuffer *)op;
+    arrays marks = detach(self); /* first: an allocation may run the garbage collector, and it a finalizer that marks */
+    Py_SETREF(self->serial, Py_NewRef(serial));
+    self->ordinal = 0;
+    PyObject *taken = NULL, *readings = readings_of(&marks),
+             *codes = PyBytes_FromStringAndSize((char *)marks.codes, marks.count * (Py_ssize_t)sizeof *marks.codes);
+    if (codes != NULL && readings != NULL)
+        taken = PyTuple_Pack(2, codes, readings);
+    Py_XDECREF(codes);
+    Py_XDECREF(readings);
+    release(self, &marks);
+    return taken;
+}
+
+static PyObject *mark_buffer_clear(PyObject *op, PyObject *Py_UNUSED(none)) {
+    arrays marks = detach((MarkBuffer *)op);
+    release((MarkBuffer *)op, &marks);
+    Py_RETURN_NONE;
+}
+
+static PyObject *mark_buffer_next_ordinal(PyObject *op, PyObject *Py_UNUSED(none)) {
+    return PyLong_FromLongLong(((MarkBuffer *)op)->ordinal += ORDINAL_STRIDE);
+}
+
+static Py_ssize_t mark_buffer_length(PyObject *op) {
+    return 2 * ((MarkBuffer *)op)->count;
+}
+
+static PyObject *mark_buffer_item(PyObject *op, Py_ssize_t at) {
+    MarkBuffer *self = (MarkBuffer *)op;
+    if (at < 0 || at >= 2 * self->count)
+        return PyErr_Format(PyExc_IndexError, "index %zd out of range", at);
+    return at % 2 ? reading_at(self->objects, self->values, at / 2) : PyLong_FromLongLong(self->codes[at / 2]);
+}
+
+static int mark_buffer_set_item(PyObject *op, Py_ssize_t at, PyObject *code) {
+    MarkBuffer *self = (MarkBuffer *)op;
+    if (code == NULL || at % 2 || at < 0 || at >= 2 * self->count) {
+        PyErr_Format(PyExc_IndexError, "index %zd: only the code of a mark can be replaced", at);
+        return -1;
+    }
+    long long value = PyLong_AsLongLong(code);
+    if (value == -1 && PyErr_Occurred())
+        return -1;
+    self->codes[at / 2] = value;
+    return 0;
+}
+
+static PyObject *mark_buffer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"serial", "limit", NULL};
+    PyObject *serial;
+    Py_ssize_t limit;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!n:MarkBuffer", names, &PyLong_Type, &serial, &limit))
+        return NULL;
+    MarkBuffer *self = (MarkBuffer *)type->tp_alloc(type, 0);
+    if (self != NULL) {
+        self->serial = Py_NewRef(serial);
+        self->limit = limit;
+    }
+    return (PyObject *)self;
+}
+
+static int mark_buffer_traverse(PyObject *op, visitproc visit, void *arg) {
+    MarkBuffer *self = (MarkBuffer *)op;
+    for (Py_ssize_t i = 0; self->objects != NULL && i < self->count; i++)
+        Py_VISIT(self->objects[i]);
+    Py_VISIT(Py_TYPE(op));
+    return 0;
+}
+
+static int mark_buffer_clear_references(PyObject *op) {
+    arrays marks = detach((MarkBuffer *)op);
+    release((MarkBuffer *)op, &marks);
+    return 0;
+}
+
+static void mark_buffer_dealloc(PyObject *op) {
+    MarkBuffer *self = (MarkBuffer *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    PyObject_GC_UnTrack(op);
+    mark_buffer_clear_references(op);
+    PyMem_Free(self->codes);
+    PyMem_Free(self->values);
+    Py_CLEAR(self->serial);
+    type->tp_free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"extend", mark_buffer_extend, METH_O, "Append marks: a tuple of codes and readings in turn."},
+    {"take", mark_buffer_take, METH_O, "Return the codes and readings, and start the step of this serial."},
+    {"clear", mark_buffer_clear, METH_NOARGS, "Remove all marks."},
+    {"next_ordinal", mark_buffer_next_ordinal, METH_NOARGS, "Return the ordinal of a new call."},
+    {NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "MarkBuffer(serial, limit)\n--\n\nThe marks of one step: a sequence with a code and a reading for each."},
+    {Py_tp_new, mark_buffer_new},
+    {Py_tp_dealloc, mark_buffer_dealloc},
+    {Py_tp_traverse, mark_buffer_traverse},
+    {Py_tp_clear, mark_buffer_clear_references},
+    {Py_tp_methods, methods},
+    {Py_sq_length, mark_buffer_length},
+    {Py_sq_item, mark_buffer_item},
+    {Py_sq_ass_item, mark_buffer_set_item},
+    {0, NULL},
+};
+
+PyType_Spec mark_buffer_spec = {
+    .name = "autoprof._capture.marks._c.MarkBuffer",
+    .basicsize = sizeof(MarkBuffer),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};

@@ -1,0 +1,176 @@
+/* Shared declarations of the extension that records marks. `_c.pyi` describes its interface to Python.
+
+mark_buffer.c   MarkBuffer: the marks of the open step
+hook_state.c    HookState and PassState: the state of Python objects that hooks read
+hook.c          Hook and HookContext: a callable in C in front of the hook in Python, and the state that hooks share
+module_hooks.c  the usual case of the hooks before and after a module's forward
+node_hook.c     the usual case of the prehook of an autograd node
+call_matcher.c  CallMatcher: recognises a call of the model that equals the call before
+module.c        the module and its state
+
+A hook here handles the usual case: a call on the training thread, with tensors only, while the buffer has room. It
+hands every other case to the hook in Python before it has changed anything.
+
+The GIL is the only lock: between a reading of the clock and the end of its append no Python code runs. */
+
+#ifndef AUTOPROF_NATIVE_H
+#define AUTOPROF_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <structmember.h>
+#if defined(__linux__)
+#include <time.h>
+#endif
+
+#ifdef Py_GIL_DISABLED
+#error "the extension relies on the GIL; without it marks are recorded in Python"
+#endif
+
+#define ABI_VERSION 2 /* as in native.py; to be raised with each change of the interface */
+
+/* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
+#define ORDINAL_SHIFT 24
+#define ORDINAL_STRIDE (1LL << ORDINAL_SHIFT)
+#define KIND_MASK 15
+enum {
+    MARK_ENTER = 0,
+    MARK_RECOMPUTE = 1,
+    MARK_LEAVE = 3,
+    MARK_BACKWARD_START = 4,
+    MARK_BACKWARD_END = 5,
+    MARK_PASS_THROUGH = 6,
+};
+
+/* State of the module: its types, the functions of torch that hooks call, and interned names. */
+typedef struct {
+    PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *call_matcher_type;
+    PyTypeObject *hook_type; /* made by configure() */
+    PyTypeObject *tensor_type;
+    PyObject *graph_task_id, *sequence_nr, *is_grad_enabled, *is_autocast_enabled;
+    PyObject *perf_counter_ns;
+    PyObject *str_dtype, *str_grad_fn, *str_register_prehook, *str_requires_grad, *str_sequence_nr, *str_shape,
+        *str_training;
+} module_state;
+
+extern struct PyModuleDef native_module;
+
+module_state *state_of_type(PyTypeObject *type);
+
+/* The marks of the open step. */
+typedef struct {
+    PyObject_HEAD
+    long long *codes, *values;
+    PyObject **objects; /* readings that are no 64-bit integers, such as device events; NULL while there are none */
+    Py_ssize_t count, capacity;
+    Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
+    long long ordinal;
+    PyObject *serial;
+} MarkBuffer;
+
+int mark_buffer_grow(MarkBuffer *self);
+int mark_buffer_append(MarkBuffer *self, long long code, PyObject *reading);
+
+static inline int mark_buffer_append_ns(MarkBuffer *self, long long code, long long ns) {
+    if (self->count == self->capacity && mark_buffer_grow(self) < 0)
+        return -1;
+    if (self->objects != NULL)
+        self->objects[self->count] = NULL;
+    self->codes[self->count] = code;
+    self->values[self->count++] = ns;
+    return 0;
+}
+
+/* The codes and the open calls of the object that a module's hooks are bound to. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *enter_code, *recompute_code, *leave_code; /* int */
+    PyObject *open_calls;                               /* list of ordinals */
+} HookState;
+
+/* The backward pass that the last mark belonged to. */
+typedef struct {
+    PyObject_HEAD
+    long long running;
+} PassState;
+
+/* The state that hooks of one purpose share; update() renews the part that changes. */
+typedef struct {
+    PyObject_HEAD
+    module_state *module; /* borrowed: the type of this object holds the module */
+    MarkBuffer *buffer;
+    PyObject *nodes, *gaps, *node_prehook; /* NULL unless backward is tracked */
+    PassState *passes;                     /* NULL but for hooks of nodes */
+    PyObject *read_clock;
+    unsigned long creator_thread, training_thread;
+    char enabled, single_thread, reads_host_clock;
+} HookContext;
+
+typedef enum {
+    HOOK_DONE,
+    HOOK_FALLBACK, /* not the usual case: nothing has been changed, and no exception is set */
+    HOOK_FAILED,   /* an exception is set */
+} hook_outcome;
+
+typedef hook_outcome (*hook_path)(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+
+PyObject *hook_new(module_state *module, hook_path path, PyObject *context, PyObject *fallback, PyObject *on_error);
+
+hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+
+int append_reading(HookContext *self, long long code);
+int current_graph_task(module_state *module, long long *task);
+
+/* Whether the mark needs an append and nothing else: it is of the training thread, and the step is sampled. */
+static inline int is_usual(HookContext *self) {
+    return self->enabled && PyThread_get_thread_ident() == self->training_thread;
+}
+
+static inline int has_room(HookContext *self) {
+    return self->buffer->count < self->buffer->limit;
+}
+
+/* The reading of time.perf_counter_ns, or -1 on systems where that is not known here. */
+static inline long long now_ns(void) {
+#if defined(__linux__)
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
+#else
+    return -1;
+#endif
+}
+
+/* Return the exception that is set, and clear it. */
+static inline PyObject *take_exception(void) {
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(error, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return error;
+#endif
+}
+
+/* Set an exception that take_exception() returned; consumes the reference. */
+static inline void set_exception(PyObject *error) {
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
+    PyErr_Restore(Py_NewRef((PyObject *)Py_TYPE(error)), error, PyException_GetTraceback(error));
+#endif
+}
+
+extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, call_matcher_spec;
+
+#endif

@@ -1,0 +1,24 @@
+"""The owners that hooks of modules are bound to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ..marks.state import HookState
+
+
+class HookOwner(HookState, ABC):
+    """The object that a module's hooks are bound to: a probe of a module, or the losses of one class."""
+
+    __slots__ = ("module", "open_calls_of_threads")
+
+    def __init__(self, module: Any, code: int) -> None:
+        super().__init__(code)
+        self.module = module
+        self.open_calls_of_threads: dict[int, list[int]] = {}
+        """Ordinals of the open calls on other threads than the one that made the hooks, by thread."""
+
+    @abstractmethod
+    def fail(self, module: Any, error: Exception | None = None) -> None:
+        """Handle a failure of a hook: count it and make no more marks. Raises what a user's signal handler raised."""

@@ -1,0 +1,476 @@
+"""Exercise the extension in C without torch: loaded by its path, with fakes of tensors and autograd nodes.
+
+A sanitizer and a debug build of Python run this file as a script (``make asan``, ``make debug-python``); pytest runs
+the same functions in ``test_extension.py``. Only the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import itertools
+import random
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+from types import MethodType, SimpleNamespace
+from typing import Any
+
+NAME = "autoprof._capture.marks._c"
+STRIDE = 1 << 24
+
+
+class Node:
+    """An autograd node: a number, and the prehooks registered on it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.prehooks: list[Any] = []
+
+    def _sequence_nr(self) -> int:
+        return self.number
+
+    def register_prehook(self, hook: Any) -> Any:
+        """Keep a prehook and return a handle."""
+        self.prehooks.append(hook)
+        return SimpleNamespace()
+
+
+class Tensor:
+    """A tensor: the attributes that hooks read. ``raises`` maps names of attributes to exceptions."""
+
+    def __init__(self, node: Node | None = None, **raises: BaseException) -> None:
+        self.values = {"grad_fn": node, "requires_grad": node is not None, "shape": (1, 2), "dtype": "float"}
+        self.raises = raises
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("values", "raises"):
+            raise AttributeError(name)
+        if name in self.raises:
+            raise self.raises[name]
+        return self.values[name]
+
+
+class Torch:
+    """The functions of torch that hooks call."""
+
+    def __init__(self) -> None:
+        self.task = -1
+        self.numbers = itertools.count()
+        self.made = 0
+        self.grad = True
+        self.autocast = False
+
+    def node(self) -> Node:
+        """Return a new node."""
+        self.made += 1
+        return Node(self.made - 1)
+
+
+def load(path: Path) -> tuple[Any, Torch]:
+    """Load the extension anew from its file, with its own module state, and configure it."""
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module, torch = importlib.util.module_from_spec(spec), Torch()
+    spec.loader.exec_module(module)
+    module.configure(
+        tensor_type=Tensor,
+        graph_task_id=lambda: torch.task,
+        sequence_nr=lambda: torch.made,
+        is_grad_enabled=lambda: torch.grad,
+        is_autocast_enabled=lambda: torch.autocast,
+        traced_call=lambda *_args: None,
+    )
+    return module, torch
+
+
+class Session:
+    """Hooks of one module and of nodes, with fallbacks that count their calls."""
+
+    def __init__(self, module: Any, torch: Torch, *, tracked: bool = True, limit: int = 1000) -> None:
+        self.torch = torch
+        self.serial = 1000
+        self.buffer = module.MarkBuffer(self.serial, limit)
+        self.errors: list[BaseException] = []
+        self.fallbacks = 0
+        self.nodes: dict[Any, list[int]] = {}
+        self.gaps: list[tuple[int, int]] = []
+        self.passes = module.PassState()
+        self.owner = type("Owner", (module.HookState,), {})(5 << 4)
+        self.time = itertools.count()
+        node_context = module.HookContext(self.buffer, passes=self.passes)
+        self.node_prehook = node_context.node_prehook(self.fallback, self.on_error)
+        tracking = {"nodes": self.nodes, "gaps": self.gaps, "node_prehook": self.node_prehook} if tracked else {}
+        self.context = module.HookContext(self.buffer, **tracking)
+        self.contexts = [self.context, node_context]
+        self.update()
+        self.enter = MethodType(self.context.forward_pre_hook(self.fallback, self.on_error), self.owner)
+        self.leave = MethodType(self.context.forward_hook(self.fallback, self.on_error), self.owner)
+
+    def fallback(self, *_args: Any, **_kwargs: Any) -> None:
+        """Count a call that was no usual one."""
+        self.fallbacks += 1
+
+    def on_error(self, _owner: Any, _module: Any, error: Exception) -> None:
+        """Keep an exception of a hook."""
+        self.errors.append(error)
+
+    def update(self, *, enabled: bool = True, read: Callable[[], Any] | None = None) -> None:
+        """Renew the contexts."""
+        for context in self.contexts:
+            context.update(
+                enabled=enabled,
+                single_thread=True,
+                training_thread=threading.get_ident(),
+                read_clock=read or (lambda: next(self.time)),
+            )
+
+    def call(self, *inputs: Any, output: Any = None, inside: Callable[[], None] | None = None) -> None:
+        """Call the module."""
+        self.enter("module", inputs)
+        if inside is not None:
+            inside()
+        self.leave("module", inputs, output() if callable(output) else output)
+
+    def run_backward(self, nodes: list[Node], task: int = 1) -> None:
+        """Run the prehooks of nodes, the newest first."""
+        self.torch.task = self.passes.running = task
+        for node in sorted(nodes, key=lambda one: -one.number):
+            for hook in node.prehooks:
+                hook("gradients")
+        self.torch.task = -1
+
+    def codes(self) -> list[int]:
+        """Return the codes in the buffer."""
+        return [self.buffer[at] for at in range(0, len(self.buffer), 2)]
+
+    def take(self) -> tuple[Any, Any]:
+        """Start a new step."""
+        self.serial += 1
+        self.nodes.clear()
+        self.gaps.clear()
+        taken: tuple[Any, Any] = self.buffer.take(self.serial)
+        return taken
+
+
+def check_buffer(module: Any, torch: Torch) -> None:
+    """Integers are bytes, other readings a list; indices are checked; a long step frees its memory."""
+    buffer = module.MarkBuffer(7, 10)
+    assert buffer.take(8) == (b"", b"")
+    buffer.extend((1, 10, 2, -20))
+    assert (len(buffer), buffer[0], buffer[3], buffer[-1]) == (4, 1, -20, -20)
+    buffer[0] = 5
+    assert buffer.take(9)[0] == (5).to_bytes(8, "little") + (2).to_bytes(8, "little")
+    for wrong in ([1, 2], (1,), ("a", 1), (1 << 80, 1)):
+        with contextlib.suppress(TypeError, OverflowError, ValueError):
+            buffer.extend(wrong)
+            raise AssertionError(wrong)
+    for wrong_index in (0, 1, 99, -1):
+        with contextlib.suppress(IndexError):
+            buffer[wrong_index] = 1
+            raise AssertionError(wrong_index)
+    for count in (300, 70_000):
+        for at in range(count):
+            buffer.extend((at, at if at % 1000 else object()))
+        codes, readings = buffer.take(10)
+        assert len(codes) == 8 * count
+        assert len(readings) == count
+    buffer.extend((1, 1 << 70))
+    buffer.extend((2, 3))
+    assert buffer.take(11)[1] == [1 << 70, 3]
+    assert [buffer.next_ordinal(), buffer.next_ordinal()] == [STRIDE, 2 * STRIDE]
+    buffer.take(12)
+    assert buffer.next_ordinal() == STRIDE
+
+    class Marks:
+        """A reading whose end makes a mark."""
+
+        def __del__(self) -> None:
+            buffer.extend((77, 7))
+
+    for _ in range(3):
+        buffer.extend((1, Marks()))
+    buffer.clear()
+    assert [buffer[at] for at in range(0, len(buffer), 2)] == [77] * 3
+
+
+def check_buffer_in_cycle(module: Any, torch: Torch) -> None:
+    """A buffer that a reading refers to is collected."""
+
+    class Reading:
+        """A reading that holds the buffer."""
+
+    buffer, reading = module.MarkBuffer(1, 10), Reading()
+    reading.buffer = buffer  # type: ignore[attr-defined]
+    gone = weakref.ref(reading)
+    buffer.extend((1, reading))
+    del buffer, reading
+    gc.collect()
+    assert gone() is None
+
+
+def check_plain_hooks(module: Any, torch: Torch) -> None:
+    """Two marks a call; a recomputed call has another code; every other case goes to the fallback."""
+    session = Session(module, torch, tracked=False)
+    session.call()
+    torch.task = 3
+    session.call()
+    torch.task = -1
+    assert session.codes() == [80, 83, 81, 83]
+    session.update(enabled=False)
+    session.call()
+    assert session.fallbacks == 2
+    session.update()
+    session.context.forward_pre_hook(session.fallback, session.on_error)("no owner", "module", ())
+    session.enter("module", (), {}, 1, 2, 3)
+    session.enter("module", args=())
+    assert session.fallbacks == 5
+    thread = threading.Thread(target=session.call)
+    thread.start()
+    thread.join()
+    assert (session.fallbacks, len(session.codes())) == (7, 4)
+    assert not session.errors
+
+
+def check_tracking(module: Any, torch: Torch) -> None:
+    """Nodes of inputs and outputs mark the backward of a call, once each."""
+    session = Session(module, torch)
+    nodes = [torch.node()]
+
+    def new_output() -> Tensor:
+        nodes.append(torch.node())
+        return Tensor(nodes[-1])
+
+    given = Tensor(nodes[0])
+    session.call(given, None, output=new_output, inside=lambda: session.call(given, output=new_output))
+    session.call(Tensor(nodes[-1]), output=Tensor(nodes[-1]))
+    assert (session.fallbacks, session.errors) == (0, [])
+    assert [len(node.prehooks) for node in nodes] == [1, 1, 1]
+    assert [len(codes) for codes in session.nodes.values()] == [2, 2, 3]  # the last call returned its input
+    session.run_backward(nodes)
+    assert session.fallbacks == 1  # a node with several codes is for Python
+    session.take()
+    session.run_backward(nodes)
+    assert session.fallbacks == 4  # and so are those of an earlier step
+    session.call(given, output=new_output)  # older than other nodes: a gap, which the call around it would close
+    assert len(session.gaps) == 1
+    session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+    session.run_backward([])
+    assert session.owner.open_calls == []
+
+
+def check_backward_marks(module: Any, torch: Torch) -> None:
+    """Nodes of the open step are marked in C, in the running pass only."""
+    session = Session(module, torch)
+    nodes = [torch.node(), torch.node()]
+    session.call(Tensor(nodes[0]), output=Tensor(nodes[1]))
+    session.run_backward(nodes)
+    assert session.codes() == [STRIDE | 80, STRIDE | 83, STRIDE | 4, STRIDE | 5]
+    session.passes.running = 2
+    torch.task = 1
+    nodes[0].prehooks[0]("gradients")
+    torch.task = -1
+    assert session.fallbacks == 1
+
+
+def check_limit(module: Any, torch: Torch) -> None:
+    """A full buffer, and as many nodes, go to the fallback or are left out."""
+    session = Session(module, torch, limit=3)
+    for _ in range(5):
+        session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+    assert len(session.codes()) >= 3
+    assert len(session.nodes) <= 3
+    assert session.fallbacks > 0
+
+
+def check_exceptions(module: Any, torch: Torch) -> None:
+    """An Exception is reported, with the exception that was handled as its context; an interrupt goes on."""
+    for attribute in ("grad_fn", "requires_grad"):
+        for error in (ValueError("ours"), KeyboardInterrupt(), SystemExit(1)):
+            for where in ("input", "output"):
+                session = Session(module, torch)
+                wrong = Tensor(None, **{attribute: error})
+                inputs, output = ((wrong,), None) if where == "input" else ((), wrong)
+                reached = None
+                try:
+                    session.call(*inputs, output=output)
+                except BaseException as raised:
+                    reached = raised
+                read = where == "output" or attribute == "grad_fn"
+                assert reached is (error if read and not isinstance(error, ValueError) else None)
+                assert session.errors == ([error] if read and isinstance(error, ValueError) else [])
+                if where == "output":
+                    assert [code & 15 for code in session.codes()] == [0, 3]
+
+    def fail() -> Any:
+        raise OSError("no clock")
+
+    session = Session(module, torch)
+    session.update(read=fail)
+    session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+    assert [type(error) for error in session.errors] == [OSError, OSError]
+    with contextlib.suppress(KeyError):
+        session.call(output=Tensor(None, grad_fn=KeyError()))
+
+
+def check_reentrance(module: Any, torch: Torch) -> None:
+    """A clock in Python may renew the context, take the step and drop the hooks while it is read."""
+    session = Session(module, torch)
+
+    def read() -> Any:
+        session.update(read=read)
+        session.take()
+        gc.collect()
+        return object()
+
+    session.update(read=read)
+    for _ in range(10):
+        session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+    assert not session.errors
+
+
+def check_matcher(module: Any, torch: Torch) -> None:
+    """Equal calls are recognised; attributes that raise, or replace what is compared, are harmless."""
+    errors: list[BaseException] = []
+    fallbacks: list[Any] = []
+    matcher = module.CallMatcher()
+    hook = matcher.forward_pre_hook(lambda *args: fallbacks.append(args), lambda _o, _m, error: errors.append(error))
+    owner, model = module.HookState(0), SimpleNamespace(training=True)
+    expected = (4, (1, 2), "float", True, True, False)
+    hook(owner, model, (Tensor(),), {})
+    matcher.expected, matcher.enabled = expected, True
+    hook(owner, model, (Tensor(),), {})
+    assert (len(fallbacks), matcher.numbers) == (1, [4])
+    assert matcher.spent_ns > 0
+    for args in (
+        ((Tensor(), Tensor()), {}), (("text",), {}), ((Tensor(),), {"a": 1}), ([Tensor()], {}), ((Tensor(),), None)
+    ):  # fmt: skip
+        hook(owner, model, *args)
+    for wrong in (None, (), (1, 2), "text", (4, (9, 9), "float", True, True, False), (*expected[:5], True)):
+        matcher.expected = wrong
+        hook(owner, model, (Tensor(),), {})
+    assert (len(fallbacks), matcher.numbers, errors) == (12, [4], [])
+
+    class Replaces(Tensor):
+        """Replace the expected call while it is compared."""
+
+        def __getattr__(self, name: str) -> Any:
+            matcher.expected = None
+            gc.collect()
+            return super().__getattr__(name)
+
+    matcher.expected = (*expected,)
+    hook(owner, model, (Replaces(),), {})
+    assert matcher.numbers == [4, 4]
+    matcher.expected = expected
+    hook(owner, model, (Tensor(None, shape=ValueError("ours")),), {})
+    assert [type(error) for error in errors] == [ValueError]
+    try:
+        hook(owner, model, (Tensor(None, dtype=KeyboardInterrupt()),), {})
+    except KeyboardInterrupt:
+        errors.clear()
+    assert not errors
+
+
+def check_wrong_arguments(module: Any, torch: Torch) -> None:
+    """Constructors and methods refuse wrong arguments, and a hook cannot be made without a context."""
+    session = Session(module, torch)
+    for call in (
+        lambda: module.MarkBuffer("serial", 1), lambda: module.MarkBuffer(1), lambda: module.HookContext(1),
+        lambda: module.HookContext(session.buffer, nodes={}), lambda: type(session.node_prehook)(),
+        lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
+        lambda: session.context.node_prehook(session.fallback, session.on_error), lambda: module.configure(),
+        lambda: session.context.update(enabled=True), lambda: session.context.forward_hook(session.fallback),
+        lambda: session.context.forward_hook(1, 2), lambda: module.CallMatcher(1),
+    ):  # fmt: skip
+        try:
+            call()
+        except (TypeError, AttributeError):
+            continue
+        raise AssertionError(call)
+    session.gaps.append("no gap")  # type: ignore[arg-type]
+    session.call()
+    assert [type(error) for error in session.errors] == [TypeError]
+
+
+def check_collection(module: Any, torch: Torch) -> None:
+    """A session is collected with its hooks, and a hook that outlives it does nothing."""
+    for _ in range(20):
+        session = Session(module, torch)
+        session.owner.session = session
+        session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+        gone = weakref.ref(session)
+        del session
+        gc.collect()
+        assert gone() is None
+
+
+def check_random_calls(module: Any, torch: Torch, seed: int = 0, steps: int = 300) -> None:
+    """Nests of calls with random inputs, outputs, threads, exceptions and steps balance their open calls."""
+    draw = random.Random(seed)
+    session = Session(module, torch, limit=500)
+    nodes = [torch.node()]
+
+    def value() -> Any:
+        kind = draw.randrange(8)
+        if kind < 4:
+            nodes.append(torch.node())
+            return Tensor(nodes[-1])
+        if kind == 4:
+            return Tensor(draw.choice(nodes))
+        if kind == 5:
+            return Tensor(None, grad_fn=draw.choice((ValueError(), KeyboardInterrupt())))
+        return None if kind == 6 else Tensor()
+
+    def nest(depth: int) -> None:
+        inner = (lambda: [nest(depth - 1) for _ in range(draw.randrange(3))]) if depth else None
+        with contextlib.suppress(KeyboardInterrupt):
+            session.call(*(value() for _ in range(draw.randrange(3))), output=value(), inside=inner)
+
+    for _ in range(steps):
+        nest(3)
+        if draw.random() < 0.5:
+            session.run_backward(draw.sample(nodes, min(len(nodes), 20)), draw.randrange(3))
+        if draw.random() < 0.3:
+            session.take()
+            session.owner.open_calls.clear()
+            del nodes[:-1]
+        if draw.random() < 0.1:
+            session.update(read=object if draw.random() < 0.5 else perf_counter_ns)
+    assert all(isinstance(error, ValueError) for error in session.errors)
+
+
+CHECKS = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
+
+
+def run_all(path: Path) -> None:
+    """Run each check on a module of its own, which is collected after it."""
+    for check in CHECKS:
+        module, torch = load(path)
+        check(module, torch)
+        gone = weakref.ref(module)
+        del module
+        gc.collect()
+        assert gone() is None, f"{check.__name__} keeps the module"
+
+
+def main() -> int:
+    """Run the checks of the extension at the path given; in a debug build of Python, see that no references leak."""
+    path, counts = Path(sys.argv[1]), []
+    for _ in range(6):  # the first ones fill caches
+        run_all(path)
+        gc.collect()
+        counts.append(sys.gettotalrefcount() if hasattr(sys, "gettotalrefcount") else 0)
+    leaks = min(after - before for before, after in itertools.pairwise(counts)) - 1  # one: the count in the list
+    counted = f"{leaks} references leaked" if counts[0] else "references not counted, for this is no debug build"
+    print(f"{len(CHECKS)} checks of {path}, {len(counts)} times: {counted}")
+    return int(leaks > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

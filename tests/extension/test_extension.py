@@ -1,0 +1,49 @@
+"""The extension in C without torch: the checks that a sanitizer and a debug build of Python run, and warnings."""
+
+from __future__ import annotations
+
+import gc
+import shlex
+import shutil
+import sys
+import sysconfig
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import build_extension
+import extension_alone
+import pytest
+
+_c = pytest.importorskip("autoprof._capture.marks._c")
+
+
+@pytest.mark.parametrize("check", extension_alone.CHECKS, ids=lambda check: check.__name__)
+def test_extension(check: Callable[[Any, Any], None]) -> None:
+    """The check holds, and the module is collected after it: no type, hook or state keeps it."""
+    module, torch = extension_alone.load(Path(_c.__file__))
+    check(module, torch)
+    gone = weakref.ref(module)
+    del module
+    gc.collect()
+    assert gone() is None
+
+
+def test_two_modules_share_nothing() -> None:
+    """The module's state is its own: types and configuration of a second one are others."""
+    first, _ = extension_alone.load(Path(_c.__file__))
+    second, torch = extension_alone.load(Path(_c.__file__))
+    assert first.HookState is not second.HookState
+    extension_alone.check_plain_hooks(second, torch)
+    with pytest.raises(TypeError):
+        first.HookContext(second.MarkBuffer(0, 1))
+
+
+def test_the_extension_compiles_without_a_warning(tmp_path: Path) -> None:
+    """With -Wall -Wextra, for the Python that runs the tests."""
+    compiler = shlex.split(str(sysconfig.get_config_var("CC") or "cc"))[0]
+    if sys.platform != "linux" or shutil.which(compiler) is None or shutil.which("cc") is None:
+        pytest.skip("no compiler")
+    build_extension.build(tmp_path / "_c.so", [])
+    extension_alone.load(tmp_path / "_c.so")
