@@ -29,7 +29,6 @@ PENDING: frozenset[str] = frozenset(
         "_session",
         "_storage",
         "cli",
-        "compat",
         "config",
         "deep",
         "demo",

@@ -6,7 +6,7 @@ global_timer.start("forward")
 global_timer.stop("forward")
 global_timer.dump()                       # time_log/timer_rank{N}.log
 
-``autoprof.compat.timer_logs`` reads these logs, draws them as a timeline and finds the rank that is slow.
+``autoprof.compat.timer_logs`` reads these logs, draws a timeline and finds the slow rank.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ..errors import OutputError
 
 FOLDER: Final = "time_log"
 BANNER: Final = f"\n{'=' * 32} DUMP START  {'=' * 32}\n"
-KEPT: Final = 262_144
-"""Intervals kept between two dumps; the oldest give way, and the next dump says how many did."""
-DEEPEST: Final = 1024
-"""Intervals of one name open at once in a thread; beyond it the oldest gives way, counted as lost."""
+MAX_INTERVALS: Final = 262_144
+"""Intervals kept between two dumps. Of more the oldest are dropped; the next dump warns with their number."""
+MAX_OPEN: Final = 1024
+"""Open intervals of one name in a thread. Of more the oldest is dropped."""
 
 logger = logging.getLogger("autoprof")
 _compiling = torch.compiler.is_dynamo_compiling
 
 
 class _Open(NamedTuple):
-    """An interval that has begun: the clock it began on, its reading, and the span in the open session."""
+    """An open interval: the clock of its start, the reading, and the span in an open session."""
 
     clock: Clock
     reading: Any
@@ -51,7 +51,7 @@ class _Open(NamedTuple):
 
 
 class _Closed(NamedTuple):
-    """An interval that is over. Its device may not have come that far."""
+    """A closed interval. The device may not have passed its end yet."""
 
     name: str
     clock: Clock
@@ -59,7 +59,7 @@ class _Closed(NamedTuple):
     start_unix_ns: int
 
     def line(self, rank: int) -> str:
-        """Return the documented line; a time that the device's clock does not know is not a number."""
+        """Return the documented line; ``cuda_dur`` is ``nan`` if no device time was measured."""
         begun, ended = (self.clock.host_ns(reading) for reading in self.readings)
         device_ns = self._device_ns()
         device_ms = math.nan if device_ns is None else device_ns / NS_PER_MS
@@ -81,75 +81,75 @@ class MyTimer:
 
     ``start`` and ``stop`` read the host's clock and, once the process uses a device, record an event on the current
     stream; they never wait and never raise. ``dump`` waits for the device. Intervals of one name may nest; each
-    thread has its own. In an open autoprof session they are spans of the user's as well.
+    thread has its own intervals. In an open autoprof session they are recorded as spans too.
     """
 
     def __init__(self, log_dir: str | os.PathLike[str] = FOLDER, *, clock: Clock | None = None) -> None:
         self._folder = Path(log_dir)
         self._clock = clock
-        self._follow = clock is None
+        self._may_switch_clock = clock is None
         self._owner = os.getpid()
         self._open = threading.local()
         self._closed: deque[_Closed] = deque()
         self._lock = threading.Lock()
-        self._unmatched = 0
-        self._lost = 0
+        self._unmatched_stops = 0
+        self._dropped = 0
 
     def start(self, name: str) -> None:
-        """Begin an interval."""
+        """Start an interval."""
         if _compiling():
             return
         try:
             if os.getpid() != self._owner:
-                self._begin_anew()
-            clock, inner = self._here(), span(name)
-            begun = self._stacks().setdefault(name, [])
-            if len(begun) >= DEEPEST:  # started again and again, never stopped
-                self._lost += 1
-                clock.release((begun.pop(0).reading,))
+                self._reset_after_fork()
+            clock, inner = self._current_clock(), span(name)
+            stack = self._stacks().setdefault(name, [])
+            if len(stack) >= MAX_OPEN:  # started repeatedly, never stopped
+                self._dropped += 1
+                clock.release((stack.pop(0).reading,))
             inner.__enter__()
-            begun.append(_Open(clock, clock.read(), time.time_ns(), inner))
+            stack.append(_Open(clock, clock.read(), time.time_ns(), inner))
         except Exception as error:
-            self._say(error)
+            self._warn(error)
 
     def stop(self, name: str) -> None:
-        """End the interval of this name that this thread began last; without one, that is counted and said."""
+        """End the innermost open interval of this name in this thread; without one the next dump warns."""
         if _compiling():
             return
         try:
             if os.getpid() != self._owner:
-                self._begin_anew()
-            begun = self._stacks().get(name)
-            if not begun:
-                self._unmatched += 1
+                self._reset_after_fork()
+            stack = self._stacks().get(name)
+            if not stack:
+                self._unmatched_stops += 1
                 return
-            interval = begun.pop()
+            interval = stack.pop()
             reading = interval.clock.read()
             interval.span.__exit__(None, None, None)
             closed = _Closed(clean_name(str(name)), interval.clock, (interval.reading, reading), interval.start_unix_ns)
             with self._lock:
                 self._closed.append(closed)
-                if len(self._closed) > KEPT:
-                    lost = self._closed.popleft()
-                    lost.clock.release(lost.readings)
-                    self._lost += 1
+                if len(self._closed) > MAX_INTERVALS:
+                    oldest = self._closed.popleft()
+                    oldest.clock.release(oldest.readings)
+                    self._dropped += 1
         except Exception as error:
-            self._say(error)
+            self._warn(error)
 
     def dump(self) -> Path:
-        """Append what ended since the last dump to this rank's log and return the log. Waits for the device.
+        """Append the intervals closed since the last dump to this rank's log; return the log. Waits for the device.
 
-        Intervals that are still open stay for the next dump. Raises ``OutputError`` where nothing can be written; then
-        nothing is lost.
+        Open intervals are written by the dump after their stop. Raises ``OutputError`` if the log cannot be written;
+        the intervals are kept for the next dump.
         """
         if os.getpid() != self._owner:
-            self._begin_anew()
+            self._reset_after_fork()
         rank = rank_here()
         path = self._folder / f"timer_rank{rank}.log"
         with self._lock:
             closed, self._closed = self._closed, deque()
-            unmatched, self._unmatched = self._unmatched, 0
-            lost, self._lost = self._lost, 0
+            unmatched, self._unmatched_stops = self._unmatched_stops, 0
+            dropped, self._dropped = self._dropped, 0
         try:
             for one in closed:
                 one.clock.wait(one.readings)
@@ -157,20 +157,20 @@ class MyTimer:
         except BaseException as error:
             with self._lock:
                 closed.extend(self._closed)
-                self._closed, self._unmatched, self._lost = closed, self._unmatched + unmatched, self._lost + lost
+                self._closed = closed
+                self._unmatched_stops += unmatched
+                self._dropped += dropped
             if isinstance(error, OSError):
-                raise OutputError(
-                    f"{path}: cannot be written ({error.strerror}); log_dir must be a folder that this user may write "
-                    "to"
-                ) from error
+                reason = f"cannot be written ({error.strerror}); log_dir must be a writable folder"
+                raise OutputError(f"{path}: {reason}") from error
             raise
         for one in closed:
             one.clock.release(one.readings)
         if unmatched:
-            logger.warning(f"global_timer: {unmatched} x stop without a start of that name on that thread")
-        if lost:
-            why = f"never stopped, or more than {KEPT:,} between two dumps"
-            logger.warning(f"global_timer: {lost} intervals are lost: {why}")
+            logger.warning(f"global_timer: {unmatched} calls of stop without a start of that name in that thread")
+        if dropped:
+            why = f"never stopped, or more than {MAX_INTERVALS:,} between two dumps"
+            logger.warning(f"global_timer: {dropped} intervals dropped: {why}")
         return path.absolute()
 
     def _append(self, path: Path, text: str) -> None:
@@ -183,13 +183,13 @@ class MyTimer:
         finally:
             os.close(file)
 
-    def _begin_anew(self) -> None:
-        """Forget what the parent of this forked process recorded: it writes that itself."""
+    def _reset_after_fork(self) -> None:
+        """Forget the intervals of the parent of this forked process: the parent writes them."""
         self._owner = os.getpid()
         self._open, self._closed, self._lock = threading.local(), deque(), threading.Lock()
-        self._unmatched = self._lost = 0
+        self._unmatched_stops = self._dropped = 0
         if self._clock is not None and self._clock.device_type is not None:
-            self._clock, self._follow = HostClock(), False  # a device's events do not survive a fork
+            self._clock, self._may_switch_clock = HostClock(), False  # a device's events do not survive a fork
 
     def _stacks(self) -> dict[str, list[_Open]]:
         stacks: dict[str, list[_Open]] | None = getattr(self._open, "stacks", None)
@@ -197,17 +197,17 @@ class MyTimer:
             stacks = self._open.stacks = {}
         return stacks
 
-    def _here(self) -> Clock:
-        """Return the clock to read: the host's, until this process has begun to use a device."""
+    def _current_clock(self) -> Clock:
+        """Return the clock to read: the host's until this process uses a device, then the device's."""
         if self._clock is None:
             self._clock = HostClock()
-        used = next((one for one in DEVICES.parts.values() if one.in_use()), None) if self._follow else None
+        used = next((one for one in DEVICES.parts.values() if one.in_use()), None) if self._may_switch_clock else None
         if used is not None:
             self._clock, _ = used.clock(torch.device(used.types[0]))
-            self._follow = False
+            self._may_switch_clock = False
         return self._clock
 
-    def _say(self, error: Exception) -> None:
+    def _warn(self, error: Exception) -> None:
         if raised_by_handler(error):
             raise error
         logger.warning(f"global_timer: {type(error).__name__}: {error}")
@@ -217,15 +217,15 @@ _timer = MyTimer()
 
 
 def start(name: str) -> None:
-    """Begin an interval of the process's own timer."""
+    """Start an interval of the process's timer."""
     _timer.start(name)
 
 
 def stop(name: str) -> None:
-    """End it."""
+    """End an interval of the process's timer."""
     _timer.stop(name)
 
 
 def dump() -> Path:
-    """Append what ended since the last dump to ``time_log/timer_rank{N}.log`` and return the log."""
+    """Append the intervals closed since the last dump to ``time_log/timer_rank{N}.log``; return the log."""
     return _timer.dump()

@@ -1,4 +1,4 @@
-"""ProfilerWrapper, the interface of the old tool, on ``autoprof.deep_capture``.
+"""ProfilerWrapper: the interface of the old tool, implemented by ``autoprof.deep_capture``.
 
 ``is_st`` → prefix, ``profile_memory`` → memory, ``record_shapes`` → shapes, ``log_dir`` → folder, ``mem_dir`` →
 snapshot_folder, ``enabled_record_memory_pickle`` → snapshot, ``enabled_record_cuda_average_time`` → layer_time and
@@ -34,10 +34,10 @@ NAMES: Final = FileNames(
 
 
 class ProfilerWrapper:
-    """Profile what runs in ``with`` blocks. Each block is a run; tables and figures cover all runs of the wrapper.
+    """Profile the code in ``with`` blocks. Each block is a run; tables and figures cover all runs of the wrapper.
 
-    ``patterns`` adds to the operators, kernels and layers that are looked at: expressions by name. The names of an open
-    session, if there is one, are in the trace as well. Raises ``SessionError`` at once for parameters that cannot be.
+    ``patterns`` adds operators, kernels and layers to the tables: regular expressions by name. The trace contains the
+    names of an open session. Raises ``SessionError`` for invalid parameters.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class ProfilerWrapper:
         self.counter = 0
         """Runs so far."""
         self.profiler: DeepCapture | None = None
-        """The run that is open, or the last one."""
+        """The open run, else the last one."""
         self.result: DeepProfile | None = None
-        """What all runs found, as data."""
+        """The results of all runs."""
         self._options = replace(options, patterns=found, names=NAMES)
         self._folder = Path(log_dir).absolute()
         self._snapshots = Path(mem_dir).absolute()
@@ -114,7 +114,7 @@ class ProfilerWrapper:
                 self.print_summary()
 
     def record_function(self, name: str, func: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
-        """Call ``func`` as a layer of this name, and return what it returns; what it raises goes through."""
+        """Call ``func`` as a layer of this name; return its result. Its exceptions are not caught."""
         if self.profiler is None:
             return func(*args, **kwargs)
         return self.profiler.record(name, func, *args, **kwargs)
@@ -127,10 +127,10 @@ class ProfilerWrapper:
                 print(safe(line, encoding))
 
     def leave(self) -> None:
-        """End the run that is open, if one is; the files of all runs are there then."""
+        """End the open run, if any; then the files of all runs are complete."""
         self.__exit__(None, None, None)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What the last run wrote."""
+        """The files of the last run."""
         return () if self.profiler is None else self.profiler.files

@@ -17,6 +17,7 @@ MIN_RATIO: Final = 1.1
 MIN_EXCESS_NS: Final = 100_000
 """It also exceeds that median by at least this much: shorter times vary more than by a tenth."""
 _COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
+_MIN_NAME_WIDTH: Final = 12
 
 
 class RankTime(NamedTuple):
@@ -81,23 +82,22 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
 def render_stragglers(names: Iterable[NameByRank], width: int = 80) -> list[str]:
     """Return a table of the names, then a line for each straggler; no line is wider than ``width`` cells."""
     listed = list(names)
-    room = max(width - len(_COLUMNS), 12)
-    lines = [fit("name", room) + _COLUMNS]
+    name_width = max(width - len(_COLUMNS), _MIN_NAME_WIDTH)
+    lines = [fit("name", name_width) + _COLUMNS]
     for one in listed:
         slow = one.ranks[one.slowest]
         others = "-" if one.others_ns is None else format_ms(one.others_ns)
         longer = "-" if not one.others_ns else f"{100 * one.excess_ns / one.others_ns:+.1f} %"
         lines.append(
-            fit(safe(one.name), room)
+            fit(safe(one.name), name_width)
             + f"{format_ms(one.mean_ns):>12}{f'rank {one.slowest}':>9}{format_ms(slow.mean_ns):>12}"
             + f"{format_ms(slow.max_ns):>12}{others:>12}{longer:>9}"
         )
-    slow_ones = [one for one in listed if one.straggles]
-    lines += ["", *(f"straggler: {straggler_line(one)}" for one in slow_ones)] if slow_ones else []
-    return lines if slow_ones else [*lines, "", "no rank straggles"]
+    found = [f"straggler: {describe_straggler(one)}" for one in listed if one.straggles]
+    return [*lines, "", *(found or ["no straggler"])]
 
 
-def straggler_line(one: NameByRank) -> str:
+def describe_straggler(one: NameByRank) -> str:
     """Return the sentence that names the slow rank, the name and the excess."""
     assert one.others_ns is not None
     longer = f"{100 * one.excess_ns / one.others_ns:.0f} %" if one.others_ns else format_ms(one.excess_ns)

@@ -1,4 +1,4 @@
-"""Read the logs of ``global_timer``: a table of all ranks, a timeline, and who is slow."""
+"""The logs of ``global_timer``: a table of all ranks, a timeline, and the slow rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._names import shorten, visible
 from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import MissingExtra, OutputError
-from .decode import read_lines
+from ..logs.log_file import LogFile
 from .stragglers import NameByRank, by_rank
 
 if TYPE_CHECKING:
@@ -27,18 +27,20 @@ RECORD: Final = re.compile(
     rf"\[RANK (?P<rank>\d{{1,9}})\] (?P<name>(?:(?!\[RANK ).)*?), start=(?P<start>{_NUMBER}), end=(?P<end>{_NUMBER}), "
     rf"cpu_dur=(?P<host>{_NUMBER})s, cuda_dur=(?P<device>{_NUMBER}(?=ms)|nan|None|N/A)(?:ms)?(?![\w.])"
 )
-"""One record. It may stand behind a prefix, and several in a line: processes that share a file tear its lines."""
+"""One record. It may follow a prefix, and a line may have several: processes that share a file mix their lines."""
 _BANNER: Final = re.compile(r"[=\s]*(DUMP START)?[=\s]*")
-BANNER_LIMIT: Final = 200
-"""Characters: what is longer is no banner, and a pattern with two open ends would take its square to say so."""
-SHOWN: Final = 3
-"""Skipped lines that are quoted."""
+MAX_BANNER: Final = 200
+"""Characters. Longer lines are not matched: the time of the expression grows with the square of the length."""
+MAX_EXAMPLES: Final = 3
+"""Skipped lines that are quoted in the warning."""
+
+TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 logger = logging.getLogger("autoprof")
 
 
 class Interval(NamedTuple):
-    """One record: Unix seconds, and milliseconds on the host and on the device (None: the device told none)."""
+    """One record: the ends in Unix seconds, the durations in milliseconds."""
 
     rank: int
     name: str
@@ -46,37 +48,41 @@ class Interval(NamedTuple):
     end_s: float
     host_ms: float
     device_ms: float | None
+    """None if no device time was measured."""
 
 
 @dataclass
 class TimerLogs:
-    """The intervals of logs, in order, and what was no interval: ``skipped`` lines, and ``repeated`` records."""
+    """The intervals of one or several logs, and counts of everything else in them."""
 
     intervals: list[Interval] = field(default_factory=list)
+    """In the order of rank, start and descending end."""
     skipped: int = 0
+    """Lines that are not records."""
     repeated: int = 0
+    """Records that occurred before."""
     lines: int = 0
+    """Lines that are neither empty nor banners."""
     examples: list[str] = field(default_factory=list)
-    """The first skipped lines, with where they are."""
+    """The first skipped lines, with file and line number."""
 
-    def said(self) -> str | None:
-        """Phrase what was left out; None where nothing was."""
+    def describe_skipped(self) -> str | None:
+        """Return a sentence about skipped lines and repeated records; None without any."""
         parts = []
         if self.skipped:
-            parts.append(f"{self.skipped} of {self.lines} lines are no timer records and were skipped: ")
-            parts[-1] += "; ".join(self.examples)
+            parts.append(f"{self.skipped} of {self.lines} lines skipped, not timer records: {'; '.join(self.examples)}")
         if self.repeated:
-            parts.append(f"{self.repeated} records were there before (a timer that repeats itself at each dump)")
+            parts.append(f"{self.repeated} repeated records counted once (a timer that repeats itself at each dump)")
         return "; ".join(parts) or None
 
     def _read(self, path: Path, seen: set[Interval]) -> None:
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(LogFile(path).lines(), 1):
             text = line.strip()
-            if not text or (len(text) <= BANNER_LIMIT and _BANNER.fullmatch(text)):
+            if not text or (len(text) <= MAX_BANNER and _BANNER.fullmatch(text)):
                 continue
             self.lines += 1
-            found = [_interval(match) for match in RECORD.finditer(text)]
-            torn = text.count("[RANK ") > len(found) or None in found
+            found = [_parse_interval(match) for match in RECORD.finditer(text)]
+            is_torn = text.count("[RANK ") > len(found) or None in found
             for one in found:
                 if one is None:
                     continue
@@ -85,13 +91,14 @@ class TimerLogs:
                     continue
                 seen.add(one)
                 self.intervals.append(one)
-            if not found or torn:
+            if not found or is_torn:
                 self.skipped += 1
-                if len(self.examples) < SHOWN:
+                if len(self.examples) < MAX_EXAMPLES:
                     self.examples.append(f"{path.name}:{number} '{shorten(visible(text), 60)}'")
 
 
-def _interval(match: re.Match[str]) -> Interval | None:
+def _parse_interval(match: re.Match[str]) -> Interval | None:
+    """Return the interval of a record; None if its times are impossible."""
     start, end, host = (float(match[key]) for key in ("start", "end", "host"))
     device = float(match["device"]) if match["device"] not in ("nan", "None", "N/A") else None
     if not all(map(math.isfinite, (start, end, host, device or 0.0))) or end < start or host < 0:
@@ -99,44 +106,44 @@ def _interval(match: re.Match[str]) -> Interval | None:
     return Interval(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
 
 
-def read_timer_logs(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> TimerLogs:
-    """Read a log, several, or all ``*.log`` of a folder; what is no record is skipped and counted.
+def read_timer_logs(source: TimerLogSource) -> TimerLogs:
+    """Read a log, several logs, or all ``*.log`` of a folder. Other lines are skipped and counted, with a warning.
 
-    The rank is that in the line: there are timers that write every rank to ``timer_rank0.log``. A record that is there
-    twice is taken once. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
+    The rank is the one in the record: some timers write every rank to ``timer_rank0.log``. A repeated record counts
+    once. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
     """
     logs, seen = TimerLogs(), set[Interval]()
-    for path in _files(source):
+    for path in _find_logs(source):
         try:
             logs._read(path, seen)
         except OSError as error:
             raise OutputError(f"{path}: cannot be read ({error.strerror}); allowed: a log of global_timer") from error
     logs.intervals.sort(key=lambda one: (one.rank, one.start_s, -one.end_s))
-    said = logs.said()
-    if said is not None:
-        logger.warning(f"timer logs: {said}")
+    warning = logs.describe_skipped()
+    if warning is not None:
+        logger.warning(f"timer logs: {warning}")
     return logs
 
 
-def _files(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+def _find_logs(source: TimerLogSource) -> Iterator[Path]:
     for one in [source] if isinstance(source, (str, os.PathLike)) else source:
         path = Path(one)
         if path.is_dir():
             inside = sorted(path.glob("*.log"))
             if not inside:
-                raise OutputError(f"{path}: holds no *.log; allowed: the folder of global_timer ({'time_log'})")
+                raise OutputError(f"{path}: contains no *.log; allowed: the folder of global_timer (time_log)")
             yield from inside
         elif path.is_file():
             yield path
         else:
-            raise OutputError(f"{path}: there is no such file; allowed: a log of global_timer, or their folder")
+            raise OutputError(f"{path}: no such file or folder; allowed: a log of global_timer, or its folder")
 
 
-def load_timer_logs(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> pd.DataFrame:
-    """Return a line for each interval: ``rank``, ``name``, ``start_s``, ``end_s`` (Unix), ``host_ms``, ``device_ms``.
+def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
+    """Return a row per interval: ``rank``, ``name``, ``start_s``, ``end_s`` (Unix), ``host_ms``, ``device_ms``.
 
-    ``device_ms`` is NaN where the device told no time. ``frame.attrs`` has ``skipped`` and ``repeated``. Raises as
-    ``read_timer_logs``, and ``MissingExtra`` without pandas.
+    ``device_ms`` is NaN if no device time was measured. ``frame.attrs`` has ``skipped`` and ``repeated``. Raises
+    ``OutputError`` as ``read_timer_logs``, and ``MissingExtra`` without pandas.
     """
     try:
         import pandas as pd
@@ -152,8 +159,7 @@ def load_timer_logs(source: str | os.PathLike[str] | Iterable[str | os.PathLike[
     return frame
 
 
-def intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> Sequence[Interval]:
-    """Return the intervals of a log, a folder, what ``read_timer_logs`` gave or ``load_timer_logs``."""
+def _intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> Sequence[Interval]:
     if isinstance(source, TimerLogs):
         return source.intervals
     if isinstance(source, (str, os.PathLike)):
@@ -167,11 +173,12 @@ def intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> S
 
 
 def stragglers(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> list[NameByRank]:
-    """Return every name with its times by rank and the rank that is slowest at it, the costliest first.
+    """Return the times of every name by rank, in descending order of the slowest rank's excess.
 
-    A name is judged by the device's times where every record of it has one, else by the host's: never by a mixture.
+    ``source`` is a log, a folder, or the result of ``read_timer_logs`` or ``load_timer_logs``. A name is compared by
+    device time if every record of it has one, else by host time: never by both.
     """
-    intervals = intervals_of(source)
+    intervals = _intervals_of(source)
     untimed = {one.name for one in intervals if one.device_ms is None}
     return by_rank(
         (one.rank, one.name, NS_PER_MS * (one.host_ms if one.name in untimed else one.device_ms or 0.0))
@@ -185,15 +192,15 @@ def plot_timeline(
     *,
     window: tuple[float, float] | None = None,
 ) -> Path:
-    """Draw all ranks over one axis of time and return the picture; its ending decides the format (PNG, SVG, PDF).
+    """Draw the intervals of all ranks over one time axis; return the file. Its suffix is the format (PNG, SVG, PDF).
 
-    ``window`` chooses seconds from the first interval on. Raises ``OutputError`` where there is nothing to draw.
+    ``window`` selects a range in seconds since the first interval. Raises ``OutputError`` without an interval.
     """
-    from .timeline import timeline_figure
+    from ._timeline import timeline_figure
 
-    intervals = intervals_of(source)
+    intervals = _intervals_of(source)
     if not intervals:
-        raise OutputError("plot_timeline: there is no interval to draw; allowed: logs with at least one record")
+        raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
     target = Path(path)
     picture = BytesIO()
     timeline_figure(intervals, window).savefig(picture, format=target.suffix[1:] or "png")

@@ -1,38 +1,124 @@
-"""What timings can be turned into: CSV, JSON, a picture, TensorBoard, and a table of all ranks."""
+"""The timings of a ``TimingLogger`` read back, and written as CSV, JSON, a figure, TensorBoard scalars or a rank table.
+
+The logs of the original timing logger are read as well.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import logging
 import os
+import re
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from .._reports.log import RULE
 from .._storage.atomic import open_replacing, write_atomic
+from .._storage.runs import Frames
 from .._units import NS_PER_MS
-from ..errors import MissingExtra
+from ..errors import MissingExtra, OutputError
+from ..logs.log_file import LogFile
 from ..summary import Summary
+from ._timing_log import SUM_OF_PARTS
 from .stragglers import NameByRank, by_rank
-from .timing_records import TimingRecords, newest_by_rank
+
+logger = logging.getLogger("autoprof")
+
+MAX_LINE: Final = 1000
+"""Characters of a line that is matched: the time of the expression grows with the square of the length."""
+_STEP: Final = re.compile(r"Step (\d+)\s*")
+_SUMMARY: Final = re.compile(r"Timing Summary \(")
+_LINE: Final = re.compile(
+    r"(?P<indent> *)(?P<dash>- )?(?P<name>.*?) *: +(?P<ms>\d+(?:\.\d+)?)ms"
+    r"(?: \( *(?P<percent>\d+(?:\.\d+)?)%\))?(?: \[avg: *\d+(?:\.\d+)?ms\])?(?P<suffix> \(sum of parts\)| in .*)?"
+)
+_TOTAL: Final = re.compile(r"Total-+: +(\d+(?:\.\d+)?)ms")
+_FILE_NAME: Final = re.compile(r"timing_\d+(?:_\d+)?(?:_rank(\d+))?\.(?:log|jsonl)")
 
 
-class Scalars(Protocol):
-    """The part of TensorBoard's ``SummaryWriter`` that is used."""
+class Timing(NamedTuple):
+    """The time of one name in one step."""
 
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> None:
-        """Take one value."""
+    step: int
+    name: str
+    ms: float
+    """The sum over ``calls``."""
+    calls: int
+    total_ms: float
+    """The duration of the step."""
 
-    def flush(self) -> None:
-        """Hand what is pending to the system."""
+
+class TimingRecords:
+    """The timings of one file: ``timing_….jsonl``, or ``timing_….log`` of this or the original logger.
+
+    Each iteration reads the file again. ``skipped`` is the number of lines without a timing, valid at the end of an
+    iteration. Raises ``OutputError`` if the file does not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.skipped = 0
+        if not self.path.is_file():
+            raise OutputError(f"{self.path}: no such file; allowed: a timing_….log or a timing_….jsonl")
+
+    @property
+    def rank(self) -> int:
+        """The rank in the file's name; 0 without one."""
+        match = _FILE_NAME.fullmatch(self.path.name)
+        return int(match[1]) if match and match[1] else 0
+
+    def __iter__(self) -> Iterator[Timing]:
+        return self._read_records() if self.path.suffix == ".jsonl" else self._read_log()
+
+    def _read_records(self) -> Iterator[Timing]:
+        frames = Frames(self.path)
+        for frame in frames:
+            total_ms = frame.step_ns / NS_PER_MS
+            for name, calls, ns in zip(frame.layout.names, frame.layout.calls, frame.total_ns.tolist(), strict=True):
+                yield Timing(frame.step, name, ns / NS_PER_MS, calls, total_ms)
+        self.skipped = frames.bad_lines
+        self._warn_if_skipped()
+
+    def _read_log(self) -> Iterator[Timing]:
+        """Read the sections of steps; an incomplete section and the summary at the end are skipped."""
+        self.skipped = 0
+        step: int | None = None
+        section: list[tuple[str, float]] = []
+        path: list[str] = []
+        in_summary = False
+        for whole in LogFile(self.path).lines():
+            line = whole if len(whole) <= MAX_LINE else "?"
+            number, total, match = _STEP.fullmatch(line), _TOTAL.fullmatch(line), _LINE.fullmatch(line)
+            if number or _SUMMARY.match(line):
+                self.skipped += len(section)
+                step, section, path = int(number[1]) if number else None, [], []
+                in_summary = number is None
+            elif total and step is not None:
+                for name, ms in section:
+                    yield Timing(step, name, ms, 1, float(total[1]))
+                section = []
+            elif match and step is not None:
+                depth = len(match["indent"]) // 2 if match["dash"] else 0
+                path[depth:] = [match["name"]]
+                if match["suffix"] != SUM_OF_PARTS and (match["name"] != "other" or "[avg" in line):
+                    section.append(("/".join(path), float(match["ms"])))
+            elif line.strip() and line != RULE and not in_summary:
+                self.skipped += 1
+        self.skipped += len(section)
+        self._warn_if_skipped()
+
+    def _warn_if_skipped(self) -> None:
+        if self.skipped:
+            logger.warning(f"{self.path}: {self.skipped} lines skipped: not timings of a complete step")
 
 
 def export_csv(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
-    """Write one line for each name of each step: ``step,name,ms,calls,percent,total_ms``. No column is ever empty.
+    """Write one line per name and step: ``step,name,ms,calls,percent,total_ms``. No column is ever empty.
 
-    ``source`` is a ``timing_….jsonl`` or a ``timing_….log``, also one of the original logger. Returns the file, by
-    default beside the source.
+    ``source`` is any file that ``TimingRecords`` reads. Returns the CSV file, by default beside the source.
     """
     records = TimingRecords(source)
     target = records.path.with_suffix(".csv") if path is None else Path(path)
@@ -48,7 +134,7 @@ def export_csv(source: str | os.PathLike[str], path: str | os.PathLike[str] | No
 def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
     """Write ``{"steps": [{"step", "total_ms", "ms": {name: …}}], "names": {name: {mean_ms, …}}}``; return the file."""
     records = TimingRecords(source)
-    names: dict[str, list[float]] = {}
+    names: dict[str, Extent] = {}
     target = records.path.with_suffix(".json") if path is None else Path(path)
     with open_replacing(target) as file:
         file.write('{"steps": [')
@@ -58,14 +144,13 @@ def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | N
             file.write(f"{separator}{line}")
             separator = ",\n"
             for name, value in ms.items():
-                held = names.setdefault(name, [0, 0.0, value, value])
-                held[:] = held[0] + 1, held[1] + value, min(held[2], value), max(held[3], value)
+                names.setdefault(name, Extent()).add(value)
         statistics = {
-            name: {"steps": int(n), "mean_ms": total / n, "min_ms": least, "max_ms": most}
-            for name, (n, total, least, most) in names.items()
+            name: {"steps": one.count, "mean_ms": one.mean, "min_ms": one.least, "max_ms": one.most}
+            for name, one in names.items()
         }
-        told = json.dumps(statistics, ensure_ascii=False)
-        file.write(f'\n], "names": {told}, "skipped_lines": {records.skipped}}}\n')
+        text = json.dumps(statistics, ensure_ascii=False)
+        file.write(f'\n], "names": {text}, "skipped_lines": {records.skipped}}}\n')
     return target
 
 
@@ -81,34 +166,84 @@ def _by_step(records: TimingRecords) -> Iterator[tuple[int, float, dict[str, flo
         yield step, total_ms, ms
 
 
-def plot_timings(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
-    """Draw the longest names over the steps, and the means of all; the ending of ``path`` decides (PNG, SVG, PDF)."""
-    from .timing_figure import Course, timing_figure
+class Extent:
+    """Count, mean, least and most of values added one by one."""
 
-    records, course = TimingRecords(source), Course()
+    __slots__ = ("count", "least", "most", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.least = float("inf")
+        self.most = float("-inf")
+
+    def add(self, value: float) -> None:
+        """Add one value."""
+        self.count += 1
+        self.total += value
+        self.least = min(self.least, value)
+        self.most = max(self.most, value)
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values."""
+        return self.total / self.count
+
+
+def plot_timings(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
+    """Draw the longest names over the steps, and the means of all names; return the file, by default beside the source.
+
+    The suffix of ``path`` is the format: .png, .svg or .pdf.
+    """
+    from ._timing_figure import TimingLines, timing_figure
+
+    records, lines = TimingRecords(source), TimingLines()
     for one in records:
-        course.add(one)
+        lines.add(one)
     target = records.path.with_suffix(".png") if path is None else Path(path)
     picture = BytesIO()
-    timing_figure(course).savefig(picture, format=target.suffix[1:] or "png")
+    timing_figure(lines).savefig(picture, format=target.suffix[1:] or "png")
     write_atomic(target, picture.getvalue())
     return target
 
 
 def compare_ranks(log_dir: str | os.PathLike[str]) -> list[NameByRank]:
-    """Gather what the loggers of all ranks (``all_ranks=True``) wrote to one folder, by name and rank.
+    """Return the times of each name by rank, from the loggers of all ranks (``all_ranks=True``) in one folder.
 
-    ``autoprof.compat.stragglers.render_stragglers`` makes a table of it.
+    ``autoprof.compat.stragglers.render_stragglers`` renders them as a table. Raises ``OutputError`` for a folder
+    without records.
     """
     return by_rank(
         (rank, one.name, one.ms * NS_PER_MS)
-        for rank, path in newest_by_rank(log_dir).items()
+        for rank, path in _newest_by_rank(log_dir).items()
         for one in TimingRecords(path)
     )
 
 
-def scalars_to(target: str | os.PathLike[str] | Scalars) -> Scalars:
-    """Return a TensorBoard writer for the folder, or the writer that was given. Raises ``MissingExtra``."""
+def _newest_by_rank(log_dir: str | os.PathLike[str]) -> dict[int, Path]:
+    """Return the newest records of each rank in a folder."""
+    found: dict[int, Path] = {}
+    for path in sorted(Path(log_dir).glob("timing_*.jsonl"), key=lambda path: path.stat().st_mtime_ns):
+        match = _FILE_NAME.fullmatch(path.name)
+        if match:
+            found[int(match[1] or 0)] = path
+    if not found:
+        raise OutputError(f"{log_dir}: contains no timing_….jsonl; allowed: the log_dir of a TimingLogger")
+    return dict(sorted(found.items()))
+
+
+class Scalars(Protocol):
+    """The methods of TensorBoard's ``SummaryWriter`` that a ``TimingLogger`` calls."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> None:
+        """Add one value."""
+
+    def flush(self) -> None:
+        """Write pending values."""
+
+
+def open_scalars(target: str | os.PathLike[str] | Scalars) -> Scalars:
+    """Return a TensorBoard writer for a folder; a writer is returned as it is. Raises ``MissingExtra``."""
     if not isinstance(target, (str, os.PathLike)):
         return target
     try:
@@ -118,12 +253,12 @@ def scalars_to(target: str | os.PathLike[str] | Scalars) -> Scalars:
             "TimingLogger: tensorboard is not installed; pip install 'torch-autoprof[tensorboard]'"
         ) from error
     writer: Any = SummaryWriter(os.fspath(target))
-    made: Scalars = writer
-    return made
+    typed: Scalars = writer
+    return typed
 
 
 def write_scalars(scalars: Scalars, summary: Summary, step: int) -> None:
-    """Write the run's means so far, in milliseconds, and the longest and last step."""
+    """Write the mean and the last time of each name and of the step, in milliseconds."""
     for row in summary.rows:
         scalars.add_scalar(f"timing_mean_ms/{row.name}", row.mean_ns / NS_PER_MS, step)
         scalars.add_scalar(f"timing_last_ms/{row.name}", row.last_ns / NS_PER_MS, step)

@@ -1,4 +1,4 @@
-"""``TimingLogger``: a log of durations that the program measures itself, with autoprof's statistics and verdict.
+"""``TimingLogger``: a log of durations that a program measures itself, with autoprof's statistics and verdict.
 
 timing_logger = TimingLogger(log_dir="runs/logs")
 set_global_timing_logger(timing_logger)
@@ -35,16 +35,15 @@ from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, diagnose
 from ..errors import OutputError
 from ..summary import Finding, Summary
-from .display import Display
-from .durations import Duration, Steps, account, on_training_lane
-from .timing_files import TimingFiles
-from .timing_text import render_timing_summary
+from ._display import Display
+from ._durations import Duration, StepBuilder, nest_rows, on_training_lane
+from ._timing_log import TimingFiles, render_timing_summary
 
 if TYPE_CHECKING:
     from .timing_export import Scalars
 
-JUDGED: Final = ("hot-module", "jitter")
-"""Rules that durations without a phase say something to; the others would only list what they miss."""
+APPLICABLE_RULES: Final = ("hot-module", "jitter")
+"""Rules that apply to durations without phases. The others would only report missing signals."""
 
 logger = logging.getLogger("autoprof")
 
@@ -52,11 +51,12 @@ logger = logging.getLogger("autoprof")
 class TimingLogger:
     """Collect durations by name, write each step to ``timing_{timestamp}.log`` and show the longest names in place.
 
-    ``console_update_interval`` and ``file_flush_interval`` count steps. Only rank 0 records, unless ``all_ranks``: then
-    the other ranks write files of their own (``timing_{timestamp}_rank{N}.log``), and ``autoprof.compat.timing_export``
-    puts them together. ``tensorboard`` is a folder or a ``SummaryWriter``; it gets the mean of each name at each
-    console update. Beside the log lies ``timing_{timestamp}.jsonl``, autoprof's records, from which
-    ``export_csv``, ``export_json`` and ``plot`` are made. Safe to call from several threads; nothing raises but set-up.
+    ``console_update_interval`` and ``file_flush_interval`` count steps. Only rank 0 records. With ``all_ranks`` the
+    other ranks write files of their own (``timing_{timestamp}_rank{N}.log``), and
+    ``autoprof.compat.timing_export.compare_ranks`` reads them together. ``tensorboard`` is a folder or a
+    ``SummaryWriter`` for the mean of each name at each console update. ``export_csv``, ``export_json`` and ``plot``
+    read autoprof's records, ``timing_{timestamp}.jsonl`` beside the log. All methods may be called from several
+    threads. Only the constructor raises.
 
     Raises ``OutputError`` when the folder cannot be written, ``MissingExtra`` for TensorBoard without its package.
     """
@@ -85,14 +85,14 @@ class TimingLogger:
         self._on = self.rank == 0 or all_ranks
         self._clock = clock or HostClock()
         self._lock = threading.RLock()
-        self._steps = Steps(self._clock.read())
+        self._builder = StepBuilder(self._clock.read())
         self._aggregate = Aggregate()
         self._evidence = EvidenceCollector()
         self._open: list[Duration] = []
         self._closed = self._failed = False
         self._covered_ns = 0
-        self._work_ns = 0
-        self._refused = 0
+        self._overhead_ns = 0
+        self._invalid = 0
         self._every = console_update_interval
         self._files: TimingFiles | None = None
         self._display: Display | None = None
@@ -102,9 +102,9 @@ class TimingLogger:
         if enable_file:
             self._files = TimingFiles(Path(log_dir), self.rank, file_flush_interval)
         if tensorboard is not None and self.rank == 0:
-            from .timing_export import scalars_to
+            from .timing_export import open_scalars
 
-            self._scalars = scalars_to(tensorboard)
+            self._scalars = open_scalars(tensorboard)
         if enable_console and self.rank == 0:
             self._display = Display(stream or sys.stdout)
         self._printing = Display(stream or sys.stdout, live=False) if self._display is None else self._display
@@ -114,43 +114,41 @@ class TimingLogger:
     def from_config(
         cls, config: str | os.PathLike[str] | Mapping[str, Any], log_dir: str | os.PathLike[str] | None = None
     ) -> TimingLogger:
-        """Make the logger that the ``LOG:`` block of a project's configuration asks for.
+        """Create a logger from the ``LOG:`` block of a project's configuration.
 
-        Without ``log_dir`` it writes to ``{SAVE_DIR}/logs``. ``ENABLE_TIMING_LOG: false`` makes one that does nothing.
+        Without ``log_dir`` it writes to ``{SAVE_DIR}/logs``. With ``ENABLE_TIMING_LOG: false`` it does nothing.
         Raises ``ConfigError`` as ``autoprof.instrument`` does.
         """
         from ..config import load_config
 
         settings = load_config(config)
         console, log = settings.sinks.console, settings.sinks.log
-        made = cls(
+        created = cls(
             log_dir=settings.output / "logs" if log_dir is None else log_dir,
             enable_console=settings.enabled and console is not None,
             enable_file=settings.enabled and log is not None,
             console_update_interval=10 if console is None else console.every,
             file_flush_interval=50 if log is None or log.flush_every is None else log.flush_every,
         )
-        made._on = made._on and settings.enabled
-        return made
+        created._on = created._on and settings.enabled
+        return created
 
     @property
     def log_file(self) -> Path | None:
-        """The log, or None where none is written."""
+        """The log; None without ``enable_file``."""
         return None if self._files is None else self._files.log
 
     @property
     def record_file(self) -> Path | None:
-        """The records beside the log."""
+        """The records beside the log; None without ``enable_file``."""
         return None if self._files is None else self._files.records
 
     @property
     def _recording(self) -> bool:
         return self._on and not (self._closed or self._failed) and os.getpid() == self._owner
 
-    # What the program calls.
-
     def log_timing(self, name: str, time_ms: float) -> None:
-        """Record a duration in milliseconds. Several of one name in a step add up."""
+        """Record a duration in milliseconds. Durations of one name in a step add up."""
         now_ns = self._clock.read()
         if not self._recording:
             return
@@ -162,10 +160,10 @@ class TimingLogger:
             if 0 <= ns < LONGEST_NS and len(self._open) < MAX_MARKS:
                 self._open.append(Duration(clean_name(str(name)), ns, now_ns, threading.get_ident()))
             else:
-                self._refused += 1
+                self._invalid += 1
 
     def step(self) -> None:
-        """End a step: count it, write it, and show the run when it is time to."""
+        """End a step: add it to the statistics, write it, and update the console if due."""
         now_ns = self._clock.read()
         if not self._recording:
             return
@@ -173,22 +171,22 @@ class TimingLogger:
             began_ns = time.perf_counter_ns()
             try:
                 self._end_step(now_ns)
-            except Exception as error:  # nothing of ours may end a training run
+            except Exception as error:  # a failure here must not end the training
                 if raised_by_handler(error):
                     raise
                 self._failed = True
                 logger.warning(f"timing log: recording is off after {type(error).__name__}: {error}")
             finally:
-                self._work_ns = time.perf_counter_ns() - began_ns
+                self._overhead_ns = time.perf_counter_ns() - began_ns
 
     def _end_step(self, now_ns: int) -> None:
         durations, self._open = self._open, []
-        step = self._steps.close(durations, now_ns, time.time_ns(), threading.get_ident(), self._work_ns)
+        step = self._builder.build(durations, now_ns, time.time_ns(), threading.get_ident(), self._overhead_ns)
         self._covered_ns += step.covered_ns
         self._aggregate.add(step.frame)
         self._evidence.add(on_training_lane(step.frame))
         if self._files is not None:
-            self._files.write(step.frame, step.covered_ns, self._steps.nesting.parents)
+            self._files.write(step.frame, step.covered_ns, self._builder.nesting.parents)
         if step.frame.step % self._every == 0 and (self._display is not None or self._scalars is not None):
             summary = self.summary()
             if self._display is not None:
@@ -199,22 +197,22 @@ class TimingLogger:
                 write_scalars(self._scalars, summary, step.frame.step)
 
     def summary(self) -> Summary:
-        """Return the statistics so far, with what stands out among them."""
+        """Return the statistics so far, with the findings about them."""
         with self._lock:
-            lost = {"values that are no duration": self._refused} if self._refused else {}
-            bare = account(self._aggregate.summary(skipped=lost), self._steps.nesting, self._covered_ns)
-            # The rules look for modules, and a name is what stands for one here.
+            skipped = {"values that are not durations": self._invalid} if self._invalid else {}
+            bare = nest_rows(self._aggregate.summary(skipped=skipped), self._builder.nesting, self._covered_ns)
+            # The rules search modules; here each name is treated as one.
             named = replace(bare, rows=tuple(replace(row, fqn=row.name) for row in bare.rows))
             judged = diagnose(Evidence(named, longest=self._evidence.longest())) if bare.steps else bare
-            heard = (one for one in judged.findings if one.severity != "info" or one.rule in JUDGED)
-            return replace(bare, findings=tuple(heard))
+            findings = (one for one in judged.findings if one.severity != "info" or one.rule in APPLICABLE_RULES)
+            return replace(bare, findings=tuple(findings))
 
     def bottlenecks(self) -> tuple[Finding, ...]:
-        """Return what stands out: the name that dominates, steps that take several times as long as the others."""
+        """Return the findings: a name that dominates, steps that take several times as long as the others."""
         return tuple(finding for finding in self.summary().findings if finding.severity != "info")
 
     def print_summary(self) -> None:
-        """Print the statistics and the verdict; they stay on the screen. The log gets the statistics as well."""
+        """Print the statistics and the verdict below the panel, and write the statistics to the log."""
         if not self._on or os.getpid() != self._owner:
             return
         with self._lock:
@@ -228,7 +226,7 @@ class TimingLogger:
                 self._printing.print([*lines, *(render_card(summary) or quiet), ""])
 
     def close(self) -> None:
-        """Write what is pending and give the screen back. A second call does nothing."""
+        """Write pending lines and release the terminal. A second call does nothing."""
         with self._lock:
             atexit.unregister(self.close)
             if not self._on or self._closed or os.getpid() != self._owner:
@@ -240,10 +238,8 @@ class TimingLogger:
                 self._scalars.flush()
             self._printing.close()
 
-    # What it can be turned into.
-
     def export_csv(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write a line for each name of each step, by default beside the log; return the file."""
+        """Write a line per name and step, by default beside the log; return the file."""
         from .timing_export import export_csv
 
         return export_csv(self._source(), path)
@@ -255,14 +251,14 @@ class TimingLogger:
         return export_json(self._source(), path)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Draw the longest names over the steps, and their means; return the picture, by default beside the log."""
+        """Draw the longest names over the steps, and their means; return the file, by default beside the log."""
         from .timing_export import plot_timings
 
         return plot_timings(self._source(), path)
 
     def _source(self) -> Path:
         if self._files is None:
-            raise OutputError("TimingLogger: enable_file is off, so there are no records; it must be on for an export")
+            raise OutputError("TimingLogger: no records to export, because enable_file is False; pass enable_file=True")
         with self._lock:
             self._files.flush()
         return self._files.records
@@ -280,18 +276,18 @@ _global: TimingLogger | None = None
 
 
 def set_global_timing_logger(timing_logger: TimingLogger | None) -> None:
-    """Choose the logger that ``log_timing`` writes to; None switches it off."""
+    """Set the logger that ``log_timing`` writes to; None: no logger."""
     global _global
     _global = timing_logger
 
 
 def get_global_timing_logger() -> TimingLogger | None:
-    """Return the logger that ``log_timing`` writes to."""
+    """Return the logger that ``log_timing`` writes to; None: no logger."""
     return _global
 
 
 def log_timing(name: str, time_ms: float) -> None:
-    """Record a duration in milliseconds in the global logger and in the open autoprof session, where there are any."""
+    """Record a duration in milliseconds in the global logger and in the open autoprof session, if any."""
     if _global is not None:
         _global.log_timing(name, time_ms)
     record_in_session(name, time_ms)

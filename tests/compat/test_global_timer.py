@@ -177,7 +177,7 @@ def test_a_stop_without_a_start_is_a_warning(caplog: pytest.LogCaptureFixture) -
     timer.stop("never")
     timer.stop("never")
     timer.dump()
-    assert caplog.messages == ["global_timer: 2 x stop without a start of that name on that thread"]
+    assert caplog.messages == ["global_timer: 2 calls of stop without a start of that name in that thread"]
 
 
 def test_an_open_interval_waits_for_the_next_dump() -> None:
@@ -203,13 +203,13 @@ def test_a_dump_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Without a dump the oldest intervals give way, and are counted."""
-    monkeypatch.setattr(global_timer, "KEPT", 3)
+    monkeypatch.setattr(global_timer, "MAX_INTERVALS", 3)
     timer = MyTimer(clock=FakeClock())
     for at in range(5):
         timer.start(str(at))
         timer.stop(str(at))
     assert [line.split(",")[0] for line in lines_of(timer.dump())] == [f"[RANK 0] {at}" for at in (2, 3, 4)]
-    assert "2 intervals are lost" in caplog.messages[0]
+    assert "2 intervals dropped" in caplog.messages[0]
 
 
 def test_the_module_has_a_timer_of_its_own(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autoprof._reports.text import cells
+from autoprof.compat._timeline import lanes_of, timeline_figure
 from autoprof.compat.global_timer import MyTimer
 from autoprof.compat.stragglers import by_rank, render_stragglers
-from autoprof.compat.timeline import lanes_of, timeline_figure
 from autoprof.compat.timer_logs import Interval, load_timer_logs, plot_timeline, read_timer_logs, stragglers
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.testing import FakeClock, FakeDevice
@@ -42,7 +42,7 @@ def test_the_documented_line_is_read() -> None:
     """Rank, name, both ends in Unix seconds, host and device milliseconds."""
     logs = read_timer_logs(write("timer_rank0.log", SEED))
     assert logs.intervals == [Interval(0, "forward", 1716182684.282194, 1716182685.123003, 840.809, 830.512)]
-    assert (logs.skipped, logs.said()) == (0, None)
+    assert (logs.skipped, logs.describe_skipped()) == (0, None)
 
 
 def test_what_the_timer_writes_is_read_back() -> None:
@@ -156,9 +156,9 @@ def test_skipped_lines_are_counted_and_reported(caplog: pytest.LogCaptureFixture
     write("a.log", "", banner, SEED, "Traceback (most recent call last):", "RuntimeError: \x1b[2J", "[RANK 0] half")
     logs = read_timer_logs("a.log")
     assert (logs.skipped, logs.lines) == (3, 4)
-    (said,) = caplog.messages
-    assert "3 of 4 lines are no timer records and were skipped: a.log:4 'Traceback (most recent call last):'" in said
-    assert "\x1b" not in said
+    (warning,) = caplog.messages
+    assert "3 of 4 lines skipped, not timer records: a.log:4 'Traceback (most recent call last):'" in warning
+    assert "\x1b" not in warning
 
 
 def test_records_that_a_second_dump_repeats_count_once() -> None:
@@ -166,7 +166,7 @@ def test_records_that_a_second_dump_repeats_count_once() -> None:
     write("a.log", record(0, "a", 0, 5), record(0, "a", 0, 5), record(0, "b", 1, 5))
     logs = read_timer_logs("a.log")
     assert (len(logs.intervals), logs.repeated) == (2, 1)
-    assert "1 records were there before" in (logs.said() or "")
+    assert "1 repeated records counted once" in (logs.describe_skipped() or "")
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_a_record_that_cannot_be_is_skipped(line: str) -> None:
 def test_a_folder_means_all_its_logs() -> None:
     """``time_log/`` with a file for each rank; a folder without logs, and no file, are errors."""
     Path("time_log").mkdir()
-    with pytest.raises(OutputError, match=r"holds no \*\.log"):
+    with pytest.raises(OutputError, match=r"contains no \*\.log"):
         read_timer_logs("time_log")
     for rank in range(3):
         write(f"time_log/timer_rank{rank}.log", record(rank, "a", 0, 5))
     assert {one.rank for one in read_timer_logs("time_log").intervals} == {0, 1, 2}
-    with pytest.raises(OutputError, match="there is no such file"):
+    with pytest.raises(OutputError, match="no such file"):
         read_timer_logs("nowhere")
 
 
@@ -219,7 +219,7 @@ def test_one_rank_has_no_straggler() -> None:
     """There is nothing to compare with."""
     (one,) = stragglers(str(write("a.log", record(0, "a", 0, 5))))
     assert (one.others_ns, one.straggles) == (None, False)
-    assert render_stragglers([one])[-1] == "no rank straggles"
+    assert render_stragglers([one])[-1] == "no straggler"
 
 
 def test_device_and_host_times_are_not_mixed() -> None:
@@ -288,11 +288,11 @@ def test_nothing_to_draw_is_an_error() -> None:
 
 def test_many_intervals_are_drawn_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit the shortest are left out, and that is said."""
-    import autoprof.compat.timeline as module
+    import autoprof.compat._timeline as module
 
-    monkeypatch.setattr(module, "DRAWN", 50)
+    monkeypatch.setattr(module, "MAX_BARS", 50)
     intervals: list[Any] = [Interval(0, "a", at, at + 0.5 + at / 1000, 1.0, None) for at in range(80)]
     figure = timeline_figure(intervals)
     assert len(figure.axes[0].patches) == 50
     assert figure._supxlabel is not None
-    assert "30 of the shortest are not drawn" in figure._supxlabel.get_text()
+    assert "The 30 shortest are not drawn" in figure._supxlabel.get_text()

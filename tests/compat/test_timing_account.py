@@ -11,7 +11,7 @@ from compat_builders import MS, Program
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autoprof.compat.durations import Duration, Nesting
+from autoprof.compat._durations import Duration, Nesting
 from autoprof.compat.timing_logger import TimingLogger
 from autoprof.frame import Phase
 from autoprof.summary import Summary
@@ -102,7 +102,7 @@ def test_names_that_ran_one_after_the_other_do_not_contain_one_another() -> None
 def test_a_part_logged_a_little_late_is_still_inside() -> None:
     """The whole begins after its first part by the microseconds that the calls took."""
     nesting = Nesting()
-    nesting.look([Duration("part", 10 * MS, 10 * MS + 2000, 1), Duration("whole", 20 * MS, 20 * MS + 9000, 1)], 0, 1)
+    nesting.observe([Duration("part", 10 * MS, 10 * MS + 2000, 1), Duration("whole", 20 * MS, 20 * MS + 9000, 1)], 0, 1)
     assert nesting.parents == {"part": "whole", "whole": None}
 
 
@@ -110,8 +110,8 @@ def test_names_that_contain_each_other_in_turn_are_siblings() -> None:
     """No ring: neither is the other's part."""
     nesting = Nesting()
     first = [Duration("a", 5 * MS, 8 * MS, 1), Duration("b", 10 * MS, 10 * MS, 1)]
-    nesting.look(first, 0, 1)
-    nesting.look([one._replace(name={"a": "b", "b": "a"}[one.name]) for one in first], 0, 2)
+    nesting.observe(first, 0, 1)
+    nesting.observe([one._replace(name={"a": "b", "b": "a"}[one.name]) for one in first], 0, 2)
     assert nesting.parents == {"a": None, "b": None}
 
 
@@ -120,7 +120,7 @@ def test_many_durations_in_a_step_are_not_compared(count: int) -> None:
     """Comparing all pairs would cost its square; the time they cover is known all the same."""
     nesting = Nesting()
     durations = [Duration(f"n{at}", MS, (at + 1) * MS, 1) for at in range(count)]
-    assert nesting.look(durations, 0, 1) == count * MS
+    assert nesting.observe(durations, 0, 1) == count * MS
     assert nesting.parents == {}
 
 

@@ -16,10 +16,16 @@ from typing import Any
 import pytest
 from compat_builders import MS, Program
 
+from autoprof.compat._timing_figure import MAX_POINTS, TimingLines, timing_figure
 from autoprof.compat.stragglers import render_stragglers
-from autoprof.compat.timing_export import compare_ranks, export_csv, export_json, plot_timings
-from autoprof.compat.timing_figure import POINTS, Course, timing_figure
-from autoprof.compat.timing_records import Timing, TimingRecords
+from autoprof.compat.timing_export import (
+    Timing,
+    TimingRecords,
+    compare_ranks,
+    export_csv,
+    export_json,
+    plot_timings,
+)
 from autoprof.errors import MissingExtra, OutputError
 
 Make = Callable[..., Program]
@@ -89,7 +95,7 @@ def test_a_log_of_the_original_tool_is_read(tmp_path: Path, caplog: pytest.LogCa
         Timing(1, "VRT处理/Stage2", 269.0, 1, 3605.27),
     ]
     assert records.skipped == 3
-    assert caplog.messages == ["timing_1.log: 3 lines are no timings of a whole step and were skipped"]
+    assert caplog.messages == ["timing_1.log: 3 lines skipped: not timings of a complete step"]
 
 
 def test_our_log_reads_as_our_records_do(make_program: Make) -> None:
@@ -113,10 +119,10 @@ def test_a_picture_shows_names_over_steps(make_program: Make) -> None:
         program.vrt_step()
     picture = program.logger.plot()
     assert picture.read_bytes().startswith(b"\x89PNG")
-    course = Course()
+    drawn = TimingLines()
     for one in TimingRecords(program.logger.record_file or ""):
-        course.add(one)
-    lines, bars = timing_figure(course).axes
+        drawn.add(one)
+    lines, bars = timing_figure(drawn).axes
     assert len(lines.get_lines()) == 1 + 5
     assert [round(bar.get_width(), 2) for bar in bars.patches] == [1805.28, 1799.99, 965, 269, 5.26]
     assert (lines.get_xlabel(), lines.get_ylabel(), bars.get_xlabel()) == ("step", "ms", "ms")
@@ -124,11 +130,11 @@ def test_a_picture_shows_names_over_steps(make_program: Make) -> None:
 
 def test_a_long_run_is_drawn_in_bounded_points() -> None:
     """A hundred thousand steps become at most a thousand points, each the mean of its steps."""
-    course = Course()
+    drawn = TimingLines()
     for step in range(1, 100_001):
-        course.add(Timing(step, "forward", float(step % 2), 1, 2.0))
-    steps, values = course.line(course.names["forward"])
-    assert len(steps) <= POINTS
+        drawn.add(Timing(step, "forward", float(step % 2), 1, 2.0))
+    steps, values = drawn.line(drawn.names["forward"])
+    assert len(steps) <= MAX_POINTS
     assert set(values.round(6)) == {0.5}
 
 
@@ -143,7 +149,7 @@ def test_a_format_is_chosen_by_the_ending(make_program: Make) -> None:
 @pytest.mark.parametrize("make", [export_csv, export_json, plot_timings])
 def test_a_source_that_is_none_is_an_error(make: Any) -> None:
     """A file that is not there is named, with what is allowed."""
-    with pytest.raises(OutputError, match=r"nowhere\.log: there is no such file; allowed"):
+    with pytest.raises(OutputError, match=r"nowhere\.log: no such file; allowed"):
         make("nowhere.log")
 
 

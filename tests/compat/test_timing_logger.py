@@ -293,7 +293,7 @@ def test_invalid_durations_are_counted_and_raise_nothing(make_program: Make, val
     program.logger.step()
     summary = program.logger.summary()
     assert [row.name for row in summary.rows] == ["forward"]
-    assert summary.skipped == {"values that are no duration": 1}
+    assert summary.skipped == {"values that are not durations": 1}
 
 
 def test_names_cannot_act_on_the_terminal_or_the_log(make_program: Make) -> None:

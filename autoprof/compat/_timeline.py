@@ -1,4 +1,4 @@
-"""The timeline of all ranks: when each of them was in which named interval."""
+"""The timeline figure: the named intervals of all ranks over one time axis."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
     from .timer_logs import Interval
 
-NAMES: Final = 8
-"""Names with a colour of their own, those that take longest; the others share one."""
-REST: Final = "#bdbdbd"
-DRAWN: Final = 20_000
-"""Bars drawn at most; beyond it the shortest are left out, which no one would see."""
+MAX_COLORS: Final = 8
+"""Names with a colour of their own: the longest. The others are grey."""
+OTHER_COLOR: Final = "#bdbdbd"
+MAX_BARS: Final = 20_000
+"""Bars drawn; of more the shortest are omitted, which are too narrow to be seen."""
 NAME_CELLS: Final = 28
-DEEPEST: Final = 8
-_GAP: Final = 0.5
-"""Between two ranks, in lanes."""
+MAX_LANES: Final = 8
+"""Lanes of one rank; deeper intervals are drawn in the last one."""
+_RANK_GAP: Final = 0.5
+"""The space between two ranks, in lanes."""
 
 
 def lanes_of(intervals: Sequence[Interval]) -> list[int]:
-    """Return the lane of each interval of one rank, in order of their starts: the first one that is free."""
+    """Return the lane of each interval of one rank, sorted by start: the first lane that is free."""
     free_at: list[float] = []
     lanes = []
     for one in intervals:
@@ -36,31 +37,31 @@ def lanes_of(intervals: Sequence[Interval]) -> list[int]:
         if lane == len(free_at):
             free_at.append(one.end_s)
         free_at[lane] = one.end_s
-        lanes.append(min(lane, DEEPEST - 1))
+        lanes.append(min(lane, MAX_LANES - 1))
     return lanes
 
 
 def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] | None = None) -> Figure:
-    """Return the picture. ``window`` is in seconds from the first interval of all ranks."""
+    """Return the figure. ``window`` is a range in seconds since the first interval of all ranks."""
     zero = min(one.start_s for one in intervals)
-    shown = [one for one in intervals if window is None or _meets(one, zero, window)]
+    shown = [one for one in intervals if window is None or _overlaps(one, zero, window)]
     if not shown:
-        raise OutputError(f"plot_timeline: window {window} has no interval; allowed: seconds from the first one on")
-    left_out = max(len(shown) - DRAWN, 0)
-    if left_out:
-        shown = sorted(sorted(shown, key=lambda one: one.start_s - one.end_s)[:DRAWN], key=lambda one: one.start_s)
+        raise OutputError(f"plot_timeline: no interval in the window {window}; allowed: seconds since the first start")
+    omitted = max(len(shown) - MAX_BARS, 0)
+    if omitted:
+        shown = sorted(sorted(shown, key=lambda one: one.start_s - one.end_s)[:MAX_BARS], key=lambda one: one.start_s)
     ranks = sorted({one.rank for one in shown})
     in_order = sorted(shown, key=lambda one: (one.start_s, -one.end_s))
     by_rank = {rank: [one for one in in_order if one.rank == rank] for rank in ranks}
-    lanes = {rank: lanes_of(mine) for rank, mine in by_rank.items()}
+    lanes = {rank: lanes_of(own) for rank, own in by_rank.items()}
     heights = {rank: max(lanes[rank]) + 1 for rank in ranks}
     names = _longest(shown)
     script = script_for("".join(names))
     notes = ["Bars: host time, from start to stop."]
-    if left_out:
-        notes.append(f"{left_out} of the shortest are not drawn.")
-    if len(names) > NAMES:
-        notes.append(f"{len(names) - NAMES} shorter names are grey.")
+    if omitted:
+        notes.append(f"The {omitted} shortest are not drawn.")
+    if len(names) > MAX_COLORS:
+        notes.append(f"{len(names) - MAX_COLORS} shorter names are grey.")
     notes += [f"\n{script.note}"] if script.note else []
     with styled(script):
         figure = blank_figure(13, 2.1 + 0.3 * sum(heights.values()) + 0.15 * len(ranks))
@@ -74,7 +75,7 @@ def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] |
     return figure
 
 
-def _meets(one: Interval, zero: float, window: tuple[float, float]) -> bool:
+def _overlaps(one: Interval, zero: float, window: tuple[float, float]) -> bool:
     return one.end_s - zero >= window[0] and one.start_s - zero <= window[1]
 
 
@@ -100,28 +101,28 @@ def _draw(
     span_s: float,
 ) -> None:
     scale, unit = _scale(span_s)
-    colors = dict(zip(names, COLORS[:NAMES], strict=False))
+    colors = dict(zip(names, COLORS[:MAX_COLORS], strict=False))
     top, ticks = 0.0, []
     bars: dict[str, list[tuple[float, float, float]]] = {}
-    for rank, mine in by_rank.items():
+    for rank, own in by_rank.items():
         ticks.append((top + heights[rank] / 2, f"rank {rank}"))
-        for one, lane in zip(mine, lanes[rank], strict=True):
+        for one, lane in zip(own, lanes[rank], strict=True):
             where = ((one.start_s - zero) * scale, top + lane, (one.end_s - one.start_s) * scale)
             bars.setdefault(one.name if one.name in colors else "", []).append(where)
-        top += heights[rank] + _GAP
+        top += heights[rank] + _RANK_GAP
     for name, drawn in bars.items():
         left, y, width = zip(*drawn, strict=True)
         label = elide(script.show(name), NAME_CELLS) if name else "other names"
-        color = colors.get(name, REST)
+        color = colors.get(name, OTHER_COLOR)
         axes.barh(y, width, left=left, height=0.86, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
-        for x, at, long in drawn:
-            if name and long > 0.012 * span_s * scale * (cells(label) + 1):
+        for x, at, length in drawn:
+            if name and length > 0.012 * span_s * scale * (cells(label) + 1):
                 white = "white" if color not in ("#e69f00", "#56b4e9") else INK
-                text = axes.text(x + long / 2, at + 0.43, label, ha="center", va="center", fontsize=8, color=white)
+                text = axes.text(x + length / 2, at + 0.43, label, ha="center", va="center", fontsize=8, color=white)
                 text.set_parse_math(False)
                 text.set_clip_on(True)
                 text.set_in_layout(False)
-    axes.set_ylim(top - _GAP + 0.15, -0.15)
+    axes.set_ylim(top - _RANK_GAP + 0.15, -0.15)
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.set_xlabel(f"{unit} since the first start", color=INK)
     axes.set_title("Timeline of all ranks", loc="left", fontsize=12, color=INK)

@@ -1,4 +1,4 @@
-"""The timing logger's display: autoprof's panel, pinned to the bottom of a terminal; elsewhere a line now and then."""
+"""The console of the timing logger: a panel pinned to the bottom of a terminal, a line per update elsewhere."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from ..sinks._terminal import SPARE_ROWS, PinnedLines
 from ..summary import Summary
 
 TOP: Final = 5
-WIDE: Final = 120
+"""Names shown."""
+DEFAULT_WIDTH: Final = 120
+"""Cells of a line without a terminal: enough for every text here."""
 
 
 class Display:
-    """Show the longest names of a run on a stream. A stream that fails is shown nothing more.
+    """Shows the longest names of a run on a stream; after an error of the stream it shows nothing more.
 
-    One that is not ``live`` only prints.
+    Without ``live`` it only prints.
     """
 
     def __init__(self, stream: TextIO, *, live: bool = True) -> None:
@@ -33,7 +35,7 @@ class Display:
             self._pinned.guard()
 
     def show(self, summary: Summary, step: int) -> None:
-        """Draw the panel in place, or print a line where there is no room for one."""
+        """Redraw the panel, or print a line if the panel does not fit."""
         if self._pinned is None:
             return
         try:
@@ -51,17 +53,17 @@ class Display:
                 self._pinned.clear()
             self._stream.write(render_plain(top, step=step, top=TOP, encoding=self._encoding) + "\n")
             self._stream.flush()
-        except (OSError, ValueError):  # closed, or nobody reads it any more
+        except (OSError, ValueError):  # the stream is closed, or its reader is gone
             self.close()
 
     @property
     def width(self) -> int:
-        """The cells of a line: those of the terminal, or as many as any text here needs."""
+        """The width of a line in cells."""
         size = PinnedLines.terminal_size(self._stream)
-        return size[0] if size is not None else WIDE
+        return size[0] if size is not None else DEFAULT_WIDTH
 
     def print(self, lines: list[str]) -> None:
-        """Take the panel away and print lines, which stay."""
+        """Remove the panel and print lines that stay on the screen."""
         if self._pinned is not None:
             self._pinned.clear()
         with suppress(OSError, ValueError):
@@ -69,7 +71,7 @@ class Display:
             self._stream.flush()
 
     def close(self) -> None:
-        """Give the screen back; what was printed stays on it."""
+        """Release the terminal; printed lines stay on the screen."""
         pinned, self._pinned = self._pinned, None
         if pinned is not None:
             with suppress(OSError, ValueError):

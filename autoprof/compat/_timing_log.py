@@ -1,0 +1,205 @@
+"""The files of a timing logger: the log, in the text form that users' scripts read, and autoprof's records."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from .._reports.log import LABEL, LABEL_MAX, RULE, Averages
+from .._reports.text import elide, fit, pad, safe
+from .._stats.name_lines import name_lines, walk
+from .._stats.name_tree import NameTree, name_tree
+from .._storage.line_file import LineFile
+from .._storage.steps_jsonl import FrameEncoder
+from .._units import NS_PER_MS, format_percent
+from ..errors import OutputError
+from ..frame import Phase, StepFrame
+from ..summary import Summary
+
+NO_FLUSH_BY_TIME: Final = float("inf")
+"""The files are flushed after a number of steps instead."""
+NUMBERS_WIDTH: Final = len(": avg= 1805.28ms  min= 1799.99ms  max= 1805.28ms  (n=1000)")
+MIN_NAME_WIDTH: Final = 16
+MIN_OTHER_MS: Final = 0.005
+"""The line ``other`` is omitted below it: it would read 0.00ms."""
+MOST: Final = 0.5
+"""The share of a step without a name from which on the summary advises to time more of it."""
+SUM_OF_PARTS: Final = " (sum of parts)"
+"""Follows a name that was not logged itself, only names below it."""
+
+logger = logging.getLogger("autoprof")
+
+
+class TimingFiles:
+    """Writes steps to the log and to the records. A file that fails is given up with one warning."""
+
+    def __init__(self, folder: Path, rank: int, flush_every: int) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"TimingLogger: log_dir {folder} cannot be created ({error.strerror}); it must be a folder"
+            ) from error
+        self.log = _create_log(folder.absolute(), rank)
+        self.records = self.log.with_suffix(".jsonl")
+        self._files: dict[Path, LineFile] = {}
+        for path in (self.log, self.records):
+            self._files[path] = LineFile(path, NO_FLUSH_BY_TIME, time.monotonic)
+        self._encode = FrameEncoder().encode
+        self._averages = Averages()
+        self._flush_every = flush_every
+        self._steps_to_flush = flush_every
+
+    def write(self, frame: StepFrame, covered_ns: int, parents: Mapping[str, str | None]) -> None:
+        """Append a step to both files; flush them at each ``flush_every``-th step."""
+        text = render_timing_step(frame, self._averages, covered_ns, parents)
+        self._attempt(self.log, lambda file: file.write(text))
+        self._attempt(self.records, lambda file: file.write(self._encode(frame)))
+        self._steps_to_flush -= 1
+        if not self._steps_to_flush:
+            self.flush()
+
+    def write_text(self, text: str) -> None:
+        """Append text to the log."""
+        self._attempt(self.log, lambda file: file.write(text))
+
+    def flush(self) -> None:
+        """Write pending lines to both files."""
+        self._steps_to_flush = self._flush_every
+        for path in (self.log, self.records):
+            self._attempt(path, LineFile.flush)
+
+    def close(self) -> None:
+        """Write pending lines and close both files."""
+        for path in (self.log, self.records):
+            self._attempt(path, LineFile.close)
+
+    def _attempt(self, path: Path, action: Callable[[LineFile], None]) -> None:
+        file = self._files.get(path)
+        if file is None:
+            return
+        try:
+            action(file)
+        except OSError as error:
+            del self._files[path]
+            logger.warning(f"{path}: nothing more is written after {type(error).__name__}: {error}")
+
+
+def _create_log(folder: Path, rank: int) -> Path:
+    """Create the log of this second; a number is added if another logger has the name."""
+    stamp, number = int(time.time()), 0
+    of_rank = f"_rank{rank}" if rank else ""
+    while True:
+        suffix = f"_{number}" if number else ""
+        path = folder / f"timing_{stamp}{suffix}{of_rank}.log"
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            number += 1
+            continue
+        except OSError as error:
+            raise OutputError(
+                f"TimingLogger: {path} cannot be written ({error.strerror}); log_dir must be a writable folder"
+            ) from error
+        return path
+
+
+def render_timing_step(frame: StepFrame, averages: Averages, covered_ns: int, parents: Mapping[str, str | None]) -> str:
+    """Return the section of a step: names in descending order, nested ones indented, percentages of the step.
+
+    ``Total`` is the step, ``other`` its time without a name. A name that ran inside another one is marked ``in …``: its
+    time is part of the other's.
+    """
+    tree = name_tree(frame.layout)
+    values_ns = tree.values_ns(frame.total_ns)[:, 0]
+    averages.add(frame.layout, tree, values_ns)
+    section = _Section(tree, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns, parents)
+    lines = ["", RULE, f"Step {frame.step}", RULE]
+    section.write(tree.beside, lines)
+    other_ns = frame.step_ns - covered_ns
+    if other_ns >= MIN_OTHER_MS * NS_PER_MS:
+        lines.append(f"{_label('other', 0)}: {_ms(other_ns)} ({_percent(other_ns, frame.step_ns)})")
+    return "\n".join([*lines, "", f"Total{'-' * (LABEL - 5)}: {_ms(frame.step_ns)}", ""])
+
+
+class _Section:
+    """The lines of the names of one step."""
+
+    def __init__(
+        self,
+        tree: NameTree,
+        values_ns: list[int],
+        averages: list[float | None],
+        step_ns: int,
+        parents: Mapping[str, str | None],
+    ) -> None:
+        self._tree = tree
+        self._values_ns = values_ns
+        self._averages = averages
+        self._step_ns = step_ns
+        self._parents = parents
+
+    def write(self, siblings: list[int], lines: list[str]) -> None:
+        for index in sorted(siblings, key=lambda index: -self._values_ns[index]):
+            node, ns, average = self._tree.nodes[index], self._values_ns[index], self._averages[index]
+            share = f" ({_percent(ns, self._step_ns)})" if not node.depth else ""
+            mean = "" if average is None else f" [avg: {_ms(average)}]"
+            outer = self._parents.get(node.path[-1]) if not node.depth else None
+            suffix = SUM_OF_PARTS if node.is_header else f" in {safe(outer)}" if outer else ""
+            lines.append(f"{_label(node.label, node.depth)}: {_ms(ns)}{share}{mean}{suffix}")
+            self.write(self._tree.children[index + 1], lines)
+
+
+def render_timing_summary(summary: Summary, width: int = LABEL + NUMBERS_WIDTH) -> list[str]:
+    """Return the summary: average, minimum and maximum per step of each name, and the steps in which it occurred.
+
+    If ``width`` is too narrow, the middle of names is omitted, down to ``MIN_NAME_WIDTH`` cells.
+    """
+    name_width = min(max(width - NUMBERS_WIDTH, MIN_NAME_WIDTH), LABEL)
+    lines = [RULE, f"Timing Summary (Total {summary.steps} steps)", RULE]
+    grouped = name_lines(summary)
+    for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
+        row = line.rows[0]
+        calls = f"  calls={row.calls}" if row.calls != row.steps else ""
+        label = _label(name, depth) if name_width == LABEL else fit(_label(name, depth).rstrip(), name_width)
+        lines.append(_statistics(label, (row.mean_ns, row.min_ns, row.max_ns), row.steps) + calls)
+    lines += _unattributed(summary, name_width)
+    if summary.steps:
+        times = summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns
+        lines += ["", _statistics(f"Total{'-' * (name_width - 5)}", times, summary.steps)]
+    lines += [f"dropped: {count} {reason}" for reason, count in {**summary.dropped, **summary.skipped}.items()]
+    return [*lines, RULE]
+
+
+def _unattributed(summary: Summary, name_width: int) -> list[str]:
+    """Return the line of the time without a name; if that is most of the step, with advice."""
+    other_ns = summary.phases.get(Phase.OTHER, 0)
+    if not summary.steps or other_ns < MIN_OTHER_MS * NS_PER_MS * summary.steps:
+        return []
+    share = other_ns / summary.total_step_ns
+    mean_ms = other_ns / summary.steps / NS_PER_MS
+    lines = [f"{pad('other', name_width)}: avg={mean_ms:>7.2f}ms  ({format_percent(share)} of Total)"]
+    if share > MOST:
+        lines.append("Most of the step has no name. Log backward, optimizer and data loading as well,")
+        lines.append("or let autoprof.instrument(model) time them.")
+    return lines
+
+
+def _statistics(label: str, times_ns: tuple[int, int, int], steps: int) -> str:
+    mean, least, most = (f"{ns / NS_PER_MS:>7.2f}ms" for ns in times_ns)
+    return f"{label}: avg={mean}  min={least}  max={most}  (n={steps})"
+
+
+def _label(name: str, depth: int) -> str:
+    return pad(elide("  " * depth + ("- " if depth else "") + safe(name), LABEL_MAX), LABEL)
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / NS_PER_MS:>8.2f}ms"
+
+
+def _percent(ns: int, step_ns: int) -> str:
+    return f"{100 * ns / step_ns if step_ns else 0.0:5.1f}%"
