@@ -17,7 +17,7 @@ from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
 from .calls import Shape, StepCalls
-from .flops import Counter, ModuleCall, WorkCount, WorkKey, add_up
+from .flops import FlopCount, FlopCounter, FlopKey, ModuleCall, add_up
 from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 1_500_000_000
@@ -45,7 +45,7 @@ class DevicePeak(NamedTuple):
     benchmark: bool | None = None
 
 
-Parts = Mapping[str, tuple[WorkCount, Mapping[str, int]]]
+Parts = Mapping[str, tuple[FlopCount, Mapping[str, int]]]
 """The FLOPs of the modules of each name, and the same by phase."""
 
 
@@ -53,7 +53,7 @@ class _MeanStep(NamedTuple):
     """The FLOPs of a mean step; ``steps`` identifies the steps of which it is the mean."""
 
     steps: Hashable
-    total: WorkCount
+    total: FlopCount
     parts: Parts
 
 
@@ -75,7 +75,7 @@ class FlopMeter:
         *,
         trust: bool = False,
     ) -> None:
-        self.counter = Counter(model, trust=trust)
+        self.counter = FlopCounter(model, trust=trust)
         self._fqns: dict[str, list[str]] = {}
         for name, fqn in targets:
             self._fqns.setdefault(name, []).append(fqn)
@@ -87,7 +87,7 @@ class FlopMeter:
         self._estimate_ns = FIRST_NS + MODULE_NS * sum(1 for _ in model.modules())
         self._steps: Tally[tuple[int, ...]] = Tally()
         self._calls: dict[tuple[int, ...], list[tuple[ModuleCall, int]] | str] = {}
-        self._counts: dict[tuple[int, ...], WorkCount] = {}
+        self._counts: dict[tuple[int, ...], FlopCount] = {}
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
         self._check_ns = 0
@@ -186,7 +186,7 @@ class FlopMeter:
             benchmark=device.benchmark,
         )
 
-    def _mean_step(self) -> tuple[WorkCount, Parts]:
+    def _mean_step(self) -> tuple[FlopCount, Parts]:
         """Return the FLOPs of a mean step, and of each name; cached while the numbers of steps are proportional."""
         tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
         steps = tuple(tally.items())
@@ -209,14 +209,14 @@ def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRo
         yield WorkRow(name, flops, found.model_flops_per_s, found.mfu, found.hfu)
 
 
-def _kinds(work: WorkCount, device: DevicePeak) -> Iterable[WorkKind]:
+def _kinds(work: FlopCount, device: DevicePeak) -> Iterable[WorkKind]:
     for kind, flops in sorted(work.kinds().items()):
         seconds = peak_seconds(kind, flops, device.peak, device.flags)
         now, half = (None if one is None else one * NS_PER_S for one in seconds)
         yield WorkKind(kind.dtype, kind.family, flops, now, half)
 
 
-def _attention(work: WorkCount) -> Iterable[UnfusedAttention]:
+def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
     for by_sdpa in (False, True):
         found = {fqn: flops for (fqn, by), flops in work.attention.items() if by is by_sdpa}
         if found:
@@ -239,27 +239,27 @@ def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, 
     return found
 
 
-def _by_phase(work: WorkCount) -> dict[str, int]:
+def _by_phase(work: FlopCount) -> dict[str, int]:
     return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
 
 
-def _part(work: WorkCount, fqns: Iterable[str]) -> WorkCount:
+def _part(work: FlopCount, fqns: Iterable[str]) -> FlopCount:
     """Return the FLOPs of these modules and all inside them, each counted once."""
     tops = tuple(fqns)
 
-    def inside(key: WorkKey) -> bool:
+    def inside(key: FlopKey) -> bool:
         return any(not top or key.fqn == top or key.fqn.startswith(f"{top}.") for top in tops)
 
-    return WorkCount({key: flops for key, flops in work.rows.items() if inside(key)})
+    return FlopCount({key: flops for key, flops in work.rows.items() if inside(key)})
 
 
-def _scaled(work: WorkCount, factor: float) -> WorkCount:
-    rows: Mapping[WorkKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
+def _scaled(work: FlopCount, factor: float) -> FlopCount:
+    rows: Mapping[FlopKey, int] = {key: round(flops * factor) for key, flops in work.rows.items()}
     attention = {place: round(flops * factor) for place, flops in work.attention.items()}
-    return WorkCount(rows, attention, work.uncounted, work.reason, work.notes, work.count_ns)
+    return FlopCount(rows, attention, work.uncounted, work.reason, work.notes, work.count_ns)
 
 
-def _rates(work: WorkCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
+def _rates(work: FlopCount, line: Line, steps: int, device: DevicePeak) -> Utilization:
     """Return the utilization of a line over the time of its phases; empty where one of them was not timed."""
     timed = {Phase.FORWARD: line.forward_ns, Phase.RECOMPUTE: line.recompute_ns, Phase.BACKWARD: line.backward_ns}
     if any(work.flops(phases=phase) and not ns for phase, ns in timed.items()):

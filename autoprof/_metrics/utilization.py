@@ -9,7 +9,7 @@ from typing import Final
 from .._units import NS_PER_S
 from ..devices import Arithmetic, Peak, Tf32Flags
 from ..frame import Phase
-from .flops.work import MODEL_PHASES, Kind, WorkCount
+from .flops.flop_count import MODEL_PHASES, FlopCount, Kind
 
 _BY_DTYPE: Final[Mapping[str, Arithmetic]] = {
     "float32": "fp32",
@@ -44,7 +44,7 @@ def arithmetic(kind: Kind, flags: Tf32Flags, peak: Peak) -> Arithmetic | None:
 
 
 def utilization(
-    work: WorkCount,
+    work: FlopCount,
     duration_ns: float,
     peak: Peak | None,
     flags: Tf32Flags,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from autoprof._metrics.flops import Kind, WorkCount, WorkKey
+from autoprof._metrics.flops import FlopCount, FlopKey, Kind
 from autoprof._metrics.utilization import arithmetic, utilization
 from autoprof.devices import Tf32Flags, device_of, find_peak
 from autoprof.devices.cuda import PEAKS, tf32_flags
@@ -18,9 +18,9 @@ OFF, ON = Tf32Flags(False, False), Tf32Flags(True, True)
 SECOND = 1_000_000_000
 
 
-def work(*rows: tuple[str, Phase, Kind, float]) -> WorkCount:
+def work(*rows: tuple[str, Phase, Kind, float]) -> FlopCount:
     """Build a count of these rows, in 10^12 operations."""
-    return WorkCount({WorkKey(fqn, phase, kind): int(tera * 1e12) for fqn, phase, kind, tera in rows})
+    return FlopCount({FlopKey(fqn, phase, kind): int(tera * 1e12) for fqn, phase, kind, tera in rows})
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_arithmetic_without_a_peak_gives_no_figure():
 
 def test_work_that_was_not_counted_gives_no_figure():
     """Its reason goes on."""
-    found = utilization(WorkCount(reason="why"), SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
+    found = utilization(FlopCount(reason="why"), SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
     assert (found.mfu, found.model_flops_per_s, found.reason) == (None, None, "why")
 
 

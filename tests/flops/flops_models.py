@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from autoprof._metrics.flops import ModuleCall, WorkCount, ambient, count_call, describe
+from autoprof._metrics.flops import FlopCount, ModuleCall, ambient, count_call, describe
 
 
 def call_of(model: nn.Module, *args: Any, fqn: str = "", backward: bool = True, **kwargs: Any) -> ModuleCall:
@@ -17,7 +17,7 @@ def call_of(model: nn.Module, *args: Any, fqn: str = "", backward: bool = True, 
     return ModuleCall(fqn, describe(args, kwargs), ambient(model), backward)
 
 
-def counted(model: nn.Module, *args: Any, **kwargs: Any) -> WorkCount:
+def counted(model: nn.Module, *args: Any, **kwargs: Any) -> FlopCount:
     """Count one call of the model; it must give a figure."""
     count = count_call(model, call_of(model, *args, **kwargs))
     assert count.reason is None, count.reason

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from autoprof._metrics.flops import Kind, WorkCount, WorkKey, add_up
+from autoprof._metrics.flops import FlopCount, FlopKey, Kind, add_up
 from autoprof.frame import Phase
 
 F, B, R = Phase.FORWARD, Phase.BACKWARD, Phase.RECOMPUTE
@@ -269,15 +269,15 @@ def test_weight_norm_is_part_of_the_model():
 def test_calls_of_a_step_add_up():
     """Accumulation: so many times the work; a call without a figure leaves the step without one."""
     kind = Kind("float32", "matmul")
-    once = WorkCount({WorkKey("a", F, kind): 10}, count_ns=5)
-    twice = add_up([(once, 2), (WorkCount({WorkKey("b", B, kind): 1}), 1)])
+    once = FlopCount({FlopKey("a", F, kind): 10}, count_ns=5)
+    twice = add_up([(once, 2), (FlopCount({FlopKey("b", B, kind): 1}), 1)])
     assert twice.self_flops() == {("a", F): 20, ("b", B): 1}
-    assert add_up([(once, 1), (WorkCount(reason="why"), 1)]).flops() is None
+    assert add_up([(once, 1), (FlopCount(reason="why"), 1)]).flops() is None
 
 
 def test_a_module_holds_what_is_inside_it_but_not_what_only_starts_like_it():
     """``block.1`` is not inside ``block.10``, nor the other way round."""
     kind = Kind("float32", "matmul")
-    rows = {WorkKey("block.1", F, kind): 1, WorkKey("block.1.a", F, kind): 2, WorkKey("block.10", F, kind): 4}
-    assert WorkCount(rows).flops("block.1") == 3
-    assert WorkCount(rows).flops("block") == 7
+    rows = {FlopKey("block.1", F, kind): 1, FlopKey("block.1.a", F, kind): 2, FlopKey("block.10", F, kind): 4}
+    assert FlopCount(rows).flops("block.1") == 3
+    assert FlopCount(rows).flops("block") == 7

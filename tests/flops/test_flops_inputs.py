@@ -10,9 +10,9 @@ import torch
 from flops_models import call_of, counted, refused
 from torch import nn
 
-from autoprof._metrics.flops import Ambient, Counter, Opaque, TensorSpec, ambient, describe
-from autoprof._metrics.flops import counter as counter_module
-from autoprof._metrics.flops.specs import ITEMS
+from autoprof._metrics.flops import Ambient, FlopCounter, Opaque, TensorSpec, ambient, describe
+from autoprof._metrics.flops import count as counter_module
+from autoprof._metrics.flops.call_inputs import ITEMS
 
 Pair = namedtuple("Pair", "left right")
 
@@ -69,7 +69,7 @@ def test_an_argument_without_known_shapes_gives_no_figure():
     class Graph:
         x = torch.randn(2, 4)
 
-    assert "Graph, whose shapes are not known" in refused(Takes(lambda graph: graph.x), Graph())
+    assert "Graph, with unknown shapes" in refused(Takes(lambda graph: graph.x), Graph())
     assert describe((torch.eye(2).to_sparse(),)).args == (Opaque("a tensor of layout torch.sparse_coo"),)
 
 
@@ -120,7 +120,7 @@ def counts(monkeypatch):
 def test_the_same_shapes_are_counted_once(counts):
     """Once for all steps, and once more when they change."""
     model = nn.Linear(4, 4)
-    counter = Counter(model)
+    counter = FlopCounter(model)
     for _ in range(3):
         assert counter.count([(call_of(model, torch.randn(2, 4)), 1)]).flops() == 128
     assert counter.count([(call_of(model, torch.randn(3, 4)), 2)]).flops() == 2 * 192
@@ -131,7 +131,7 @@ def test_the_same_shapes_are_counted_once(counts):
 def test_a_known_step_costs_only_a_look(counts):
     """None says that something would have to be counted."""
     model = nn.Linear(4, 4)
-    counter = Counter(model)
+    counter = FlopCounter(model)
     step = [(call_of(model, torch.randn(2, 4)), 2)]
     assert counter.known(step) is None
     counter.count(step)
@@ -142,7 +142,7 @@ def test_a_known_step_costs_only_a_look(counts):
 def test_freezing_a_layer_makes_other_work(counts):
     """The shapes are the same, the backward is not."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    counter = Counter(model)
+    counter = FlopCounter(model)
     step = [(call_of(model, torch.randn(1, 4)), 1)]
     before = counter.count(step).flops()
     model[0].requires_grad_(False)
@@ -153,7 +153,7 @@ def test_freezing_a_layer_makes_other_work(counts):
 def test_shapes_that_never_repeat_are_given_up(counts):
     """Counting each of them would be a phase of its own; the reason says so."""
     model = nn.Linear(4, 4)
-    counter = Counter(model, limit=3)
+    counter = FlopCounter(model, limit=3)
     found = [counter.count([(call_of(model, torch.randn(rows, 4)), 1)]) for rows in range(1, 6)]
     assert [count.reason is None for count in found] == [True, True, True, False, False]
     assert found[-1].reason == "the shapes of the inputs changed more than 3 times"
@@ -163,7 +163,7 @@ def test_shapes_that_never_repeat_are_given_up(counts):
 def test_what_could_not_be_counted_is_not_tried_again(counts):
     """A model that fails fails once."""
     model = Takes(lambda x: x[x > 0])
-    counter = Counter(model)
+    counter = FlopCounter(model)
     for _ in range(3):
         assert counter.count([(call_of(model, torch.randn(2, 4)), 1)]).reason is not None
     assert len(counts) == 1

@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_copied_is_refused():
     model.stream = (part for part in ())
     with pytest.raises(TypeError):
         copy.deepcopy(model)
-    assert refused(model, torch.randn(1, 4)).startswith("the model cannot be copied: TypeError")
+    assert refused(model, torch.randn(1, 4)).startswith("deep-copying the model failed: TypeError")
 
 
 def test_a_name_that_is_not_in_the_model_is_refused():

@@ -98,7 +98,7 @@ def test_hooks_are_neither_run_nor_changed():
     count = counted(model, torch.randn(1, 4))
     assert kept == []
     assert ([dict(m._forward_hooks) for m in model], [dict(m._backward_hooks) for m in model]) == hooks
-    assert count.notes == ("without the work of hooks on '0', '1'",)
+    assert count.notes == ("without the FLOPs of hooks on '0', '1'",)
 
 
 def test_the_modes_that_the_caller_is_in_stay_what_they_were():
@@ -221,7 +221,7 @@ def test_a_forward_that_was_replaced_by_a_closure_is_not_run():
     forward = model.forward
     model.register_forward_pre_hook(lambda module, args: ran.append(args))
     model.forward = lambda x: forward(x)
-    assert "was replaced by a function" in refused(model, torch.randn(1, 4))
+    assert "was replaced by a closure" in refused(model, torch.randn(1, 4))
     assert ran == []
 
 
@@ -230,7 +230,7 @@ def test_hooks_on_all_modules_of_the_process_see_nothing():
     seen = []
     handle = nn.modules.module.register_module_forward_hook(lambda *args: seen.append(args))
     try:
-        assert "hooks are registered for all modules" in refused(nn.Linear(4, 4), torch.ones(1, 4))
+        assert "global module hooks are registered" in refused(nn.Linear(4, 4), torch.ones(1, 4))
     finally:
         handle.remove()
     assert seen == []

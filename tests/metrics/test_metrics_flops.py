@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof._metrics.flop_meter import OUTSIDE, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind
-from autoprof._metrics.flops import counter as counter_module
+from autoprof._metrics.flops import count as counter_module
 from autoprof._metrics.utilization import peak_seconds
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS

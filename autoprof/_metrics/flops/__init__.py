@@ -1,11 +1,22 @@
-"""Counted work: how many floating-point operations a model's step asks for, by module and phase, without running it."""
+"""FLOPs of a model's step by module and phase, counted on fake tensors without running the model."""
 
-from .counter import COUNTS, Counter
-from .run import ModuleCall, count_call
-from .specs import Ambient, Inputs, Opaque, TensorSpec, ambient, describe
-from .work import Kind, WorkCount, WorkKey, add_up
+from .call_inputs import Ambient, Inputs, Opaque, TensorSpec, ambient, describe
+from .count import COUNTS, FlopCounter, ModuleCall, count_call
+from .flop_count import FlopCount, FlopKey, Kind, add_up
 
 __all__ = [
-    "COUNTS", "Ambient", "Counter", "Inputs", "Kind", "ModuleCall", "Opaque", "TensorSpec", "WorkCount", "WorkKey",
-    "add_up", "ambient", "count_call", "describe",
+    "COUNTS",
+    "Ambient",
+    "FlopCount",
+    "FlopCounter",
+    "FlopKey",
+    "Inputs",
+    "Kind",
+    "ModuleCall",
+    "Opaque",
+    "TensorSpec",
+    "add_up",
+    "ambient",
+    "count_call",
+    "describe",
 ]  # fmt: skip

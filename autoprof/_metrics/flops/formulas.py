@@ -1,7 +1,7 @@
-"""What an operator costs: torch's own formulas, those it lacks, and which operators without one spoil a figure.
+"""FLOPs of operators: torch's own formulas, those that it lacks, and the operators that need one.
 
 The convention is that of ``torch.utils.flop_counter``: matrix products, convolutions and attention count, a
-multiplication and an addition as two; everything that works element by element does not.
+multiplication and an addition as two; elementwise operators do not.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import torch
 
-from .work import Family
+from .flop_count import Family
 
 Formula = Callable[..., int]
 
 HARMLESS_NAMESPACES: Final = frozenset({"aten", "prims", "prim", "torchvision", "_c10d_functional", "_dtensor"})
-"""Namespaces whose operators are known by name. What others compute is not known, so they need a formula."""
+"""Namespaces whose operators are known by name; operators of any other namespace need a formula."""
 
 _HEAVY_WORDS: Final = re.compile(
     r"(?:add|badd|sspadd)?(?:mm|bmm|mv)|addr|hspmm|smm|v?dot|matmul|\w*gemm\w*|q?linear|"
@@ -26,23 +26,24 @@ _HEAVY_WORDS: Final = re.compile(
     r"linalg|cholesky|svd|qr|geqrf|or[mg]qr|lu|solve|triangular|lstsq|inverse|eigh?|eigvals|"
     r"(?:log|slog)?det|matrix|fft|[cp]dist|trilinear|sparse"
 )
-"""Words of operator names (between underscores) that tell of work which counts: products of matrices, convolutions,
-attention, recurrent layers, decompositions and solvers, transforms, distances by products, sparse kernels."""
+"""Words of operator names (between underscores) of counted kinds: matrix products, convolutions, attention, recurrent
+layers, decompositions and solvers, Fourier transforms, distances by products, sparse kernels."""
 _HARMLESS_NAMES: Final = frozenset(
     {
         "linalg_vector_norm", "linalg_cross", "linalg_diagonal", "lu_unpack", "embedding_sparse_backward", "sparse_dim",
         "_cudnn_rnn_flatten_weight", "_fused_sdp_choice",
     }
 )  # fmt: skip
-"""Names that have such a word and do no such work."""
+"""Names with such a word whose operators are not of a counted kind."""
 
 
 def formulas() -> dict[Any, Formula]:
-    """Return the formula of each operator (an ``OpOverloadPacket``): it is given tensors, ``out_val`` the result.
+    """Return the formula of each operator (an ``OpOverloadPacket``); it takes the tensors, and ``out_val``, the result.
 
-    Read anew for each count, so that one registered with ``torch.utils.flop_counter.register_flop_formula`` is used.
+    Built for each count, so that a formula registered later with ``torch.utils.flop_counter.register_flop_formula`` is
+    used, too.
     """
-    from torch.utils.flop_counter import flop_registry  # the first import of it looks for triton
+    from torch.utils.flop_counter import flop_registry  # its first import searches for triton
 
     aten = torch.ops.aten
     own: dict[Any, Formula] = {}
@@ -59,16 +60,16 @@ def formulas() -> dict[Any, Formula]:
 
 
 def is_heavy(namespace: str, name: str) -> bool:
-    """Tell whether an operator without a formula does work that counts, or may: then there is no figure."""
+    """Return whether an operator without a formula is, or may be, of a counted kind: then there is no figure."""
     if namespace not in HARMLESS_NAMESPACES:
         return True
     if name in _HARMLESS_NAMES or name.endswith(("lstm_cell", "gru_cell", "lstm_cell_backward", "gru_cell_backward")):
-        return False  # the cells' products are operators of their own
+        return False  # the cells' products are separate operators
     return any(_HEAVY_WORDS.fullmatch(word) for word in name.lower().split("_"))
 
 
 def family(name: str) -> Family:
-    """Tell products of matrices from convolutions: TF32 is switched on for each apart."""
+    """Return the family of an operator: TF32 has a flag for each family."""
     return "conv" if "conv" in name else "matmul"
 
 
@@ -96,9 +97,9 @@ def _convolution_backward(
     grad: Any, inputs: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int, output_mask: Any, **_: Any,
 ) -> int:  # fmt: skip
-    """Count each gradient asked for (input, weight) as much as the forward.
+    """Count each requested gradient (input, weight) like the forward.
 
-    torch's own formula leaves the groups out of the weight's gradient: a depthwise one came out ``groups`` times dear.
+    torch's own formula ignores the groups in the weight's gradient: a depthwise one is ``groups`` times too high.
     """
     places = inputs.shape[2:] if transposed else grad.shape[2:]
     forward = 2 * int(inputs.shape[0]) * _size(places) * _size(weight.shape)
@@ -106,7 +107,7 @@ def _convolution_backward(
 
 
 def _cudnn_rnn(inputs: Any, weights: Any, *_: Any, **__: Any) -> int:
-    """Every token meets every matrix of every layer and direction once."""
+    """Multiply every token with every matrix of every layer and direction once."""
     return 2 * _tokens(inputs) * sum(_size(weight.shape) for weight in weights if len(weight.shape) == 2)
 
 
@@ -127,7 +128,7 @@ def _size(shape: Iterable[int]) -> int:
 
 
 def _tokens(inputs: Any) -> int:
-    """Count the time steps of all sequences; the last dimension holds the features, also when sequences are packed."""
+    """Count the time steps of all sequences; the last dimension is the features, also of packed sequences."""
     return _size(inputs.shape[:-1])
 
 
@@ -151,4 +152,4 @@ _LIKE: Final = {
     "_scaled_dot_product_fused_attention_overrideable": _FLASH,
     "_scaled_dot_product_fused_attention_overrideable_backward": f"{_FLASH}_backward",
 }
-"""Operators that torch has no formula for, with one that takes the same tensors first and does the same work."""
+"""Operators without a formula in torch, with one that takes the same tensors first and has the same FLOPs."""

@@ -1,4 +1,4 @@
-"""What a module was called with, as shapes: enough to make the call again on fake tensors, and nothing that lives."""
+"""The arguments of a call as shapes: enough to repeat the call on fake tensors, without keeping any object alive."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .errors import Uncountable
+from .flop_count import Uncountable
 
 DEPTH: Final = 8
-"""Containers inside containers that are looked into."""
+"""Nesting depth of containers that is read."""
 ITEMS: Final = 4096
-"""Things looked at in one call; more is data, not an argument list."""
+"""Values read in one call; a larger number is data, not arguments."""
 
 _PLAIN = (
     str, bytes, int, float, complex, type(None), slice, range, Enum, np.generic,
@@ -38,14 +38,14 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A value whose shapes are not known; a call with one cannot be counted."""
+    """A value with unknown shapes; a call with one is not countable."""
 
-    what: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A tuple, list, mapping or dataclass: its class, its keys (of a mapping or dataclass) and what it holds."""
+    """A tuple, list, mapping or dataclass: its class, its keys (of a mapping or dataclass) and its items."""
 
     made_by: type[Any]
     keys: tuple[Any, ...] | None
@@ -54,22 +54,22 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The arguments of one call, described."""
+    """The description of one call's arguments."""
 
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
 
     def key(self) -> Hashable:
-        """Return what the work depends on: shapes, types, structure, texts and switches, but not the values of numbers.
+        """Return the properties on which FLOPs depend: shapes, types, structure, strings, flags; not values of numbers.
 
-        A model that is given the number of the step is not counted at every step.
+        A model that takes the step's number as an argument is not counted at every step.
         """
         return tuple(map(_key, self.args)), tuple((name, _key(spec)) for name, spec in self.kwargs)
 
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """What around a call decides about its work: gradients, the mode, and autocast by type of device."""
+    """The modes of a call on which its FLOPs depend: gradients, training, and autocast by device type."""
 
     grad: bool = True
     training: bool = True
@@ -77,7 +77,7 @@ class Ambient:
 
 
 def ambient(module: nn.Module) -> Ambient:
-    """Read what is in force at a call of this module."""
+    """Return the modes in force at a call of this module."""
     casts = tuple(
         (device, torch.get_autocast_dtype(device)) for device in _AUTOCAST_DEVICES if _autocast_enabled(device)
     )
@@ -85,16 +85,16 @@ def ambient(module: nn.Module) -> Ambient:
 
 
 def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Inputs:
-    """Describe the arguments of a call. Holds no tensor, so nothing is kept alive; nothing of the device is read."""
-    left = [ITEMS]
-    described = tuple(_describe(value, DEPTH, left) for value in args)
+    """Describe the arguments of a call without keeping a tensor or reading from the device."""
+    budget = [ITEMS]
+    described = tuple(_describe(value, DEPTH, budget) for value in args)
     if not kwargs:
         return Inputs(described)
-    return Inputs(described, tuple((name, _describe(value, DEPTH, left)) for name, value in kwargs.items()))
+    return Inputs(described, tuple((name, _describe(value, DEPTH, budget)) for name, value in kwargs.items()))
 
 
 def rebuild(inputs: Inputs, tensor: Callable[[TensorSpec], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Make the arguments anew, with ``tensor`` for each tensor; ``Uncountable`` where one cannot be made."""
+    """Rebuild the arguments, with ``tensor`` for each tensor; ``Uncountable`` where that is impossible."""
     args = tuple(_rebuild(spec, tensor) for spec in inputs.args)
     return args, {name: _rebuild(spec, tensor) for name, spec in inputs.kwargs}
 
@@ -102,13 +102,13 @@ def rebuild(inputs: Inputs, tensor: Callable[[TensorSpec], Any]) -> tuple[tuple[
 def _autocast_enabled(device: str) -> bool:
     try:
         return torch.is_autocast_enabled(device)
-    except RuntimeError:  # this build knows no autocast for that type of device
+    except RuntimeError:  # this build has no autocast for that device type
         return False
 
 
-def _describe(value: Any, depth: int, left: list[int]) -> Any:
-    left[0] -= 1
-    if left[0] < 0:
+def _describe(value: Any, depth: int, budget: list[int]) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0:
         return Opaque(f"more than {ITEMS} values")
     if isinstance(value, Tensor):
         return _describe_tensor(value)
@@ -118,15 +118,15 @@ def _describe(value: Any, depth: int, left: list[int]) -> Any:
         return Opaque(f"containers more than {DEPTH} deep")
     cls = type(value)
     if isinstance(value, (tuple, list)):
-        return Container(cls, None, tuple(_describe(item, depth - 1, left) for item in value))
+        return Container(cls, None, tuple(_describe(item, depth - 1, budget) for item in value))
     if isinstance(value, Mapping):
         keys = tuple(value)
         if not all(isinstance(key, _PLAIN) for key in keys):
             return Opaque(f"a {cls.__name__} with keys that are objects")
-        return Container(cls, keys, tuple(_describe(value[key], depth - 1, left) for key in keys))
+        return Container(cls, keys, tuple(_describe(value[key], depth - 1, budget) for key in keys))
     if is_dataclass(cls):
         names = tuple(field.name for field in fields(cls) if field.init)
-        return Container(cls, names, tuple(_describe(getattr(value, name), depth - 1, left) for name in names))
+        return Container(cls, names, tuple(_describe(getattr(value, name), depth - 1, budget) for name in names))
     return Opaque(f"a {cls.__module__}.{cls.__qualname__}")
 
 
@@ -142,7 +142,7 @@ def _rebuild(spec: Any, tensor: Callable[[TensorSpec], Any]) -> Any:
     if isinstance(spec, TensorSpec):
         return tensor(spec)
     if isinstance(spec, Opaque):
-        raise Uncountable(f"an argument is {spec.what}, whose shapes are not known")
+        raise Uncountable(f"an argument is {spec.description}, with unknown shapes")
     if not isinstance(spec, Container):
         return spec
     items = [_rebuild(item, tensor) for item in spec.items]
@@ -153,7 +153,7 @@ def _rebuild(spec: Any, tensor: Callable[[TensorSpec], Any]) -> Any:
             return spec.made_by(dict(zip(spec.keys, items, strict=True)))
         return spec.made_by(*items) if hasattr(spec.made_by, "_fields") else spec.made_by(items)
     except Exception as error:
-        raise Uncountable(f"an argument of class {spec.made_by.__qualname__} cannot be made anew: {error}") from error
+        raise Uncountable(f"an argument of class {spec.made_by.__qualname__} cannot be rebuilt: {error}") from error
 
 
 def _key(spec: Any) -> Hashable:

@@ -1,7 +1,7 @@
-"""A copy of the model whose tensors are fake: the same modules and shapes, no values, no memory, nothing shared.
+"""A copy of the model with fake tensors: the same modules and shapes, no values, no memory, nothing shared.
 
-The user's model is only read. Everything that a forward may write to (buffers, cached masks, counters) belongs to the
-copy. Hooks are not copied: a user's would store fake tensors where the user looks for real ones.
+The user's model is only read. A forward writes to the copy's buffers, cached masks and counters. The user's hooks are
+not copied: they would store fake tensors where the user expects real ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn.modules import module as module_globals
 from torch.overrides import TorchFunctionMode
 
 from ..._names import quoted
-from .errors import Uncountable
+from .flop_count import Uncountable
 
 if TYPE_CHECKING:
     from ..._targets.tree import Node
@@ -38,21 +38,21 @@ _SHARDED: Final = ("FSDP", "FullyShardedDataParallel")
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """The copies of the model's modules by fqn, and what they leave out."""
+    """The copies of the model's modules by fqn, and notes on what the copy omits."""
 
     modules: Mapping[str, nn.Module]
     notes: tuple[str, ...]
 
 
 class _LocalBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Stands for ``SyncBatchNorm``, which would wait for other ranks; neither does work that counts."""
+    """Replaces ``SyncBatchNorm``, which would wait for other ranks; neither has counted operations."""
 
     def _check_input_dim(self, input: Tensor) -> None:
         pass
 
 
-class _FakeTheRest(TorchFunctionMode):
-    """Make a tensor fake wherever a deep copy meets one that is no parameter, buffer or attribute of a module."""
+class _FakeOtherTensors(TorchFunctionMode):
+    """Make tensors fake that a deep copy finds outside parameters, buffers and attributes of modules."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()
@@ -69,9 +69,9 @@ class _FakeTheRest(TorchFunctionMode):
 
 
 def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
-    """Return a fake tensor of the same shape, strides, type and device, a leaf; ``Uncountable`` names ``where``."""
+    """Return a fake leaf tensor of the same shape, strides, type and device; ``Uncountable`` names ``where``."""
     if type(tensor) not in (Tensor, nn.Parameter):
-        raise Uncountable(f"{where} is a {type(tensor).__qualname__}: it is sharded, quantized or not yet there")
+        raise Uncountable(f"{where} is a {type(tensor).__qualname__}: it is sharded, quantized or lazy")
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         raise Uncountable(f"{where} is sparse, nested or quantized")
     with mode, torch.no_grad():
@@ -83,25 +83,25 @@ def fake_tensor(tensor: Tensor, mode: FakeTensorMode, where: str) -> Tensor:
 
 
 def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
-    """Copy the model, wrappers that compile or distribute left out; ``Uncountable`` where that cannot be done."""
-    from ..._targets.tree import walk  # targets bring the configuration's packages, which import slowly
+    """Copy the model without compiling and distributing wrappers; ``Uncountable`` where that is impossible."""
+    from ..._targets.tree import walk  # targets import the configuration's packages, which is slow
 
     nodes = walk(model)
     _refuse(nodes)
     memo: dict[int, Any] = {}
     noted = [fqn for node in nodes for fqn in _prepare(node.inner, node.fqn, mode, memo)]
-    for module in model.modules():  # wrappers too, and what they alone hold
+    for module in model.modules():  # also wrappers, and the modules that only they hold
         _prepare(module, "", mode, memo)
     try:
-        with mode, _FakeTheRest(mode):
-            for node in reversed(nodes):  # what is inside a compiled module first
+        with mode, _FakeOtherTensors(mode):
+            for node in reversed(nodes):  # modules inside a compiled one first
                 if node.module is not node.inner:
                     memo[id(node.module)] = copy.deepcopy(node.inner, memo)
             copy.deepcopy(nodes[0].inner, memo)
     except Uncountable:
         raise
     except Exception as error:
-        raise Uncountable(f"the model cannot be copied: {type(error).__name__}: {error}") from error
+        raise Uncountable(f"deep-copying the model failed: {type(error).__name__}: {error}") from error
     copies: dict[str, nn.Module] = {}
     for node in nodes:
         copied = memo.get(id(node.inner))
@@ -110,29 +110,29 @@ def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
         if isinstance(copied, nn.SyncBatchNorm):
             copied.__class__ = _LocalBatchNorm  # type: ignore[assignment]
         copies[node.fqn] = copied
-    notes = (f"without the work of hooks on {', '.join(noted)}",) if noted else ()
+    notes = (f"without the FLOPs of hooks on {', '.join(noted)}",) if noted else ()
     return FakeModel(copies, notes)
 
 
 def _refuse(nodes: Sequence[Node]) -> None:
     if any(getattr(module_globals, name, None) for name in _GLOBAL_HOOKS):
-        raise Uncountable("hooks are registered for all modules of the process: they would see fake tensors")
+        raise Uncountable("global module hooks are registered; they would see fake tensors")
     for node in nodes:
         if any(name.startswith(_SHARDED) for name in node.class_names):
-            raise Uncountable(f"{_place(node.fqn)} is sharded: no rank holds its parameters whole")
+            raise Uncountable(f"{_place(node.fqn)} is sharded: no rank has its whole parameters")
         if isinstance(node.inner, torch.jit.ScriptModule):
             raise Uncountable(f"{_place(node.fqn)} is scripted or traced")
         forward = vars(node.inner).get("forward")
         if isinstance(forward, FunctionType) and forward.__closure__:
-            raise Uncountable(f"the forward of {_place(node.fqn)} was replaced by a function that holds other objects")
+            raise Uncountable(f"the forward of {_place(node.fqn)} was replaced by a closure over other objects")
 
 
 def _prepare(module: nn.Module, fqn: str, mode: FakeTensorMode, memo: dict[int, Any]) -> list[str]:
-    """Enter into the deep copy's memo what must not be copied as it is; name the module if it has foreign hooks."""
+    """Put fake tensors and empty hook tables into the deep copy's memo; return the module's name if it had hooks."""
     for name, tensor in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
         if isinstance(tensor, Tensor) and id(tensor) not in memo:
             memo[id(tensor)] = fake_tensor(tensor, mode, quoted(f"{fqn}.{name}" if fqn else name))
-    foreign = False
+    user_hooks = False
     for name in _ALL_HOOKS:
         hooks = vars(module).get(name)
         if not isinstance(hooks, dict) or id(hooks) in memo:
@@ -142,11 +142,11 @@ def _prepare(module: nn.Module, fqn: str, mode: FakeTensorMode, memo: dict[int, 
         if name not in _FORWARD_HOOKS:
             continue
         for key, hook in hooks.items():
-            if _belongs_to(hook, "torch.nn.utils"):  # weight_norm and its like make the weight in a hook
+            if _belongs_to(hook, "torch.nn.utils"):  # weight_norm and similar compute the weight in a hook
                 kept[key] = copy.deepcopy(hook)
             elif not _belongs_to(hook, "autoprof"):
-                foreign = True
-    return [_place(fqn)] if foreign else []
+                user_hooks = True
+    return [_place(fqn)] if user_hooks else []
 
 
 def _belongs_to(hook: Any, package: str) -> bool:

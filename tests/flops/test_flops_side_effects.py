@@ -20,7 +20,7 @@ RECENT = deque()
 CALLS = 0
 SCALES = {"half": 0.5}
 ACTIVATIONS = {"relu": functional.relu}
-log = logging.getLogger("flops.purity")
+log = logging.getLogger("flops.side_effects")
 
 
 class Settings:

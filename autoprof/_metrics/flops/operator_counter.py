@@ -1,4 +1,4 @@
-"""Count operators as they pass: whose they are, which phase they belong to, what they cost."""
+"""Count operators as they run on fake tensors: their module, phase and FLOPs."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...frame import Phase
-from .attention import AttentionWatch
-from .errors import Uncountable
+from .flop_count import FlopKey, Kind, Uncountable
 from .formulas import Formula, family, is_heavy
-from .work import Kind, WorkKey
+from .unfused_attention import AttentionDetector
 
 _task = torch._C._current_graph_task_id
 _NOT_IN_BACKWARD: Final = -1
 _DEVICE: Final = torch.ops.prim.device.default
 _COMPOSITE: Final = torch._C.DispatchKey.CompositeImplicitAutograd
-_AS_THEY_ARE: Final = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
-"""Operators that are given a real tensor on purpose: a constant made in the forward."""
-_WAITING: Final = frozenset({"c10d", "symm_mem"})
+_REAL_CONSTANTS: Final = frozenset({"lift", "lift_fresh", "lift_fresh_copy"})
+"""Operators that take a real tensor on purpose: a constant created in the forward."""
+_COLLECTIVES: Final = frozenset({"c10d", "symm_mem"})
 """Namespaces whose operators wait for other ranks."""
 
 
-class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Count every operator, then let the fake tensors compute its shapes.
+class OperatorCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Count the FLOPs of every operator, and run it on fake tensors to get its shapes.
 
-    A backward operator belongs to the module whose forward made its autograd node. Nodes are numbered in the order in
-    which they are made, so it is enough to remember at which number each module began and ended.
+    torch's own ``FlopCounterMode`` has the same formulas; it has no phases of a checkpointed model, no data types, and
+    counts zero for operators without a formula. A backward operator belongs to the module whose forward made its
+    autograd node. Nodes are numbered in order of creation, so the numbers at each module's begin and end suffice.
     """
 
     def __init__(self, mode: FakeTensorMode) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.rows: Counter[WorkKey] = Counter()
+        self.rows: Counter[FlopKey] = Counter()
         self.uncounted: Counter[str] = Counter()
         self.attention: Counter[tuple[str, bool]] = Counter()
-        self._watch = AttentionWatch()
+        self._attention_detector = AttentionDetector()
         self.failure: tuple[BaseException, str] | None = None
-        """The first exception of the forward that a module let out, and that module."""
+        """The first exception that left a module in the forward, and that module."""
         self.formulas: Mapping[Any, Formula] = {}
         self._mode = mode
-        self._alive: list[ref[Tensor]] = []
-        self._made_of_others: dict[Any, bool] = {}
+        self._created: list[ref[Tensor]] = []
+        self._decomposable: dict[Any, bool] = {}
         self._in_backward = False
         self._stacks: dict[int, list[str]] = {}
         self._numbers = [-1]
         self._owners = [""]
 
-    def follow(self, modules: Mapping[str, nn.Module]) -> None:
-        """Have the modules of the copy say when they begin and end."""
+    def follow_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Hook the modules of the copy, to know where each begins and ends."""
         for fqn, module in modules.items():
             module.register_forward_pre_hook(self._entering(fqn), prepend=True)
             module.register_forward_hook(self._leaving(fqn), always_call=True)
 
     @contextmanager
     def backward(self) -> Iterator[None]:
-        """Mark the backward pass of the model. A gradient that a forward asks for itself belongs to the forward."""
+        """The backward pass of the model. A gradient that a forward computes itself belongs to the forward."""
         self._in_backward = True
         try:
             yield
@@ -75,62 +75,67 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE and len(args) == 1 and isinstance(args[0], FakeTensor):
-            return args[0].fake_device  # asked for twice with every operator
+            return args[0].fake_device  # called twice for every operator
         kwargs = kwargs or {}
         packet, namespace = func._overloadpacket, func.namespace
         if namespace == "prim" or packet._qualified_op_name.startswith("aten::sym_"):
             return func(*args, **kwargs)
-        if namespace in _WAITING:
+        if namespace in _COLLECTIVES:
             raise Uncountable(f"{packet} waits for other ranks")
         name = packet.__name__
-        if name not in _AS_THEY_ARE:
+        if name not in _REAL_CONSTANTS:
             args, kwargs = self._all_fake(func, args), self._all_fake(func, kwargs)
         formula = self.formulas.get(packet)
-        if formula is None and self._is_made_of_others(func):
+        if formula is None and self._decomposes(func):
             with self:
                 return func.decompose(*args, **kwargs)
         result = func(*args, **kwargs)
-        self._alive += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
+        self._created += [ref(one) for one in tree_leaves(result) if isinstance(one, Tensor)]
         flops = 0 if formula is None else formula(*args, **kwargs, out_val=result)
-        if not self._in_backward and (found := self._watch.see(name, args, result, int(flops))) is not None:
-            self.attention[self._whose()[1], found[1]] += found[0]
+        if (
+            not self._in_backward
+            and (found := self._attention_detector.follow(name, args, result, int(flops))) is not None
+        ):
+            self.attention[self._owner()[1], found[1]] += found[0]
         if formula is not None:
             self._count(str(packet), name, args, flops)
         elif is_heavy(namespace, name):
             self.uncounted[str(packet)] += 1
         return result
 
-    def left_behind(self) -> str | None:
-        """Say so where a tensor of the count, which is over, is still alive: somebody outside of the model holds it."""
-        if any(one() is not None for one in self._alive):
-            gc.collect()  # what hangs in a reference cycle, an autograd context for one, is nobody's
-        left = next((tensor for one in self._alive if (tensor := one()) is not None), None)
-        self._alive.clear()
-        return None if left is None else f"the forward keeps a tensor of shape {tuple(left.shape)} outside of the model"
+    def find_leak(self) -> str | None:
+        """Return the reason if a tensor of the finished count is still alive: code outside of the model holds it."""
+        if any(one() is not None for one in self._created):
+            gc.collect()  # tensors in a reference cycle, of an autograd context for example, are no leak
+        leaked = next((tensor for one in self._created if (tensor := one()) is not None), None)
+        self._created.clear()
+        if leaked is None:
+            return None
+        return f"the forward keeps a tensor of shape {tuple(leaked.shape)} outside of the model"
 
-    def _is_made_of_others(self, func: Any) -> bool:
-        made = self._made_of_others.get(func)
-        if made is None:
-            made = _COMPOSITE in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
+    def _decomposes(self, func: Any) -> bool:
+        known = self._decomposable.get(func)
+        if known is None:
+            known = _COMPOSITE in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
                 func.name(), _COMPOSITE
             )
-            self._made_of_others[func] = made
-        return made
+            self._decomposable[func] = known
+        return known
 
     def _count(self, packet: str, name: str, args: Any, flops: int) -> None:
         dtype = next((arg.dtype for arg in args if isinstance(arg, Tensor)), None)
         if dtype is None or dtype.is_complex:  # a complex product is four real ones in some kernels, three in others
             self.uncounted[f"{packet} of complex numbers"] += 1
             return
-        phase, owner = self._whose()
-        self.rows[WorkKey(owner, phase, Kind(str(dtype).removeprefix("torch."), family(name)))] += int(flops)
+        phase, owner = self._owner()
+        self.rows[FlopKey(owner, phase, Kind(str(dtype).removeprefix("torch."), family(name)))] += int(flops)
 
-    def _whose(self) -> tuple[Phase, str]:
+    def _owner(self) -> tuple[Phase, str]:
         task = _task() if self._in_backward else _NOT_IN_BACKWARD
         stack = self._stacks.get(task)
         if task == _NOT_IN_BACKWARD:
             return Phase.FORWARD, stack[-1] if stack else ""
-        if not torch.is_grad_enabled():  # the engine runs nodes without, a recompute needs gradients
+        if not torch.is_grad_enabled():  # autograd runs nodes with gradients off; a recompute needs them on
             return Phase.BACKWARD, self._owner_of_node()
         if stack:
             return Phase.RECOMPUTE, stack[-1]
@@ -170,7 +175,7 @@ class Tally(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return leave
 
     def _all_fake(self, func: Any, value: Any) -> Any:
-        """Return the arguments with real tensors, which are not part of the model, made fake."""
+        """Return the arguments with fake tensors in the place of real ones, which are not part of the model."""
         if isinstance(value, Tensor):
             return value if isinstance(value, FakeTensor) else self._fake(func, value)
         if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What a count says: floating-point operations by module, phase and arithmetic, or why there is no figure."""
+"""``FlopCount``: floating-point operations by module, phase and arithmetic, or the reason why there is no figure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from typing import Final, Literal, NamedTuple
 from ...frame import Phase
 
 MODEL_PHASES: Final = (Phase.FORWARD, Phase.BACKWARD)
-"""What the model asks for, however it is computed: the phases of MFU (Chowdhery et al. 2022, PaLM, appendix B)."""
+"""The phases of MFU: the operations of the model itself (Chowdhery et al. 2022, PaLM, appendix B)."""
 HARDWARE_PHASES: Final = (*MODEL_PHASES, Phase.RECOMPUTE)
-"""What the device has to compute: the phases of HFU."""
+"""The phases of HFU: all operations that the device computes."""
 
 Family = Literal["matmul", "conv"]
 
 
+class Uncountable(Exception):
+    """Stops a count; the message becomes the count's reason. It never leaves this package."""
+
+
 class Kind(NamedTuple):
-    """The arithmetic of some work: the operands' type, and whether matrices or convolutions (TF32 has a flag each)."""
+    """The arithmetic of operations: the operands' type, and matrix products or convolutions (TF32 has a flag each)."""
 
     dtype: str
-    """As torch writes it, without ``torch.``: ``bfloat16``, ``float8_e4m3fn``."""
+    """torch's name without ``torch.``: ``bfloat16``, ``float8_e4m3fn``."""
     family: Family
 
 
-class WorkKey(NamedTuple):
-    """Whose work it is, and of which phase and kind. ``fqn`` is the innermost module; ``""`` is the model itself."""
+class FlopKey(NamedTuple):
+    """The module, phase and kind of operations. ``fqn`` is the innermost module; ``""`` is the model itself."""
 
     fqn: str
     phase: Phase
@@ -34,25 +38,25 @@ class WorkKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkCount:
+class FlopCount:
     """Floating-point operations (a multiplication and an addition are two), each at its innermost module.
 
     With a ``reason`` there is no figure: ``rows`` is empty and every total is None.
     """
 
-    rows: Mapping[WorkKey, int] = field(default_factory=dict)
+    rows: Mapping[FlopKey, int] = field(default_factory=dict)
     attention: Mapping[tuple[str, bool], int] = field(default_factory=dict)
-    """Forward operations of attention written out, by module and whether ``scaled_dot_product_attention`` did it."""
+    """Forward operations of unfused attention, by module and whether ``scaled_dot_product_attention`` computed it."""
     uncounted: Mapping[str, int] = field(default_factory=dict)
-    """Operators that do work of a kind that counts, but have no formula, with their calls."""
+    """Operators of a counted kind without a formula, with their calls."""
     reason: str | None = None
     notes: tuple[str, ...] = ()
-    """What the figure leaves out or assumes."""
+    """Exclusions and assumptions of the figure."""
     count_ns: int = 0
-    """What counting cost, on the calling thread."""
+    """Time of the count on the calling thread."""
 
     def flops(self, fqn: str = "", phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> int | None:
-        """Return the operations of the module and all inside it, or None where there is no figure."""
+        """Return the operations of the module and all inside it, or None without a figure."""
         if self.reason is not None:
             return None
         wanted = {phases} if isinstance(phases, str) else set(phases)
@@ -66,7 +70,7 @@ class WorkCount:
         return dict(found)
 
     def kinds(self, fqn: str = "", phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> dict[Kind, int]:
-        """Return the operations of the module and all inside it by arithmetic; nothing where there is no figure."""
+        """Return the operations of the module and all inside it by arithmetic; nothing without a figure."""
         wanted = {phases} if isinstance(phases, str) else set(phases)
         found: Tally[Kind] = Tally()
         for key, flops in self.rows.items():
@@ -75,9 +79,9 @@ class WorkCount:
         return dict(found)
 
 
-def add_up(counts: Iterable[tuple[WorkCount, int]]) -> WorkCount:
-    """Add counts, each so many times: the calls of one step. One without a figure leaves the sum without one."""
-    rows: Tally[WorkKey] = Tally()
+def add_up(counts: Iterable[tuple[FlopCount, int]]) -> FlopCount:
+    """Add counts, each multiplied by its number of calls. A count without a figure leaves the sum without one."""
+    rows: Tally[FlopKey] = Tally()
     attention: Tally[tuple[str, bool]] = Tally()
     uncounted: Tally[str] = Tally()
     reasons: dict[str, None] = {}
@@ -95,7 +99,7 @@ def add_up(counts: Iterable[tuple[WorkCount, int]]) -> WorkCount:
         for place, flops in count.attention.items():
             attention[place] += flops * times
     reason = "; ".join(reasons) or None
-    return WorkCount(
+    return FlopCount(
         {} if reason else dict(rows), {} if reason else dict(attention), dict(uncounted), reason, tuple(notes), count_ns
     )
 
