@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,41 +13,9 @@ import pytest
 
 import autoprof
 
-SINK = '''
-"""A sink that counts the steps of each phase."""
-
-import json
-
-from pydantic import Field
-
-from autoprof.sinks import Export, Options, SinkKind
-
-
-class CountOptions(Options):
-    """Counted steps, one file for a run."""
-
-    name: str = Field(default="count.json", min_length=1)
-    """The name of the file."""
-
-
-class CountSink:
-    def __init__(self, options, run):
-        self.path = run.folder.rank_path / options.name
-        self.steps = []
-
-    def write(self, frame):
-        self.steps.append(frame.step)
-
-    def close(self, summary):
-        self.path.write_text(json.dumps({"steps": self.steps, "recorded": summary.steps}))
-
-
-def export(saved, path):
-    path.write_text(json.dumps([frame.step for frame in saved.all_frames()]))
-
-
-SINK = SinkKind(CountOptions, CountSink, in_folder=True, exports=(Export("count", "the counted steps", export),))
-'''
+PAGE = Path(__file__).parents[2] / "docs" / "extending" / "sink.md"
+SINK = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[0]
+"""The example of the page."""
 
 PROGRAM = """
 import json, sys, torch, autoprof
