@@ -18,11 +18,11 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from ._capture.probes.syncs import METHODS
 from ._session.builder import open_session as _open_session
 from ._session.session import Session
 from .devices import Clock, ClockLimits, DeviceClock, HostClock, Memory, Place
 from .frame import NOT_MEASURED, Layout, Span, StepFrame
+from .probes.sync_calls import METHODS
 from .summary import Summary
 
 if TYPE_CHECKING:

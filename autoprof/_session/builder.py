@@ -10,19 +10,15 @@ import torch
 from torch import nn
 
 from .._capture.calibration import measure_price
+from .._capture.handle import Handle
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint
 from .._capture.probes import (
-    Compilations,
-    Handle,
-    LogProbe,
-    SyncProbe,
     find_anchor,
-    hide_from_script,
+    hide_hooks,
     make_hooks,
     make_recorder,
     probe_function,
-    step_aside_for_compiler,
 )
 from .._capture.recorder import Recorder
 from .._metrics import RootProbe
@@ -30,11 +26,15 @@ from .._process.signals import DeferSigint
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts
 from ..errors import SessionError
+from ..probes import StepProbes
+from ..probes.compilations import CompilationProbe
+from ..probes.loaders import LoaderProbe
+from ..probes.log_calls import LogProbe
+from ..probes.sync_calls import SyncProbe
 from . import lifecycle
 from .outputs import close_sinks, make_folder, make_run_sinks, world_size
 from .pipeline import Pipeline
-from .probe_setup import Setup, make_metrics, make_sampling, open_snapshots, probe_step
-from .sampling import Sampling
+from .probe_setup import Setup, make_metrics, make_sampling, make_step_probes, open_snapshots
 from .session import Session
 from .step_tracker import StepTracker
 
@@ -94,7 +94,7 @@ def open_session(
         idle = Pipeline(recorder, MarkCost(), None, ())
         memory = memory or device_of(device).memory(device)
         steps = StepTracker(model, settings, recorder, idle, clock=clock, memory=memory)
-        return Session(steps, recorder, idle, memory, enabled=False)
+        return Session(steps, recorder, idle, memory, LoaderProbe(recorder, steps.state), enabled=False)
     wiring = _Wiring(model, settings, device, clock, recorder, follow, memory)
     try:
         with DeferSigint():
@@ -160,21 +160,24 @@ class _Wiring:
             placement=placement,
         )
         pipeline.expected = sampling.expected
-        session = Session(steps, self._recorder, pipeline, memory)
+        step_probes = make_step_probes(setup, hooks, steps)
+        session = Session(steps, self._recorder, pipeline, memory, step_probes.find(LoaderProbe))
         undo.add(lambda: lifecycle.release(session))
         lifecycle.claim(session, dict.fromkeys([self._model, *self._modules]))
         apart = Handle()
         undo.add(apart.remove)
-        apart.add(hide_from_script().remove)
-        apart.add(step_aside_for_compiler([self._model, *self._modules], pipeline.compiled).remove)
-        sampling.step_probes += probe_step(setup, steps, hooks, apart)
+        apart.add(hide_hooks([self._model, *self._modules], pipeline.compiled).remove)
+        apart.add(step_probes.remove)
+        for probe in step_probes.always:
+            probe.attach()
+        sampling.step_probes += step_probes.sampled
         pipeline.outside = lambda: {
             "paired": sampling.paired(),
             "excluded": steps.state.spent(),
-            "loader": steps.fetches.prefetch(),
+            "loader": step_probes.find(LoaderProbe).prefetch(),
         }
         pipeline.footprint, pipeline.memory = footprint, memory
-        pipeline.diagnosis = self._diagnosis(setup, folder, footprint, sampling, apart)
+        pipeline.diagnosis = self._diagnosis(setup, folder, footprint, step_probes)
         open_snapshots(setup, folder, steps, pipeline.say, apart)
         session.targets = self._selection.targets
         _open_captures(setup, folder, steps, pipeline, apart)
@@ -198,17 +201,14 @@ class _Wiring:
         )
 
     def _diagnosis(
-        self, setup: Setup, folder: RunFolder | None, footprint: Footprint, sampling: Sampling, apart: Handle
+        self, setup: Setup, folder: RunFolder | None, footprint: Footprint, step_probes: StepProbes
     ) -> Diagnosis:
-        """Attach what the rules need of the run beside its frames."""
-        syncs, logs = SyncProbe(self._recorder, self._clock), LogProbe(self._recorder, self._clock)
-        compilations = Compilations()
-        sampling.step_probes += [syncs, logs]
-        for one in (compilations.handle, syncs, logs):
-            apart.add(one.remove)
+        """Make the diagnosis, with the probes whose tables the rules read."""
+        find = step_probes.find
+        calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe))
         ranks = RankMonitor(None if folder is None else folder.path, 0 if folder is None else folder.rank, world_size())
         facts = self._facts(setup.memory, folder)
-        return Diagnosis(facts, footprint.optimizers, CallMonitor(syncs, logs, compilations), ranks)
+        return Diagnosis(facts, footprint.optimizers, calls, ranks)
 
     def _facts(self, memory: Memory, folder: RunFolder | None) -> RunFacts:
         return RunFacts(

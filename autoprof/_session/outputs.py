@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._capture.probes import Handle
+from .._capture.handle import Handle
 from ..devices import device_of
 
 if TYPE_CHECKING:

@@ -9,33 +9,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint, SnapshotWindow
 from .._capture.probes import (
-    BackwardProbe,
-    CopyProbe,
-    Handle,
     Hooks,
     ModuleProbe,
     OptimizerHooks,
-    OptimizerProbe,
     Placement,
     RangeProbe,
     RangingRecorder,
-    Reducer,
     ShapeProbe,
-    probe_collectives,
-    probe_loaders,
-    probe_losses,
-    probe_modes,
-    probe_saving,
-    probe_update,
 )
 from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry, peak_of
 from ..devices import Memory
 from ..frame import Phase
-from .sampling import Level, Probe, Sampling
+from ..probes import ProbeContext, StepProbes
+from .sampling import Level, Sampling
 from .step_tracker import StepTracker
 
 if TYPE_CHECKING:
@@ -109,29 +100,22 @@ def make_sampling(setup: Setup, hooks: Hooks, footprint: Footprint) -> tuple[Sam
         for detail in details
     ]
     sampling = Sampling(recorder, levels, every=sample.every, budget=setup.budget, price=setup.price)
-    code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
-    sampling.step_probes += [
-        OptimizerProbe(recorder, code, setup.optimizers),
-        OptimizerHooks(setup.optimizers, after=footprint.stepped),
-    ]
-    if setup.follows_backward:
-        sampling.step_probes.append(BackwardProbe(hooks.passes))
+    sampling.step_probes.append(OptimizerHooks(setup.optimizers, after=footprint.stepped))
     return sampling, placement
 
 
-def probe_step(setup: Setup, steps: StepTracker, hooks: Hooks, handle: Handle) -> list[Probe]:
-    """Attach what sees the step beside the model; return what is to be told only while the session records."""
-    probe_loaders(steps.fetches, handle)
-    probe_saving(setup.recorder, steps.state.apart, handle)
-    probe_modes(setup.model, steps.state.switched, handle)
-    hooks.passes.reducer = Reducer(setup.recorder, setup.model)
-    steps.state.trained.append(hooks.passes.reducer.forward)
-    return [
-        probe_update(setup.recorder, setup.optimizers, handle),
-        CopyProbe(setup.recorder, handle),
-        probe_collectives(setup.recorder, handle),
-        probe_losses(setup.recorder, hooks, setup.model, handle),
-    ]
+def make_step_probes(setup: Setup, hooks: Hooks, tracker: StepTracker) -> StepProbes:
+    """Make the probes that watch the step outside the model's modules."""
+    context = ProbeContext(
+        setup.model,
+        setup.optimizers,
+        setup.settings,
+        setup.recorder,
+        tracker.state,
+        hooks,
+        setup.follows_backward,
+    )
+    return StepProbes(context)
 
 
 def open_snapshots(

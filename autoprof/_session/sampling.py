@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from ..summary import PairedCost
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
-
-
-class Probe(Protocol):
-    """What is put on for a recorded step and taken off after it."""
-
-    def attach(self) -> None:
-        """Put it on; nothing happens where it is on."""
-
-    def detach(self) -> None:
-        """Take it off; nothing happens where it is off."""
 
 
 class Level(NamedTuple):

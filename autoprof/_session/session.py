@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._capture.probes import Handle, TimedLoader
+from .._capture.handle import Handle
 from .._capture.recorder import Recorder
 from .._process.signals import raised_by_handler
 from ..devices import Memory
 from ..errors import SessionError
+from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from . import lifecycle
 from .pipeline import Pipeline
@@ -30,7 +31,14 @@ class Session:
     """What ``autoprof.instrument`` returns. Use it from the training thread; a context manager closes it."""
 
     def __init__(
-        self, steps: StepTracker, recorder: Recorder, pipeline: Pipeline, memory: Memory, *, enabled: bool = True
+        self,
+        steps: StepTracker,
+        recorder: Recorder,
+        pipeline: Pipeline,
+        memory: Memory,
+        loader_probe: LoaderProbe,
+        *,
+        enabled: bool = True,
     ) -> None:
         self._tracker = steps
         self._sampling = steps.sampling
@@ -38,6 +46,7 @@ class Session:
         self._recorder = recorder
         self._pipeline = pipeline
         self._memory = memory
+        self._loader_probe = loader_probe
         self._handle = Handle()
         self._enabled = enabled
         self.targets: tuple[Target, ...] = ()
@@ -93,13 +102,13 @@ class Session:
     @contextmanager
     def pause(self) -> Iterator[None]:
         """Charge what happens inside (validation, saving) to no step."""
-        with self._tracker.state.apart("pause"):
+        with self._tracker.state.exclude("pause"):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
         """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
         self._pipeline.metrics.add_loader(iterable)
-        wrapped: Any = TimedLoader(iterable, self._tracker.fetches)
+        wrapped: Any = TimedLoader(iterable, self._loader_probe)
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:

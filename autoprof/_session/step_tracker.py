@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from .._capture.probes import BoundaryProbe, Fetches, OptimizerHooks, Placement
+from .._capture.probes import BoundaryProbe, OptimizerHooks, Placement
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint, raised_by_handler
 from .._resolve import RawStep
@@ -60,8 +60,7 @@ class StepTracker:
         self.state = TrainingState(
             recorder, self.work, self._record, self.maybe_end, self._set_apart, clock=lambda: self._clock
         )
-        self.fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), self.state)
-        self._boundary = BoundaryProbe(model, self.state.trains, self.state.evaluates)
+        self._boundary = BoundaryProbe(model, self.state.begin_training_forward, self.state.begin_evaluation_forward)
         self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
         self.auto = config.step == "auto"
         """Whether steps end without being told so."""
@@ -156,7 +155,7 @@ class StepTracker:
             raw.leave_alone()
         self.raw = None
         self._boundary.detach()
-        self.state.listens = False
+        self.state.is_recording = False
         self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
         self._optimizer_steps = 0
 
@@ -168,7 +167,7 @@ class StepTracker:
         elif self.auto:
             self._optimizer_steps = 1
             self._boundary.attach()
-            self.state.listens = True
+            self.state.is_recording = True
         else:
             return False
         return True
@@ -202,7 +201,7 @@ class StepTracker:
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )
-        self.state.listens = True
+        self.state.is_recording = True
         if not self.state.is_excluded:
             self._boundary.attach()
             self.sampling.switch(True)

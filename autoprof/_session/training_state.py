@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 
 from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUE_KINDS
-from .._capture.probes import Evaluations
+from .._capture.probes import ValidationEnd
 from .._capture.recorder import Recorder
 from .._process.signals import DeferSigint
 from ..devices import Clock
@@ -62,11 +62,10 @@ class TrainingState:
         self._end_step = end_step
         self._set_apart = set_apart
         self._clock = clock
-        self.listens = True
-        """Whether anybody asks what comes; in a step left alone nobody does."""
+        self.is_recording = True
+        """Whether the open step is recorded; fetches in unsampled steps need not be reported."""
         self._paused = 0
-        self.trained: list[Callable[[], None]] = []
-        """Who is told of each training forward of the model as well."""
+        self._forward_calls: list[Callable[[], None]] = []
         self._spent: dict[str, list[int]] = {}
         self._names: list[str] = []
         self._began: int | None = None
@@ -75,7 +74,7 @@ class TrainingState:
         self._trains_in_eval = False
         self._fed: dict[int, tuple[weakref.ref[Any], Feeds]] = {}
         self._last: Any = None
-        self._evaluations = Evaluations(self.differentiates)
+        self._validation_end = ValidationEnd(self.report_backward)
 
     @property
     def is_excluded(self) -> bool:
@@ -87,8 +86,8 @@ class TrainingState:
         return tuple(Excluded(name, calls, ns) for name, (calls, ns) in self._spent.items())
 
     @contextmanager
-    def apart(self, name: str) -> Iterator[None]:
-        """Charge what happens inside to no step, but to this name; validation inside gives it its own."""
+    def exclude(self, name: str) -> Iterator[None]:
+        """Exclude the time inside from steps, under this name; validation inside changes the name to its own."""
         outermost = not self.is_excluded
         self._names.append(name)
         began = self._pause()
@@ -107,17 +106,21 @@ class TrainingState:
         spent[0] += 1
         spent[1] += max(ns, 0)
 
-    # What the probes tell.
+    # Events that probes report (``probes.StepEvents``).
 
-    def trains(self) -> None:
-        """Take word that a training forward of the model begins."""
+    def on_training_forward(self, call: Callable[[], None]) -> None:
+        """Have a function called at each training forward of the model."""
+        self._forward_calls.append(call)
+
+    def begin_training_forward(self) -> None:
+        """Called before each training forward of the model."""
         self._trained = True
         if self._names or self._last is not None or self._began is not None:
             self._train()
         else:
             self._end_step()
-        for tell in self.trained:
-            tell()
+        for call in self._forward_calls:
+            call()
 
     def _train(self) -> None:
         if self._names:
@@ -129,8 +132,8 @@ class TrainingState:
             self.resume()
         self._end_step()
 
-    def evaluates(self) -> None:
-        """Take word that a forward in ``eval`` mode begins: validation, unless this run trains that way."""
+    def begin_evaluation_forward(self) -> None:
+        """Called before each forward in ``eval`` mode: validation, unless this run trains that way."""
         graded = torch.is_grad_enabled()
         if graded and (self._trains_in_eval or not self._trained):
             self._train()
@@ -144,8 +147,8 @@ class TrainingState:
             if self._last is not None:
                 self._learn(Feeds.VALIDATION)
 
-    def fetches(self, source: Any, *, explicit: bool) -> None:
-        """Take word that a batch is asked for; ``explicit`` loaders are those given to ``session.loader``."""
+    def report_fetch(self, source: Any, *, explicit: bool) -> None:
+        """Called before each fetch of a batch; ``explicit`` loaders are those given to ``session.loader``."""
         if self._names:
             return
         self._last, feeds = source, self._feeds(source)
@@ -157,17 +160,17 @@ class TrainingState:
         if feeds is Feeds.TRAINING or explicit:
             self._end_step()
 
-    def switched(self, training: bool) -> None:
-        """Take word of ``model.train()`` or ``model.eval()``: all there is to go by while nobody listens."""
-        if self.listens or self._names:
+    def report_mode(self, training: bool) -> None:
+        """Called by ``model.train()`` and ``model.eval()``, the only signs of validation in unsampled steps."""
+        if self.is_recording or self._names:
             return
         if training:
             self.resume()
         else:
             self._begin(retract=False)
 
-    def differentiates(self) -> None:
-        """Take word of a backward pass during validation: that is over, or never was any."""
+    def report_backward(self) -> None:
+        """Called before a backward pass during validation, which is over, or never was validation."""
         if self._graded and not self._trains_in_eval:
             self._trains_in_eval = True
             self._set_apart()
@@ -177,13 +180,13 @@ class TrainingState:
         """End what was taken for validation."""
         if self._began is not None:
             began, self._began, self._graded = self._began, None, False
-            self._evaluations.detach()
+            self._validation_end.detach()
             self._spend(VALIDATION, self._go_on() - began)
 
     def _begin(self, *, retract: bool) -> None:
         if self._began is None:
             self._began = self._pause(self._retract() if retract else None)
-            self._evaluations.attach()
+            self._validation_end.attach()
 
     def _pause(self, since: Any = None) -> int:
         """Charge the step with nothing from now on, or from a reading in the buffer; return the host's time of it."""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 from torch import profiler as torch_profiler
 
+from .._capture.replace import Attribute, InCompiler, Replacement
 from .._storage.atomic import replacing
 from .._units import format_bytes
 from ..errors import SessionError
@@ -60,7 +61,11 @@ class Profiler:
         self._profile: Any = None
         self._thread = 0
         self._lost = False
-        self._guards: list[tuple[str, Any, Any]] = []
+        self._starts = [
+            Replacement(Attribute(_torch, name), in_compiler=InCompiler.PRESENT)
+            for name in _STARTS
+            if hasattr(_torch, name)
+        ]
 
     @property
     def running(self) -> bool:
@@ -85,14 +90,18 @@ class Profiler:
                 profile.stop()
             raise
         self._profile = profile
-        self._guard()
+        for start in self._starts:
+            start.hold(self)
+            start.listen(self)
 
     def stop(self, path: Path | None, limit: int) -> str | None:
         """Stop, wait for the device, and write the trace; return the reason if there is no trace."""
         profile, self._profile = self._profile, None
         if profile is None:
             return "the profiler was not running"
-        self._unguard()
+        for start in self._starts:
+            start.ignore(self)
+            start.release(self)
         if self._lost or get_ident() != self._thread or not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
             return "another torch.profiler replaced it"
         profile.stop()
@@ -105,28 +114,14 @@ class Profiler:
             profile.export_chrome_trace(str(draft))
         return None
 
-    def _guard(self) -> None:
-        """Replace torch's start functions to stop before another profiler starts."""
-        for name in _STARTS:
-            original = getattr(_torch, name, None)
-            if original is not None:
-                guard = self._make_guard(original)
-                self._guards.append((name, original, guard))
-                setattr(_torch, name, guard)
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before another profiler starts."""
+        if self._profile is not None:
+            if get_ident() == self._thread:
+                self._on_conflict()
+            else:  # torch's profiler can only be stopped where it was started
+                self._lost = True
+        return False
 
-    def _make_guard(self, original: Any) -> Any:
-        def stop_first(*args: Any, **kwargs: Any) -> Any:
-            if self._profile is not None:
-                if get_ident() == self._thread:
-                    self._on_conflict()
-                else:  # torch's profiler can only be stopped where it was started
-                    self._lost = True
-            return original(*args, **kwargs)
-
-        return stop_first
-
-    def _unguard(self) -> None:
-        while self._guards:
-            name, original, guard = self._guards.pop()
-            if getattr(_torch, name, None) is guard:
-                setattr(_torch, name, original)
+    def leave(self) -> None:
+        """Never called."""

@@ -16,7 +16,7 @@ from .options import clean_stem, make_options
 from .report import write_report
 
 if TYPE_CHECKING:
-    from .._capture.probes import Handle
+    from .._capture.handle import Handle
     from .._session.pipeline import Pipeline
     from .._session.step_tracker import StepTracker
     from .._storage.runs import RunFolder

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._capture.probes.calls import Call, CallTable, Site
 from .._resolve.launch_lag import EMPTY_QUEUE_NS
 from .._stats.intervals import Interval, median_from_quantiles
 from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
+from ..probes._call_table import Call, CallTable, Site
 
 MAX_SITES: Final = 8
 """Call sites kept, those with the most time."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .._capture.probes.compilations import Compilations
+from ..probes.compilations import CompilationProbe
 from ._calls import shorten_path
 
 MAX_FUNCTIONS: Final = 8
@@ -46,7 +46,7 @@ class CompileStatistics:
         return cls(**{**data, "functions": tuple(RecompiledFunction(**one) for one in data["functions"])})
 
 
-def summarize_compilations(counted: Compilations) -> CompileStatistics:
+def summarize_compilations(counted: CompilationProbe) -> CompileStatistics:
     """Return the statistics of the compilations that were counted."""
     recompiled = [one for one in counted.functions.values() if one.count or one.gave_up]
     recompiled.sort(key=lambda one: (-one.count, one.file, one.line))

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from .._capture.probes import Compilations, LogProbe, SyncProbe
-from .._capture.probes.calls import Call
 from .._resolve import RawStep
 from ..frame import StepFrame
+from ..probes._call_table import Call
+from ..probes.compilations import CompilationProbe
+from ..probes.log_calls import LogProbe
+from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
 from ._calls import idle_after_waits_ns, summarize_calls
 from ._compilations import summarize_compilations
@@ -28,7 +30,7 @@ MAX_WAITING_STEPS: Final = 256
 class CallMonitor:
     """Collect the calls and compilations that the probes saw, step by step, on the training thread."""
 
-    def __init__(self, syncs: SyncProbe, logs: LogProbe, compilations: Compilations) -> None:
+    def __init__(self, syncs: SyncProbe, logs: LogProbe, compilations: CompilationProbe) -> None:
         self._syncs = syncs
         self._logs = logs
         self._compilations = compilations
@@ -37,7 +39,7 @@ class CallMonitor:
     def observe_step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
         counts = not raw.warmup
-        self._compilations.closed(step_ns, counts)
+        self._compilations.close_step(step_ns, counts)
         logs, waits = self._logs.table, self._syncs.table
         if not counts:
             logs.drop()

@@ -12,13 +12,13 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
-from autoprof._capture.probes.calls import Site
-from autoprof._capture.probes.compilations import _read
 from autoprof.diagnose import CallStatistics, EvidenceCollector, RankComparison, RunFacts, diagnose, find_rules
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
 from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
 from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
+from autoprof.probes._call_table import Site
+from autoprof.probes.compilations import _read
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -160,7 +160,7 @@ def test_a_note_of_another_torch_is_left_out() -> None:
         compile_id, co_name, co_filename, co_firstlineno, fail_reason = "3/2_1", None, None, None, "limit exceeded"
 
     one = _read(Note())
-    assert (one.key, one.again, one.gave_up, one.reason) == ("3", 2, True, "")
+    assert (one.key, one.attempt, one.gave_up, one.reason) == ("3", 2, True, "")
 
 
 # Communication and the rank that is waited for.

@@ -95,7 +95,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[Program]:
     made = Program(request.param)
     yield made
     made.watched.session.close()
-    assert not backward._listening
+    assert not backward.BACKWARD.in_place
 
 
 # Validation.

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._capture.probes import compiling, logcalls, syncs
-from autoprof._capture.probes.calls import SITES, CallTable, Site
+from autoprof._capture import compiler, replace
+from autoprof.probes import log_calls, sync_calls
+from autoprof.probes._call_table import MAX_SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 MS = 1_000_000
@@ -58,7 +59,7 @@ class Bench:
 @pytest.fixture(autouse=True)
 def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what other tests have compiled: ``print`` is seen only in a process that has compiled nothing."""
-    monkeypatch.setattr(compiling, "_compiled", False)
+    monkeypatch.setattr(replace, "_compiled", False)
     monkeypatch.setattr("torch._dynamo.utils.counters", collections.defaultdict(collections.Counter), raising=False)
 
 
@@ -161,9 +162,8 @@ def test_everything_is_undone_at_the_end_whatever_the_order() -> None:
     assert builtins.print is plain
     assert logging.Logger.callHandlers is handlers
     assert torch.cuda.synchronize is wait
-    assert not syncs.descriptors.in_place
-    assert not logcalls.wrappers.in_place
-    assert [*syncs.descriptors.listening, *logcalls.wrappers.listening] == []
+    assert not replace.held
+    assert [*sync_calls.listeners, *log_calls.listeners] == []
 
 
 def test_what_somebody_else_has_put_there_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_an_exception_passes_as_it_is(bench: Bench) -> None:
     with pytest.raises(RuntimeError) as caught:
         value.item()
     frames = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert not [name for name in frames if "probes" in name]
+    assert not [name for name in frames if "autoprof/probes" in name or "_capture" in name]
     bench.step()
     assert [site.call for site in bench.waits().sites] == ["item"]
 
@@ -247,16 +247,16 @@ def test_the_warmup_and_what_is_not_recorded_do_not_count() -> None:
 def test_sites_are_bounded() -> None:
     """Beyond the limit they share one, and no call is lost."""
     table = CallTable(FakeClock())
-    for line in range(SITES + 50):
+    for line in range(MAX_SITES + 50):
         table.add(Site("a.py", line, "f", "item"), 0, 1)
     table.close_step(table.count(table.take()))
-    assert len(table.sites) == SITES + 1
-    assert sum(count for count, _ in table.sites.values()) == SITES + 50
+    assert len(table.sites) == MAX_SITES + 1
+    assert sum(count for count, _ in table.sites.values()) == MAX_SITES + 50
 
 
 def test_calls_of_one_step_are_bounded_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes beyond the limit is only summed up."""
-    monkeypatch.setattr("autoprof._capture.probes.calls.CALLS", 10)
+    monkeypatch.setattr("autoprof.probes._call_table.MAX_CALLS", 10)
     table = CallTable(FakeClock())
     for at in range(25):
         table.add(Site("a.py", 1, "f", "item"), at, at + 2)
@@ -281,7 +281,7 @@ def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytes
     def graphs(open_one: bool) -> list[str]:
         torch._dynamo.reset()
         clear_compilation_metrics()
-        monkeypatch.setattr(compiling, "_compiled", False)
+        monkeypatch.setattr(replace, "_compiled", False)
         bench = Bench() if open_one else None
 
         stream = io.StringIO()  # made inside, torch 2.6 warns of it
@@ -305,7 +305,7 @@ def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytes
         return sorted(name for name in notes if "block" in name)
 
     assert graphs(True) == graphs(False)
-    assert compiling._open == []
+    assert compiler._open == []
 
 
 def test_scripting_and_tracing_are_those_of_the_bare_program(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from autoprof import Phase
-from autoprof._capture.probes import copies
+from autoprof.probes import copies
 from autoprof.testing import FakeClock, FakeDevice
 
 ORIGINAL = torch._C.TensorBase.to  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ DATA = everything(targets=[{"match": "0"}])
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     """A device that takes 40 ns for a copy."""
-    made, tell = FakeDevice(FakeClock(), lag_ns=5), copies._tell
+    made, tell = FakeDevice(FakeClock(), lag_ns=5), copies._copy
 
     def copy(inner: Any, listeners: Any, *rest: Any) -> Any:
         def slow(*args: Any, **kwargs: Any) -> Any:
@@ -35,7 +35,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
 
         return tell(slow, listeners, *rest)
 
-    monkeypatch.setattr(copies, "_tell", copy)
+    monkeypatch.setattr(copies, "_copy", copy)
     yield made
     assert torch.Tensor.to is ORIGINAL
     assert "to" not in vars(torch.Tensor)

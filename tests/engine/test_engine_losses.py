@@ -15,7 +15,7 @@ from torch.nn.modules.loss import _Loss
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
-from autoprof._capture.probes.losses import _calls
+from autoprof.probes.losses import _calls
 from autoprof.testing import FakeClock
 
 CALL = _Loss.__call__

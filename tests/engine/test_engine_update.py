@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils import clip_grad, clip_grad_norm_, clip_grad_value_  # bound before any session, as users do
 
 from autoprof import Phase
-from autoprof._capture.probes.patch import _held
+from autoprof._capture import replace
 from autoprof.testing import FakeClock
 
 CELLS = [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)]
@@ -42,15 +42,16 @@ def now() -> tuple[Any, ...]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays_wrapped() -> Any:
+def nothing_stays_wrapped(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Every function of torch's is its own again after each test."""
     assert now() == BEFORE
+    monkeypatch.setattr(replace, "_compiled", False)
     if "torch._dynamo.utils" in sys.modules:  # what an earlier test compiled is gone
         sys.modules["torch._dynamo.utils"].counters.clear()
     yield
     assert now() == BEFORE
     assert [function.__closure__[0].cell_contents for function in (clip_grad_norm_, clip_grad_value_)] == CELLS
-    assert not _held
+    assert not replace.held
 
 
 def mlp() -> nn.Sequential:

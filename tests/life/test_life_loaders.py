@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from autoprof import Phase
-from autoprof._capture.probes.loader import Fetches
 from autoprof._capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector
+from autoprof.probes.loaders import LoaderProbe
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
 
@@ -152,7 +152,7 @@ def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
         _until_ready(iterator)
         next(iterator)  # 2: ready
         opener = Thread(
-            target=_open_when, args=(gate, lambda: watched.session._tracker.fetches.prefetch()["fetches"] == 2)
+            target=_open_when, args=(gate, lambda: watched.session._loader_probe.prefetch()["fetches"] == 2)
         )
         opener.start()
         next(iterator)  # 3: not ready, the gate is closed while it is asked for
@@ -190,23 +190,23 @@ def test_without_worker_processes_nothing_is_said_of_prefetching() -> None:
 def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> None:
     """What autoprof reads there is private to torch: without it there is no count, and the fetch goes on."""
 
-    class Course:
+    class Events:
         is_excluded = False
-        listens = True
+        is_recording = True
 
-        def fetches(self, source: Any, *, explicit: bool) -> None:
+        def report_fetch(self, source: Any, *, explicit: bool) -> None:
             pass
 
     class Strange:
         _dataset = ()
 
     recorder = Recorder(FakeClock())
-    fetches = Fetches(recorder, recorder.label("Data", None, Phase.DATA), Course())
-    told = fetches.enter(next, (Strange(),))
-    if told:
-        fetches.leave()
-    assert told
-    assert fetches.prefetch() == {}
+    probe = LoaderProbe(recorder, Events())
+    begun = probe.enter(next, (Strange(),))
+    if begun:
+        probe.leave()
+    assert begun
+    assert probe.prefetch() == {}
     assert not recorder.failures
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from zoo_case import tensors_in
 
-from autoprof._capture.probes.losses import is_loss
+from autoprof.probes.losses import is_loss
 
 # A scripted module refuses these as methods of its own, but runs the hooks when Python calls it.
 _hook_before, _hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook

@@ -8,16 +8,16 @@ started another way (``torch.autograd.grad``, an older reference to the function
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from threading import get_ident
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
 
 from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..marks.state import PassState
 from ..recorder import Recorder
-from .collectives import Reducer
+from ..replace import Attribute, CallProbe, InCompiler, Replacement
 from .native_hooks import native_node_prehook
 
 _graph_task = torch._C._current_graph_task_id
@@ -32,25 +32,38 @@ MAX_NESTED: Final = 64
 """Backward passes inside one another that are told from each other."""
 
 
+class EndObserver(Protocol):
+    """An object that marks the time between the last node of a backward pass and its return."""
+
+    def begin(self) -> None:
+        """Called when all nodes have run."""
+
+    def end(self) -> None:
+        """Called when the pass returns."""
+
+
 class BackwardPasses(PassState):
-    """The backward passes of one recorder, and the marks around each.
+    """The backward passes of one recorder, and the marks around each. A ``Listener`` of ``torch.autograd.backward``.
 
     ``running`` changes back and forth while a backward pass runs inside another one.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self.running = NO_PASS
-        self.reducer: Reducer | None = None
-        """Marks the gradient reductions that the end of a pass may wait for."""
+        self._end_observers: list[EndObserver] = []
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
-        self._announced: list[int] = []
+        self._entered: list[int] = []
         self._places: dict[int, Any] = {}
         """The device and stream that each thread of a pass used last."""
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
 
-    def announce(self) -> bool:
+    def add_end_observer(self, observer: EndObserver) -> None:
+        """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
+        self._end_observers.append(observer)
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Mark the begin of a pass that this thread is about to start; return whether it was marked."""
         recorder = self._recorder
         try:
@@ -58,21 +71,21 @@ class BackwardPasses(PassState):
                 return False
             ordinal = recorder.next_ordinal()
             recorder.mark(ordinal | GRAPH_BEGIN)
-            self._announced.append(ordinal)
+            self._entered.append(ordinal)
         except Exception:
             recorder.handle_failure("backward passes")
             return False
         return True
 
-    def withdraw(self) -> None:
-        """Mark the end of the pass announced last, whether it returned or raised."""
+    def leave(self) -> None:
+        """Mark the end of the pass that was entered last, whether it returned or raised."""
         try:
-            ordinal = self._announced.pop()
+            ordinal = self._entered.pop()
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
             self.running = PASS_ENDED
-            if self.reducer is not None:
-                self.reducer.end()
+            for observer in self._end_observers:
+                observer.end()
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
             self._recorder.handle_failure("backward passes")
@@ -86,8 +99,8 @@ class BackwardPasses(PassState):
             self._places.clear()
         if len(self._ordinals) >= MAX_NESTED:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
-        if self._announced and self._announced[-1] not in self._ordinals.values():
-            self._ordinals[task] = self._announced[-1]
+        if self._entered and self._entered[-1] not in self._ordinals.values():
+            self._ordinals[task] = self._entered[-1]
             torch.autograd.Variable._execution_engine.queue_callback(self._nodes_done)
             return
         ordinal = self._ordinals[task] = self._recorder.next_ordinal()
@@ -97,10 +110,10 @@ class BackwardPasses(PassState):
     def _nodes_done(self) -> None:
         # No node remains, so every module's backward is over; the call of backward has yet to return.
         self._recorder.mark(BACKWARD_END)
-        if len(self._announced) == 1:
+        if len(self._entered) == 1:
             self._end_threads()
-        if self.reducer is not None:
-            self.reducer.begin()
+        for observer in self._end_observers:
+            observer.begin()
 
     def _end(self, task: int, ordinal: int) -> None:
         self._ordinals.pop(task, None)
@@ -165,72 +178,42 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
     return native_node_prehook(recorder, mark_node, lambda: read, passes)
 
 
-class Evaluations:
-    """Take the place of a recorder's passes during validation: a backward pass shows that training has resumed."""
+class ValidationEnd:
+    """Call a function when a backward pass begins in this thread: the time before was no validation, or it is over."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._thread = get_ident()
+        self._probe = BackwardProbe(self)
 
-    def announce(self) -> bool:
-        """Report that validation is over, without a mark. Its end needs no report."""
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Report that a backward pass begins."""
         if get_ident() == self._thread:
             self._ended()
         return False
 
-    def withdraw(self) -> None:
-        """Do nothing: no pass was announced."""
+    def leave(self) -> None:
+        """Never called."""
 
     def attach(self) -> None:
-        """Observe backward passes of the calling thread."""
+        """Watch the backward passes of this thread."""
         self._thread = get_ident()
-        BackwardProbe(self).attach()
+        self._probe.attach()
 
     def detach(self) -> None:
-        """Stop observing backward passes."""
-        BackwardProbe(self).detach()
+        """Watch no more."""
+        self._probe.detach()
 
 
-class BackwardProbe:
-    """Announce backward passes to a recorder. All probes share one wrapper, so sessions may end in any order."""
+BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
 
-    def __init__(self, passes: BackwardPasses | Evaluations) -> None:
-        self._passes = passes
 
-    def attach(self) -> None:
-        """Wrap ``torch.autograd.backward``, or the function that replaced it, unless it is wrapped already."""
-        if not _listening:
-            _wrap()
-        if self._passes not in _listening:
-            _listening.append(self._passes)
+class BackwardProbe(CallProbe):
+    """Have backward passes reported while the probe is attached."""
+
+    def __init__(self, passes: BackwardPasses | ValidationEnd) -> None:
+        super().__init__([(BACKWARD, passes)])
 
     def detach(self) -> None:
-        """Restore the function when no session records any more. A wrapper under another tool's stays, inactive."""
-        global _ours
-        if self._passes in _listening:
-            _listening.remove(self._passes)
-        if not _listening and _ours is not None:
-            if torch.autograd.backward is _ours:
-                torch.autograd.backward = _ours.__wrapped__  # type: ignore[attr-defined]
-            _ours = None
-
-
-_listening: list[BackwardPasses | Evaluations] = []
-_ours: Callable[..., None] | None = None
-"""The wrapper in use. One that stayed under another tool's is not used again: the two would call each other forever."""
-
-
-def _wrap() -> None:
-    global _ours
-    inner = torch.autograd.backward
-
-    @wraps(inner)
-    def backward(*args: Any, **kwargs: Any) -> None:
-        announced = [passes for passes in _listening[:] if passes.announce()] if backward is _ours else []
-        try:
-            inner(*args, **kwargs)
-        finally:
-            for passes in reversed(announced):
-                passes.withdraw()
-
-    _ours = torch.autograd.backward = backward
+        """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
+        self.remove()

@@ -61,6 +61,10 @@ class BoundaryProbe:
             remove_hooks(self._model, lambda owner: owner is self)
             self._attached = False
 
+    def remove(self) -> None:
+        """Remove the hook for good."""
+        self.detach()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
         return Orphan()
 

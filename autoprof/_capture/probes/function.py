@@ -15,9 +15,10 @@ import wrapt
 
 from ...errors import TargetError, nearest
 from .. import recorder as recording
+from ..handle import Handle
 from ..marks import ENTER, LEAVE, LOGGED, RESUME
 from ..recorder import Recorder
-from .handle import Handle
+from ..replace import Attribute, InCompiler, Replacement
 
 _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -256,16 +257,9 @@ def probe_function(path: str, name: str, where: str) -> Handle:
             owner = getattr(owner, part)
     if not callable(getattr(owner, attribute)):
         raise TargetError(f"{where}: {path!r} is not callable; name a function, method or class")
-    original = inspect.getattr_static(owner, attribute)
-    had = attribute in vars(owner)
-    _, _, current = wrapt.resolve_path(owner, attribute)
-    wrapper = timed(name)(current)
-
-    def put_back() -> None:
-        if inspect.getattr_static(owner, attribute, None) is wrapper:
-            setattr(owner, attribute, original) if had else delattr(owner, attribute)
-
     handle = Handle()
-    handle.add(put_back)
-    wrapt.apply_patch(owner, attribute, wrapper)
+    place = Attribute(owner, attribute)
+    replacement = Replacement(place, lambda function, _listeners: timed(name)(function), in_compiler=InCompiler.PRESENT)
+    handle.add(lambda: replacement.release(handle))
+    replacement.hold(handle)
     return handle

@@ -109,6 +109,10 @@ class ModuleProbe(HookOwner):
             remove_hooks(self.module, lambda owner: owner is self)
             self._attached = False
 
+    def remove(self) -> None:
+        """Remove the hooks for good."""
+        self.detach()
+
     def remember(self, module: nn.Module, *_args: Any) -> None:
         """Record the memory at the mark just made."""
         if torch.compiler.is_dynamo_compiling():

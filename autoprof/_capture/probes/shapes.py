@@ -57,6 +57,10 @@ class ShapeProbe:
             remove_hooks(self.module, lambda owner: owner is self)
             self._attached = False
 
+    def remove(self) -> None:
+        """Remove the hook for good."""
+        self.detach()
+
     def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Note the shapes of a call, if they are not those of the call before."""
         if _compiling():

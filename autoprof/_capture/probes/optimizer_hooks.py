@@ -1,4 +1,4 @@
-"""Spans around ``optimizer.step``, and word of each one to whoever counts them."""
+"""Hooks on the steps of optimizers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 from torch.optim import optimizer as torch_optimizer
 
-from ..marks import ENTER, LEAVE
-from ..recorder import Recorder
-
 
 class OptimizerHooks:
-    """Call back around the steps of these optimizers, or of every torch optimizer of the process when none are given.
+    """Call functions around the steps of these optimizers, or of every torch optimizer of the process. A ``Probe``.
 
-    Taking off looks for the callbacks, not for handles: a signal may have struck between a hook and its handle.
+    Detaching removes the hooks by their functions and not by handles: a signal may have come between the registration
+    of a hook and the assignment of its handle.
     """
 
     def __init__(
@@ -46,12 +44,14 @@ class OptimizerHooks:
                 torch_optimizer.register_optimizer_step_post_hook(self._after)
 
     def detach(self) -> None:
-        """Take the hooks off: those that are there, also where attaching was cut short."""
+        """Remove the hooks, also where a signal cut ``attach`` short."""
         if self._attached:
             for hooks in self._hooks():
                 for key in [key for key, hook in hooks.items() if hook in (self._before, self._after)]:
                     del hooks[key]
             self._attached = False
+
+    remove = detach
 
     def _hooks(self) -> Iterator[dict[int, Any]]:
         for optimizer in self._optimizers:
@@ -60,18 +60,3 @@ class OptimizerHooks:
         if not self._optimizers:
             yield torch_optimizer._global_optimizer_pre_hooks
             yield torch_optimizer._global_optimizer_post_hooks
-
-
-class OptimizerProbe(OptimizerHooks):
-    """Mark the steps of these optimizers, or of every torch optimizer of the process when none are given."""
-
-    def __init__(self, recorder: Recorder, code: int, optimizers: tuple[Any, ...]) -> None:
-        super().__init__(optimizers, before=self._enter, after=self._leave)
-        self._recorder = recorder
-        self._code = code
-
-    def _enter(self, *_call: Any) -> None:
-        self._recorder.mark(self._code | ENTER)
-
-    def _leave(self, *_call: Any) -> None:
-        self._recorder.mark(self._code | LEAVE)

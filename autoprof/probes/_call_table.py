@@ -1,4 +1,4 @@
-"""Calls that take the host's time inside a step: where they were made, how often, how long. Bounded, no spans."""
+"""Calls that take host time inside a step: their call sites, counts and durations. Bounded; they are no spans."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from weakref import ref
 import numpy as np
 import torch
 
-from ...devices import Clock, DeviceClock
+from ..devices import Clock, DeviceClock
 
-SITES: Final = 256
-"""Call sites kept apart; what comes beyond shares one."""
-STEPS: Final = 1024
+MAX_SITES: Final = 256
+"""Call sites with figures of their own; further ones share one entry."""
+MAX_STEPS: Final = 1024
 """Steps whose sums are kept, the last ones."""
-CALLS: Final = 4096
-"""Calls of one step that are kept apart; what comes beyond is counted, without its place in the step."""
-DEPTH: Final = 64
-"""Frames looked through for one of the user's."""
+MAX_CALLS: Final = 4096
+"""Calls of one step kept with start and end; further ones are only counted."""
+MAX_FRAMES: Final = 64
+"""Frames searched for one of the user's code."""
+MAX_KNOWN: Final = 1024
+"""Files and sites remembered in the whole process."""
 _TORCH: Final = os.path.dirname(torch.__file__) + os.sep
-_OURS: Final = str(Path(__file__).parents[2]) + os.sep
+_OURS: Final = str(Path(__file__).parents[1]) + os.sep
 _LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
 _PROGRAMS: Final = tuple(os.path.join(_OURS, *parts, "") for parts in (("demo",), ("diagnose", "rules")))
 """Folders of autoprof that hold trainings, whose calls count like those of a user."""
@@ -35,7 +37,7 @@ _sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
 
 
 class Site(NamedTuple):
-    """Where a call stands in the user's code, and what it calls."""
+    """A call site: a line of the user's code, and the name of the function called."""
 
     file: str
     line: int
@@ -43,11 +45,11 @@ class Site(NamedTuple):
     call: str
 
 
-BEYOND: Final = Site("", 0, "", f"(beyond {SITES} sites)")
+OTHER_SITES: Final = Site("", 0, "", f"(beyond {MAX_SITES} sites)")
 
 
 Call = tuple[Site, int, int]
-"""One call: its site, its start and its end in nanoseconds of the clock's host time. (A named tuple takes 0.4 µs.)"""
+"""One call: its site, its start and end in nanoseconds of host time. (A named tuple would take 0.4 µs.)"""
 
 
 def _kind(file: str) -> int:
@@ -57,17 +59,17 @@ def _kind(file: str) -> int:
         kind = _HIDDEN if file.endswith("_tensor_str.py") else _LIBRARY
     else:
         kind = _LIBRARY if file.startswith(_LOGGING) else _USER
-    if len(_kinds) < STEPS:
+    if len(_kinds) < MAX_KNOWN:
         _kinds[file] = kind
     return kind
 
 
 def site_of(frame: FrameType | None, call: str) -> Site | None:
-    """Return the innermost frame that is neither torch's nor the logging module's.
+    """Return the site of the innermost frame that belongs neither to torch nor to the logging module.
 
-    None for what autoprof calls itself, and for what torch calls to print a tensor, which is one call already.
+    None for calls by autoprof, and for calls by which torch prints a tensor, as printing is one call already.
     """
-    for _ in range(DEPTH):
+    for _ in range(MAX_FRAMES):
         if frame is None:
             return None
         code = frame.f_code
@@ -78,10 +80,10 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
         if kind == _USER:
             key = id(code), frame.f_lasti, call
             known = _sites.get(key)
-            if known is None:  # the line of an instruction takes a walk through the code's table
+            if known is None:  # finding the line of an instruction takes long
                 known = code, Site(file, frame.f_lineno, code.co_name, call)
-                if len(_sites) < STEPS:
-                    _sites[key] = known  # with the code, for as long as its id stands for it
+                if len(_sites) < MAX_KNOWN:
+                    _sites[key] = known  # holds the code, so that its id stays unique
             return known[1]
         if kind == _HIDDEN:
             return None
@@ -90,17 +92,17 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
 
 
 class CallTable:
-    """The calls of one kind that one session saw: sums by site, and each step's. Belongs to the training thread.
+    """The calls of one kind that one session saw: sums by site, and sums of each step. For the training thread only.
 
-    ``now`` gives the host's nanoseconds. A call is added when it is over (``add``), or watched (``watch``): then its
-    end is when the callable dies that was made for it. What notes that is of C throughout, so that a Ctrl-C that came
-    during the call is raised in the user's code, and not in a destructor of ours, where Python would lose it.
+    A call is added when it is over (``add``), or watched (``watch``): then it ends when the callable that was made for
+    it is freed. That end is recorded by C code only, so that a Ctrl-C during the call is raised in the user's code and
+    not in a destructor of ours, where Python would lose it.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.sites: dict[Site, list[int]] = {}
-        self.steps: deque[tuple[int, ...]] = deque(maxlen=STEPS)
-        """The sums of each step, one entry each; what they are is for the user of the table to say."""
+        self.steps: deque[tuple[int, ...]] = deque(maxlen=MAX_STEPS)
+        """The sums of each step; their meaning is up to the user of the table."""
         self.recorded_steps = 0
         self._open: list[Call] = []
         self._more: dict[Site, list[int]] = {}
@@ -110,58 +112,59 @@ class CallTable:
     def use_clock(self, clock: Clock) -> None:
         """Read another clock from now on."""
         self.now: Callable[[], int] = clock.now if isinstance(clock, DeviceClock) else clock.read
+        """Returns the host time in nanoseconds."""
         self._ends: defaultdict[Any, int] = defaultdict(self.now)
         self._ended = self._ends.__missing__
         self._pending = None
 
     def watch(self, call: Any, site: Site) -> None:
-        """Time a call from now on until ``call``, a callable made for it alone, is dropped."""
+        """Time a call from now on until ``call``, a callable made for this call only, is freed."""
         if self._pending is not None:
-            self._settle()
+            self._add_watched()
         link = ref(call, self._ended)
-        hash(link)  # once dead it could not be hashed any more
+        hash(link)  # kept by the reference: a dead one cannot be hashed any more
         self._pending = (link, site, self.now())
 
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
-        """Take a call that is over."""
-        if len(self._open) < CALLS:
+        """Add a call that is over."""
+        if len(self._open) < MAX_CALLS:
             self._open.append((site, start_ns, end_ns))
         else:
             _add(self._more, site, 1, end_ns - start_ns)
 
-    def _settle(self) -> None:
+    def _add_watched(self) -> None:
         assert self._pending is not None
         (link, site, start_ns), self._pending = self._pending, None
-        end_ns = self._ends.pop(link, start_ns)  # still alive: somebody keeps the bound method, its end says nothing
+        end_ns = self._ends.pop(link, start_ns)  # still alive: the user keeps the bound method, so the end is unknown
         self._ends.clear()
         self.add(site, start_ns, end_ns)
 
     def take(self) -> list[Call]:
-        """Return the calls since the last ``take``, in order; ``count`` counts them, or nobody does."""
+        """Return the calls since the last ``take``, in order; pass them to ``count`` to count them."""
         if self._pending is not None:
-            self._settle()
+            self._add_watched()
         calls = self._open
         if calls:
             self._open = []
         return calls
 
     def drop(self) -> None:
-        """Forget what was called since the last step was counted."""
+        """Forget the calls since the last step was counted."""
         self.take()
         self._more.clear()
 
     def count(self, calls: list[Call]) -> int:
         """Add a recorded step's calls to the sums by site; return their nanoseconds."""
-        whole = 0
+        total_ns = 0
         for site, start_ns, end_ns in calls:
             _add(self.sites, site, 1, end_ns - start_ns)
-            whole += end_ns - start_ns
+            total_ns += end_ns - start_ns
         if self._more:
             more, self._more = self._more, {}
             for site, (count, ns) in more.items():
                 _add(self.sites, site, count, ns)
-                whole += ns
-        return whole
+                total_ns += ns
+        return total_ns
 
     def close_step(self, *sums: int) -> None:
         """Keep a recorded step's sums."""
@@ -169,13 +172,13 @@ class CallTable:
         self.steps.append(sums)
 
     def column(self, at: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return one of the sums of the steps that are kept."""
+        """Return one of the sums for each of the steps kept."""
         return np.array([sums[at] for sums in self.steps], dtype=np.int64)
 
 
 def _add(sums: dict[Site, list[int]], site: Site, count: int, ns: int) -> None:
     kept = sums.get(site)
     if kept is None:
-        kept = sums.setdefault(site if len(sums) < SITES else BEYOND, [0, 0])
+        kept = sums.setdefault(site if len(sums) < MAX_SITES else OTHER_SITES, [0, 0])
     kept[0] += count
     kept[1] += ns

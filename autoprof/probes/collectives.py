@@ -1,9 +1,9 @@
-"""Communication that the training thread waits for: collectives it calls, ``Work.wait``, and the end of DDP's backward.
+"""Spans of the communication that the training thread waits for: collectives, ``Work.wait``, the end of DDP's backward.
 
-What the host waits in is seen as a call; on a device's clock a span is as long as the stream was held up. Collectives
-that C++ launches are not calls: those of DDP's reducer run beside the backward pass, and what is left of them when its
-last node has run is waited for before ``backward`` returns. That rest is the span ``Comm/DDP``; other callbacks of
-the pass are in it, so it is an upper bound. FSDP waits by events between streams, which no span shows.
+A collective that Python calls is seen as a call; on a device's clock its span lasts as long as the stream waits.
+Collectives launched by C++ are no calls: those of DDP's reducer run beside the backward pass, and ``backward`` returns
+after the last of them. The time from the last autograd node to that return is the span ``Comm/DDP``; it includes other
+callbacks of the pass, so it is an upper bound. FSDP waits by events between streams, which no span shows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from ...frame import Phase
-from ..marks import ENTER, LEAVE
-from ..recorder import Recorder
-from .handle import Handle
-from .patch import Attribute, Patch, PatchProbe, holder_of
+from .._capture.marks import ENTER, LEAVE
+from .._capture.recorder import Recorder
+from .._capture.replace import Attribute, CallProbe, Replacement, place_of
+from ..frame import Phase
+from ._base import ProbeContext, ProbeFactory
 
 COLLECTIVES: Final = (
     "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
@@ -31,68 +31,68 @@ COLLECTIVES: Final = (
 )  # fmt: skip
 
 
-def _patches() -> Iterator[Patch]:
+def _replacements() -> Iterator[Replacement]:
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Patch(holder_of(dist, name))
+                yield Replacement(place_of(dist, name))
         with suppress(AttributeError):
-            yield Patch(Attribute(torch._C._distributed_c10d.Work, "wait"))
+            yield Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"))
 
 
-PATCHES: Final = tuple(_patches())
+REPLACEMENTS: Final = tuple(_replacements())
 
 
 class CommListener:
-    """Mark one session's collectives; a wait inside a collective is part of it."""
+    """Mark the collectives of one session; a wait inside a collective belongs to it."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._codes: dict[str, int] = {}
-        self._inside = self._serial = -1
+        self._open_code = self._open_in = -1
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
-        if self._serial == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+        if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
         name = function.__name__
         code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
-        self._inside, self._serial = code, recorder.serial  # what a Ctrl-C leaves says nothing of later steps
+        self._open_code, self._open_in = code, recorder.serial  # after a Ctrl-C, the serial of an old step
         recorder.mark(code | ENTER)
         return True
 
     def leave(self) -> None:
-        if self._serial == self._recorder.serial:
-            self._recorder.mark(self._inside | LEAVE)
-        self._serial = -1
+        if self._open_in == self._recorder.serial:
+            self._recorder.mark(self._open_code | LEAVE)
+        self._open_in = -1
 
 
-class Reducer:
-    """Know whether the end of a backward pass waits for DDP, and mark it."""
+class ReducerWait:
+    """Mark the wait for DDP's reducer at the end of a backward pass."""
 
     def __init__(self, recorder: Recorder, model: torch.nn.Module) -> None:
         self._recorder = recorder
         self._code = recorder.label("Comm/DDP", None, Phase.COMM)
         self._ddp: weakref.ref[Any] | None = None
         self._open = False
-        self._kind: Any = None
+        self._ddp_class: Any = None
         if dist.is_available():
             from torch.nn.parallel import DistributedDataParallel
 
-            self._kind = DistributedDataParallel
+            self._ddp_class = DistributedDataParallel
             inside = next((one for one in model.modules() if isinstance(one, DistributedDataParallel)), None)
             self._ddp = None if inside is None else weakref.ref(inside)
 
-    def forward(self) -> None:
-        """Take word of a training forward of the model: inside DDP's own, if the model was wrapped later."""
-        active = None if self._kind is None else getattr(self._kind, "_active_ddp_module", None)
+    def find_wrapper(self) -> None:
+        """Remember the DDP module whose forward is running: the model may have been wrapped after set-up."""
+        active = None if self._ddp_class is None else getattr(self._ddp_class, "_active_ddp_module", None)
         if active is not None and (self._ddp is None or self._ddp() is not active):
             self._ddp = weakref.ref(active)
 
     def begin(self) -> None:
-        """Mark that all nodes of a backward pass have run: from here on it waits for the reducer."""
+        """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
         ddp = None if self._ddp is None else self._ddp()
         if ddp is not None and getattr(ddp, "require_backward_grad_sync", False):
             self._open = True
@@ -105,7 +105,12 @@ class Reducer:
             self._recorder.mark(self._code | LEAVE)
 
 
-def probe_collectives(recorder: Recorder, handle: Handle) -> PatchProbe:
-    """Time the training thread's collectives and waits."""
-    listener = CommListener(recorder)
-    return PatchProbe([(patch, listener) for patch in PATCHES], handle)
+def _make(context: ProbeContext) -> CallProbe:
+    wait = ReducerWait(context.recorder, context.model)
+    context.events.on_training_forward(wait.find_wrapper)
+    context.module_hooks.passes.add_end_observer(wait)
+    listener = CommListener(context.recorder)
+    return CallProbe([(replacement, listener) for replacement in REPLACEMENTS])
+
+
+PROBE = ProbeFactory(_make)

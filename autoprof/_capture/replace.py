@@ -1,0 +1,287 @@
+"""Replace functions of other packages while sessions use the replacements, and put the originals back.
+
+All sessions share one replacement of a function, so they may end in any order. A replacement stays in place as long as
+a session holds it; its list of listeners changes with each pause and each unsampled step. (Setting and deleting an
+attribute of a class at each step would be slow: from Python 3.13 on, a class that changed a thousand times is no longer
+cached.)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import Enum
+from types import FunctionType
+from typing import Any, Final, Protocol
+
+import torch
+
+MISSING: Final = object()
+"""The value of an attribute that does not exist."""
+
+
+class Listener(Protocol):
+    """An object that hears of calls. Neither method may raise an exception."""
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before a call; return whether ``leave`` is to be called after it."""
+
+    def leave(self) -> None:
+        """Called after a call."""
+
+
+Make = Callable[[Any, list[Any]], Any]
+"""Make the replacement of a function, given the function and the list of listeners, which changes."""
+
+
+class Place(Protocol):
+    """A place that holds a function."""
+
+    def get(self) -> Any:
+        """Return the function, or ``MISSING``."""
+
+    def put(self, value: Any) -> None:
+        """Put a replacement there."""
+
+    def put_back(self, value: Any) -> None:
+        """Put back the value that ``get`` returned before ``put``."""
+
+
+class Attribute:
+    """An attribute of a class, a module or an object; an inherited one is inherited again afterwards."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self._owner, self._name, self._had = owner, name, True
+
+    def get(self) -> Any:
+        return inspect.getattr_static(self._owner, self._name, MISSING)
+
+    def put(self, value: Any) -> None:
+        self._had = self._name in vars(self._owner)
+        setattr(self._owner, self._name, value)
+
+    def put_back(self, value: Any) -> None:
+        setattr(self._owner, self._name, value) if self._had else delattr(self._owner, self._name)
+
+
+class Cell:
+    """The closure cell of a decorated function of torch: code that imported it by name calls through the same cell."""
+
+    def __init__(self, function: Any, name: str = "func") -> None:
+        self._cell = function.__closure__[function.__code__.co_freevars.index(name)]
+
+    def get(self) -> Any:
+        return self._cell.cell_contents
+
+    def put(self, value: Any) -> None:
+        self._cell.cell_contents = value
+
+    put_back = put
+
+
+def place_of(owner: Any, name: str) -> Place:
+    """Return the cell of a function that a decorator of torch holds as ``func``; its attribute for any other."""
+    with suppress(AttributeError, ValueError, TypeError):
+        return Cell(getattr(owner, name))
+    return Attribute(owner, name)
+
+
+class InCompiler(Enum):
+    """What happens to a replacement when ``torch.compile`` works."""
+
+    ABSENT = "absent"
+    """The original is back while torch compiles."""
+    RETIRED = "retired"
+    """The same, and the replacement does not return: graphs guard the identity of this function, so that another object
+    in its place would recompile them at each call."""
+    PRESENT = "present"
+    """The replacement stays."""
+
+
+class Replacement:
+    """One function, replaced as long as a session holds it.
+
+    ``make`` makes the replacement; the default calls the listeners before and after each call. Several replacements
+    may share one list of ``listeners``.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        make: Make | None = None,
+        *,
+        in_compiler: InCompiler = InCompiler.ABSENT,
+        listeners: list[Any] | None = None,
+    ) -> None:
+        self.listeners: list[Any] = [] if listeners is None else listeners
+        self._shared = listeners is not None
+        self._place = place
+        self._make = make or call_listeners
+        self._in_compiler = in_compiler
+        self._holders: list[object] = []
+        self._ours: Any = None
+        self._original: Any = None
+        self._made: tuple[Any, list[Any], Any] | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the function is replaced, or held and to be replaced again."""
+        return bool(self._holders) or self._ours is not None
+
+    def hold(self, holder: object) -> None:
+        """Replace the function, unless that is done."""
+        if holder not in self._holders:
+            self._holders.append(holder)
+        if self not in held:
+            held.append(self)
+        self.put()
+
+    def release(self, holder: object) -> None:
+        """Put the original back once no session holds it; under another package's wrapper ours stays, idle."""
+        if holder in self._holders:
+            self._holders.remove(holder)
+        if not self._holders:
+            if self in held:
+                held.remove(self)
+            if self._ours is not None and not self.put_back():
+                self._ours = self._made = None
+                if not self._shared:
+                    self.listeners = []
+
+    def listen(self, listener: Any) -> None:
+        """Add a listener."""
+        if listener not in self.listeners:
+            self.listeners.append(listener)
+
+    def ignore(self, listener: Any) -> None:
+        """Remove a listener; the replacement stays."""
+        if listener in self.listeners:
+            self.listeners.remove(listener)
+
+    def put(self) -> None:
+        """Put the replacement in place if a session holds it."""
+        if not self._holders or self._ours is not None:
+            return
+        if self._in_compiler is InCompiler.RETIRED and has_compiled():
+            return
+        self._original = self._place.get()
+        self._ours = self._replacement(self._original)
+        self._place.put(self._ours)
+
+    def put_back(self, *, compiling: bool = False) -> bool:
+        """Put the original back; return False where another package's wrapper is in the way."""
+        if self._ours is None or (compiling and self._in_compiler is InCompiler.PRESENT):
+            return True
+        if self._place.get() is not self._ours:
+            return False
+        self._place.put_back(self._original)
+        self._ours = self._original = None
+        return True
+
+    def _replacement(self, original: Any) -> Any:
+        # The same object for the same function: dynamo recompiles where a global is another object than before.
+        if self._made is None or self._made[0] is not original or self._made[1] is not self.listeners:
+            ours = self._make(original, self.listeners)
+            if type(ours) is FunctionType:
+                skip_frames(ours)
+            self._made = original, self.listeners, ours
+        return self._made[2]
+
+
+held: Final[list[Replacement]] = []
+"""The replacements that sessions hold now."""
+_compiled = False
+
+
+def has_compiled() -> bool:
+    """Return whether torch has compiled anything in this process: its guards may name the functions replaced here."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return _compiled or bool(counters.get("frames"))
+
+
+def remove_while_compiling() -> None:
+    """Put the originals back: torch starts to compile."""
+    global _compiled
+    _compiled = True
+    for replacement in held:
+        replacement.put_back(compiling=True)
+
+
+def restore_after_compiling() -> None:
+    """Put the replacements in place again."""
+    for replacement in held:
+        replacement.put()
+
+
+def call_listeners(original: Any, listeners: list[Listener]) -> Any:
+    """Return a wrapper that calls the listeners around each call and changes nothing."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return original(*args, **kwargs)
+        entered = [listener for listener in listeners[:] if listener.enter(original, args)]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            for listener in reversed(entered):
+                listener.leave()
+
+    return wrapper
+
+
+def skip_frames(function: Any, *, callees: bool = False) -> None:
+    """Exclude the frames of a function from ``torch.compile``; with ``callees`` also those of functions it calls."""
+    code: Any = getattr(function, "__code__", None)
+    frames: Any = torch._C._dynamo.eval_frame
+    with suppress(Exception):  # private names, which differ between versions of torch
+        if hasattr(frames, "skip_code"):
+            frames.skip_code(code)
+        else:
+            skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
+            frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if callees else default))
+
+
+def never_compile(function: Any) -> None:
+    """Exclude a function from ``torch.compile``, also where compiled code calls it after a graph break.
+
+    Its frames are skipped; and where it was put on the stack before the break, the mark of ``torch.compiler.disable``
+    prevents tracing, as if it were written in C.
+    """
+    function._torchdynamo_disable = True
+    skip_frames(function)
+
+
+class CallProbe:
+    """Have listeners hear of calls while the probe is attached. A ``Probe``."""
+
+    def __init__(self, pairs: Iterable[tuple[Replacement, Any]]) -> None:
+        self._pairs = tuple(pairs)
+        self._holds = False
+        for _, listener in self._pairs:
+            for method in (listener.enter, listener.leave):
+                skip_frames(method, callees=True)
+
+    def attach(self) -> None:
+        """Replace the functions, and hear of their calls from now on."""
+        if not self._holds:
+            self._holds = True
+            for replacement, _ in self._pairs:
+                replacement.hold(self)
+        for replacement, listener in self._pairs:
+            replacement.listen(listener)
+
+    def detach(self) -> None:
+        """Hear of no more calls; the replacements stay, idle."""
+        for replacement, listener in self._pairs:
+            replacement.ignore(listener)
+
+    def remove(self) -> None:
+        """Put the originals back once no session needs the replacements."""
+        for replacement, listener in self._pairs:
+            replacement.ignore(listener)
+            replacement.release(self)
+        self._holds = False

@@ -1,0 +1,145 @@
+"""The interface of probes that watch a step outside the model's modules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from torch import nn
+
+from .._capture.handle import Handle, Probe
+from .._capture.probes.hooks import Hooks
+from .._capture.recorder import Recorder
+from .._plugins import PartKind
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+logger = logging.getLogger("autoprof")
+P = TypeVar("P")
+
+
+class StepEvents(Protocol):
+    """The session's view of the run: it decides where a step ends, and which time is excluded from steps."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the open step is recorded; fetches in unsampled steps need not be reported."""
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether the present time belongs to no step: validation, checkpoint saving or a pause."""
+
+    def exclude(self, name: str) -> AbstractContextManager[None]:
+        """Exclude the time inside the block from steps, under this name."""
+
+    def report_fetch(self, source: Any, *, explicit: bool) -> None:
+        """Called before each fetch; ``source`` is the dataset, ``explicit`` for loaders of ``session.loader``."""
+
+    def report_mode(self, training: bool) -> None:
+        """Called by each ``model.train()`` and ``model.eval()``."""
+
+    def on_training_forward(self, call: Callable[[], None]) -> None:
+        """Have a function called at each training forward of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeContext:
+    """The parts of a session that a probe may use."""
+
+    model: nn.Module
+    optimizers: tuple[Any, ...]
+    """The optimizers given to ``instrument``; none: those of the whole process."""
+    settings: Config
+    recorder: Recorder
+    """Takes marks; its ``clock`` reads the time, also where the model moves to another device."""
+    events: StepEvents
+    module_hooks: Hooks
+    """Makes hooks that mark the forward and backward of a module."""
+    follows_backward: bool
+    """Whether any target has its backward timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFactory:
+    """A kind of probe: a module of ``autoprof.probes`` holds one as ``PROBE``.
+
+    ``make`` returns a session's probe, or None where the session needs none. It attaches nothing.
+    """
+
+    make: Callable[[ProbeContext], Probe | None]
+    always: bool = False
+    """Whether the probe stays attached from the start to the end; else only in sampled steps."""
+
+
+PROBES: Final = PartKind("probe", "autoprof.probes", "PROBE", ProbeFactory)
+"""All kinds of probes: the modules of this package, and the entry points of other packages."""
+
+
+class StepProbes:
+    """The probes of one session. Nothing is attached when it is made."""
+
+    def __init__(self, context: ProbeContext) -> None:
+        self._handle = Handle()
+        always: list[Probe] = []
+        sampled: list[Probe] = []
+        for name, factory in PROBES.parts.items():
+            probe = _make(name, factory, context)
+            if probe is not None:
+                self._handle.add(probe.remove)
+                (always if factory.always else sampled).append(probe)
+        self.always = tuple(always)
+        """Attached for the whole session."""
+        self.sampled = tuple(sampled)
+        """Attached in sampled steps."""
+
+    def find(self, kind: type[P]) -> P:
+        """Return the probe of this class."""
+        return next(probe for probe in (*self.always, *self.sampled) if isinstance(probe, kind))
+
+    def remove(self) -> None:
+        """Remove all probes, even if some fail; then raise the first failure."""
+        self._handle.remove()
+
+
+def _make(name: str, factory: ProbeFactory, context: ProbeContext) -> Probe | None:
+    if name in PROBES.modules:
+        return factory.make(context)
+    try:
+        probe = factory.make(context)
+    except Exception as error:  # another package's code may raise anything, and must not stop a training
+        logger.warning("probe %r of another package: %s: %s", name, type(error).__name__, error)
+        return None
+    return None if probe is None else _Guarded(name, probe, context.recorder)
+
+
+class _Guarded:
+    """A probe of another package: its first failure is counted and switches it off."""
+
+    def __init__(self, name: str, probe: Probe, recorder: Recorder) -> None:
+        self._name = name
+        self._probe = probe
+        self._recorder = recorder
+        self._failed = False
+
+    def attach(self) -> None:
+        self._call(self._probe.attach)
+
+    def detach(self) -> None:
+        self._call(self._probe.detach)
+
+    def remove(self) -> None:
+        self._failed = False  # whatever failed before, it must leave nothing behind
+        self._call(self._probe.remove)
+
+    def _call(self, method: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            method()
+        except Exception:
+            self._failed = True
+            self._recorder.handle_failure(f"probe {self._name!r}")

@@ -1,0 +1,181 @@
+"""Spans of fetches: of loaders given to ``session.loader``, and of every ``DataLoader`` of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from .._capture.marks import ENTER, LEAVE, RESUME
+from .._capture.recorder import Recorder
+from .._capture.replace import Attribute, CallProbe, Replacement
+from ..frame import Phase
+from ._base import ProbeContext, ProbeFactory, StepEvents
+
+if TYPE_CHECKING:
+    _Proxy = wrapt.ObjectProxy[Any]
+else:
+    _Proxy = wrapt.ObjectProxy
+
+NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"))
+START = Replacement(Attribute(DataLoader, "__iter__"))
+
+
+class LoaderProbe(CallProbe):
+    """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it.
+
+    It is also the listener of torch's loaders.
+    """
+
+    def __init__(self, recorder: Recorder, events: StepEvents) -> None:
+        super().__init__([(START, self), (NEXT, self)])
+        self._recorder = recorder
+        self._code = recorder.label("Data", None, Phase.DATA)
+        self._events = events
+        self._open_in = -1
+        """The serial of the step of the open fetch; a Ctrl-C may leave that of an old step here."""
+        self._workers = self._fetches = self._not_ready = 0
+
+    def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
+        """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
+        if not self._events.is_recording:
+            return False
+        try:
+            return self._begin(source, explicit, kind)
+        except Exception:  # a loader's attributes may raise anything
+            self._recorder.handle_failure("loaders")
+            return False
+
+    def _begin(self, source: Any, explicit: bool, kind: int) -> bool:
+        recorder = self._recorder
+        in_training_thread = get_ident() == recorder.thread
+        if in_training_thread and self._open_in == recorder.serial:
+            return False
+        if in_training_thread or explicit:
+            self._events.report_fetch(getattr(source, "dataset", source), explicit=explicit)
+            in_training_thread = get_ident() == recorder.thread  # this thread may just have begun the next step
+        if self._events.is_excluded or not (in_training_thread or explicit):
+            return False
+        if in_training_thread:
+            self._open_in = recorder.serial
+        recorder.mark(self._code | kind)
+        return True
+
+    def end(self) -> None:
+        """End the fetch that began last."""
+        if get_ident() == self._recorder.thread:
+            self._open_in = -1
+        self._recorder.mark(self._code | LEAVE)
+
+    # Calls of torch's own loaders.
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before a ``DataLoader`` starts, and before each of its fetches."""
+        if not self._events.is_recording:
+            return False
+        try:
+            owner = args[0]
+            if get_ident() != self._recorder.thread:
+                return False
+            if isinstance(owner, DataLoader):
+                return self.begin(owner, explicit=False, kind=RESUME)  # its workers' start belongs to the first fetch
+            begun = self.begin(_Source(owner._dataset), explicit=False)
+            if not self._events.is_excluded:
+                self._count_ready(owner)
+        except Exception:
+            self._recorder.handle_failure("loaders")
+            return False
+        return begun
+
+    def leave(self) -> None:
+        """Called after it."""
+        self.end()
+
+    def _count_ready(self, iterator: Any) -> None:
+        """Count whether a worker process had prepared the batch; the first one of an epoch cannot be ready."""
+        try:
+            tasks, wanted = iterator._task_info, iterator._rcvd_idx
+            if not iterator._num_workers or not iterator._num_yielded:
+                return
+            if iterator._tasks_outstanding <= 0 and wanted not in tasks:
+                return  # the epoch is over
+            ready = len(tasks.get(wanted, ())) == 2 or not iterator._data_queue.empty()
+        except Exception:  # private to torch: loaders without workers and other versions may lack these
+            return
+        self._workers = iterator._num_workers
+        self._fetches += 1
+        self._not_ready += not ready
+
+    def prefetch(self) -> dict[str, int]:
+        """Return the fetches that found no batch ready; nothing where no worker process prepared any."""
+        if not self._fetches:
+            return {}
+        return {"workers": self._workers, "fetches": self._fetches, "unready": self._not_ready}
+
+
+class _Source:
+    """A dataset in a loader's place."""
+
+    __slots__ = ("dataset",)
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+
+class TimedLoader(_Proxy):
+    """The loader itself in every way (length, attributes, ``isinstance``), but for an iterator that times each fetch.
+
+    Only the wait of the training thread counts: batches that worker processes prepared ahead cost nothing here.
+    """
+
+    def __init__(self, loader: Any, probe: LoaderProbe) -> None:
+        super().__init__(loader)
+        self._self_probe = probe
+
+    def __new__(cls, loader: Any, *_rest: Any) -> TimedLoader:
+        """Make a ``TimedStream`` for a loader that is an iterator itself."""
+        made: TimedLoader = super().__new__(TimedStream if hasattr(type(loader), "__next__") else cls)
+        return made
+
+    def __iter__(self) -> TimedIterator:
+        return TimedIterator(self.__wrapped__, self._self_probe)
+
+
+class TimedStream(TimedLoader):
+    """An iterator given as a loader: ``next`` works on it as before."""
+
+    def __next__(self) -> Any:
+        return next(iter(self))
+
+
+class TimedIterator:
+    """Iterate, each fetch a span; starting the loader (its worker processes) belongs to the first fetch."""
+
+    def __init__(self, iterable: Any, probe: LoaderProbe) -> None:
+        self._iterable = iterable
+        self._iterator: Iterator[Any] | None = None
+        self._probe = probe
+
+    def __iter__(self) -> TimedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        begun = self._probe.begin(self._iterable, explicit=True)
+        try:
+            if self._iterator is None:
+                self._iterator = iter(self._iterable)
+            return next(self._iterator)
+        finally:
+            if begun:
+                self._probe.end()
+
+
+def _make(context: ProbeContext) -> LoaderProbe:
+    return LoaderProbe(context.recorder, context.events)
+
+
+PROBE = ProbeFactory(_make, always=True)

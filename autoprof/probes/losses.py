@@ -1,0 +1,160 @@
+"""Spans of losses outside the model, forward and backward: ``nn.CrossEntropyLoss()`` and the like.
+
+A loss is recognised by its class: one derived from ``torch.nn.modules.loss._Loss``, or a module class named like a
+loss. No hook is attached to it, so a loss made anew in each step is timed as well. A loss that is a function, or of a
+class defined after the session opened, is not: name it in ``functions``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.nn.modules.loss import _Loss
+
+from .._capture.probes.autograd_hooks import HookPair
+from .._capture.probes.cross_device import hooks_by_input
+from .._capture.probes.hook_owner import HookOwner
+from .._capture.probes.hooks import Hooks
+from .._capture.recorder import Recorder
+from .._capture.replace import Attribute, CallProbe, Replacement
+from ..frame import MODULE_PHASES, Phase
+from ._base import ProbeContext, ProbeFactory
+
+LOSS_NAME: Final = re.compile(r"(Loss|Losses|Criterion|CrossEntropy)\d*$")
+"""The names of loss classes that are not derived from torch's."""
+
+
+class _LossClass(HookOwner):
+    """The marks of one class's losses: its hooks are those that modules have."""
+
+    def __init__(self, recorder: Recorder, hooks: Hooks, name: str) -> None:
+        super().__init__(self, recorder.label(f"Loss/{name}", None, Phase.FORWARD, frozenset(MODULE_PHASES)))
+        self._recorder = recorder
+        self._failed = False
+        several = hooks.passes.several
+
+        def make(index: int | None) -> HookPair:
+            device = None if index == recorder.clock.device_index else index
+            return hooks.tracking(device, several)
+
+        self._enter, self._leave = hooks_by_input(recorder, make, None, {}, self) if several else make(None)
+
+    def enter(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
+        """Mark that a call begins."""
+        if not self._failed:
+            self._enter(self, self.module, args, kwargs)
+        return not self._failed
+
+    def leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        """Mark that it is over."""
+        self._leave(self, self.module, args, output)
+
+    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
+        """Count a failure of ours and mark no more."""
+        self._failed = True
+        self._recorder.handle_failure("losses")
+
+
+class LossListener:
+    """The losses of one session that are no part of its model. Their wrapper calls ``marks_of``."""
+
+    def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
+        self._recorder = recorder
+        self._hooks = hooks
+        self._in_model = {id(module) for module in model.modules() if is_loss(module)}
+        self._model = model  # keeps these modules alive, so that their ids stay theirs
+        self._classes: dict[type, _LossClass | None] = {}
+
+    def marks_of(self, loss: nn.Module) -> _LossClass | None:
+        """Return the object that marks calls of this loss; None for a part of the model: the configuration decides."""
+        if get_ident() != self._recorder.thread or id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
+            return None
+        kind = type(loss)
+        if kind not in self._classes:
+            has_model = any(module is self._model for module in loss.modules())  # a model and its loss in one
+            self._classes[kind] = None if has_model else _LossClass(self._recorder, self._hooks, kind.__name__)
+        return self._classes[kind]
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Not used."""
+        return False
+
+    def leave(self) -> None:
+        """Not used."""
+
+
+def _replace_call(original: Any, listeners: list[LossListener]) -> Any:
+    @wraps(original)
+    def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return original(self, *args, **kwargs)
+        marks = [one for listener in listeners if (one := listener.marks_of(self)) is not None]
+        entered = [one for one in marks if one.enter(self, args, kwargs)]
+        output = None
+        try:
+            output = original(self, *args, **kwargs)
+            return output
+        finally:
+            for one in reversed(entered):
+                one.leave(self, args, output)
+
+    return __call__
+
+
+def _call_of(kind: type) -> Replacement:
+    return Replacement(Attribute(kind, "__call__"), _replace_call)
+
+
+_calls: dict[type, Replacement] = {_Loss: _call_of(_Loss)}
+"""The replaced ``__call__`` of each class, for all sessions."""
+
+
+def is_loss(module: nn.Module) -> bool:
+    """Return whether a module is a loss, by its class."""
+    return isinstance(module, _Loss) or any(LOSS_NAME.search(kind.__name__) for kind in type(module).__mro__)
+
+
+def _loss_classes() -> list[type]:
+    """Return the classes that all losses of this process derive from."""
+    found: list[type] = [_Loss]
+    pending: list[type] = [nn.Module]
+    seen: set[type] = {_Loss}
+    while pending:
+        subclasses: set[type] = set(type.__subclasses__(pending.pop()))
+        for kind in subclasses - seen:
+            seen.add(kind)
+            if LOSS_NAME.search(kind.__name__):
+                found.append(kind)
+            else:
+                pending.append(kind)
+    return [kind for kind in found if not any(base in found for base in kind.__mro__[1:])]  # each call is seen once
+
+
+class LossProbe(CallProbe):
+    """Time the training thread's calls of losses that are no part of the model."""
+
+    def __init__(self, recorder: Recorder, hooks: Hooks, model: nn.Module) -> None:
+        listener = LossListener(recorder, hooks, model)
+        for kind in _loss_classes():
+            if kind not in _calls:
+                _calls[kind] = _call_of(kind)
+        super().__init__([(replacement, listener) for replacement in _calls.values()])
+
+    def remove(self) -> None:
+        """Put ``__call__`` back, and forget the program's classes that no session uses any more."""
+        super().remove()
+        for kind in [kind for kind, call in _calls.items() if kind is not _Loss and not call.in_place]:
+            del _calls[kind]
+
+
+def _make(context: ProbeContext) -> LossProbe:
+    return LossProbe(context.recorder, context.module_hooks, context.model)
+
+
+PROBE = ProbeFactory(_make)

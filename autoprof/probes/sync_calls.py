@@ -1,0 +1,190 @@
+"""Time the calls that make the host wait for the device: ``.item()``, ``.cpu()``, ``float(t)``, printing a tensor, …
+
+No frame of ours is on the stack while such a call runs, so tracebacks and warnings are the user's own. A method of
+``torch.Tensor`` is replaced by a descriptor. A look-up on the class gets the method itself; a look-up on a tensor of
+the device gets a ``partial`` of the bound method, made for that one call. When the call is over the ``partial`` is
+freed, and that is the end of the wait. The descriptors stay from a session's first recorded step on a device to its
+end, and do nothing in unsampled steps: CPython stops caching the attributes of a type that changes too often.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial, wraps
+from threading import get_ident
+from typing import Any, Final
+
+import torch
+
+from .._capture.recorder import Recorder
+from .._capture.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from ..devices import Clock, DeviceClock, TorchEvents
+from ._base import ProbeContext, ProbeFactory
+from ._call_table import CallTable, site_of
+
+METHODS: Final = (
+    "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
+    "__index__", "__complex__", "__repr__",
+)  # fmt: skip
+"""Methods of a tensor that need a value of the device."""
+_task = torch._C._current_graph_task_id
+_caller = sys._getframe
+
+
+class _TimedMethod:
+    """A replaced method: the original on the class, timed on a tensor of the device."""
+
+    __slots__ = ("_method", "_name", "_of_tensor")
+
+    def __init__(self, method: Any, name: str, of_tensor: bool) -> None:
+        self._method = method
+        self._name = name
+        self._of_tensor = of_tensor
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self._method if owner is None else self._method.__get__(None, owner)
+        bound = self._method.__get__(instance, owner)
+        if not listeners:
+            return bound
+        return _watch(bound, instance if self._of_tensor else None, self._name, _caller(1))
+
+
+def _watch(bound: Any, tensor: Any, name: str, frame: Any) -> Any:
+    """Return a function to call in place of ``bound``; when it is freed, the listeners know the end of the call."""
+    made = site = None
+    try:
+        thread = get_ident()
+        for probe in listeners:
+            table = probe.table
+            if (thread != probe.thread and _task() == -1) or not (tensor is None or probe.index_of(tensor) is not None):
+                continue
+            if site is None:
+                site = site_of(frame, name)
+                if site is None:
+                    break
+                made = partial(bound)
+            table.watch(made, site)
+    except Exception:
+        for probe in listeners:
+            probe.count_failure()
+    return bound if made is None else made
+
+
+class SyncProbe:
+    """Record the waiting calls of one session's sampled steps on a device in a table. A ``Probe``."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.table = CallTable(recorder.clock)
+        self.thread = recorder.thread
+        self.index_of: Callable[[Any], int | None] = _on_no_device
+        self.on_device = False
+        self._recorder = recorder
+        self._attached = False
+        self._holds = False
+        recorder.on_change(self._update)
+        self._use_clock(recorder.clock)
+
+    def _update(self) -> None:
+        recorder = self._recorder
+        self.thread = recorder.thread
+        if recorder.clock is not self._clock:
+            self._use_clock(recorder.clock)
+
+    def _use_clock(self, clock: Clock) -> None:
+        """Read this clock; only with a device's clock there is a device to wait for."""
+        self._clock = clock
+        self.table.drop()
+        self.table.use_clock(clock)
+        self.on_device = isinstance(clock, DeviceClock)
+        if isinstance(clock, DeviceClock):
+            self.index_of = clock.index_of
+        self._listen()
+
+    def attach(self) -> None:
+        """Record calls from now on."""
+        self._attached = True
+        self._listen()
+
+    def detach(self) -> None:
+        """Record no more; the descriptors stay until ``remove``."""
+        self._attached = False
+        self._listen()
+
+    def remove(self) -> None:
+        """Put the originals back once no session needs the descriptors."""
+        self.detach()
+        for replacement in REPLACEMENTS:
+            replacement.release(self)
+        self._holds = False
+
+    def _listen(self) -> None:
+        wanted = self._attached and self.on_device
+        if wanted and not self._holds:
+            self._holds = True
+            for replacement in REPLACEMENTS:
+                replacement.hold(self)
+        if wanted and self not in listeners:
+            listeners.append(self)
+        elif not wanted and self in listeners:
+            listeners.remove(self)
+
+    def count_failure(self) -> None:
+        """Count a failure of ours."""
+        self._recorder.handle_failure("calls that wait for the device")
+
+
+def _on_no_device(_tensor: Any) -> None:
+    return None
+
+
+listeners: Final[list[SyncProbe]] = []
+"""The probes that record now."""
+
+
+def _timed_method(name: str, of_tensor: bool) -> Make:
+    return lambda original, _listeners: _TimedMethod(original, name, of_tensor)
+
+
+def _timed_function(original: Any, _listeners: list[Any]) -> Any:
+    @wraps(original)
+    def waiting(*args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return original(*args, **kwargs)
+        return _watch(original, None, original.__name__, _caller(1))(*args, **kwargs)
+
+    never_compile(waiting)
+    return waiting
+
+
+def _find_replacements() -> Iterator[Replacement]:
+    for name in METHODS:
+        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
+    for kind in (torch.cuda.Event, torch.cuda.Stream):
+        place = Attribute(kind, "synchronize")
+        yield Replacement(place, _timed_method("synchronize", False), listeners=listeners)
+    place = Attribute(torch.cuda, "synchronize")
+    yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
+
+
+REPLACEMENTS: Final = tuple(_find_replacements())
+
+for _function in (
+    DeviceClock.index_of,
+    TorchEvents.index_of,
+    _TimedMethod.__get__,
+    _watch,
+    site_of,
+    CallTable.watch,
+    CallTable.add,
+    CallTable._add_watched,
+):
+    never_compile(_function)
+
+
+def _make(context: ProbeContext) -> SyncProbe:
+    return SyncProbe(context.recorder)
+
+
+PROBE = ProbeFactory(_make)

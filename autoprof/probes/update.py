@@ -1,0 +1,52 @@
+"""Spans of the optimizer's calls other than ``step``: clipping, ``zero_grad``, gradient scaler, scheduler.
+
+``from torch.nn.utils import clip_grad_norm_`` binds the function for good. Its decorator holds the original in a
+closure cell, which is where the replacement goes, so such a name is timed as well. A method of another package that
+clips by its own means (``model.clip_grad_norm_`` of FSDP1) is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.utils import clip_grad
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import Optimizer
+
+from .._capture.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
+from ..frame import Phase
+from ._base import ProbeContext, ProbeFactory
+from ._spans import SpanListener
+
+REPLACEMENTS = {
+    "clip_grad_norm_": (Replacement(place_of(clip_grad, "clip_grad_norm_"), in_compiler=InCompiler.RETIRED),),
+    "clip_grad_value_": (Replacement(place_of(clip_grad, "clip_grad_value_"), in_compiler=InCompiler.RETIRED),),
+    "zero_grad": (
+        Replacement(Attribute(Optimizer, "zero_grad")),
+        Replacement(Attribute(torch.nn.Module, "zero_grad")),
+    ),
+    "unscale_": (Replacement(Attribute(torch.amp.GradScaler, "unscale_")),),
+    "scaler.step": (Replacement(Attribute(torch.amp.GradScaler, "step")),),
+    "scheduler.step": (Replacement(Attribute(LRScheduler, "step")),),
+}
+"""The functions that are timed, by the last part of the span's name."""
+
+
+def _make(context: ProbeContext) -> CallProbe:
+    """Time these calls as ``Optimizer/…``; ``zero_grad`` only of the session's optimizers, if it was given any."""
+    optimizers = context.optimizers
+
+    def is_ours(args: tuple[Any, ...]) -> bool:
+        owner = args[0] if args else None
+        return not optimizers or not isinstance(owner, Optimizer) or any(owner is one for one in optimizers)
+
+    pairs = []
+    for name, replacements in REPLACEMENTS.items():
+        code = context.recorder.label(f"Optimizer/{name}", None, Phase.OPTIMIZER)
+        listener = SpanListener(context.recorder, code, is_ours if name == "zero_grad" else None)
+        pairs += [(replacement, listener) for replacement in replacements]
+    return CallProbe(pairs)
+
+
+PROBE = ProbeFactory(_make)
