@@ -16,8 +16,8 @@ from .._units import NS_PER_S
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
-from .calls import Shape, StepCalls
 from .flops import FlopCount, FlopCounter, FlopKey, ModuleCall, add_up
+from .model_calls import Shape, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 1_500_000_000

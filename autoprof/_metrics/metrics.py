@@ -10,8 +10,8 @@ from typing import Any
 from .._process.signals import raised_by_handler
 from .._resolve import RawStep
 from ..summary import Summary
-from .calls import RootProbe, StepCalls
 from .flop_meter import FlopMeter
+from .model_calls import RootProbe, StepCalls
 from .telemetry import Telemetry
 from .throughput import ThroughputMeter
 

@@ -9,7 +9,7 @@ from .._process.signals import raised_by_handler
 from .._units import UNITS
 from ..frame import Phase
 from ..summary import Progress, Summary
-from .calls import Shape, StepCalls
+from .model_calls import Shape, StepCalls
 
 TOTAL: Final = "total_steps"
 """The key of ``session.log`` that sets the length of the run; it is no scalar of the step."""

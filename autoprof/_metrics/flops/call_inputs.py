@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...devices import DEVICES
 from .flop_count import Uncountable
 
 DEPTH: Final = 8
@@ -23,7 +24,7 @@ _PLAIN = (
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
 _NUMBERS = (int, float, complex, np.generic)
-_AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
+_AUTOCAST_TYPES = ("cpu", "cuda", "xpu", "mps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,7 @@ class Ambient:
 
 def ambient(module: nn.Module) -> Ambient:
     """Return the modes in force at a call of this module."""
-    casts = tuple(
-        (device, torch.get_autocast_dtype(device)) for device in _AUTOCAST_DEVICES if _autocast_enabled(device)
-    )
+    casts = tuple((device, torch.get_autocast_dtype(device)) for device in autocast_types())
     return Ambient(torch.is_grad_enabled(), module.training, casts)
 
 
@@ -97,6 +96,12 @@ def rebuild(inputs: Inputs, tensor: Callable[[TensorSpec], Any]) -> tuple[tuple[
     """Rebuild the arguments, with ``tensor`` for each tensor; ``Uncountable`` where that is impossible."""
     args = tuple(_rebuild(spec, tensor) for spec in inputs.args)
     return args, {name: _rebuild(spec, tensor) for name, spec in inputs.kwargs}
+
+
+def autocast_types() -> list[str]:
+    """Return the device types with autocast switched on: of torch's own types, and of devices of other packages."""
+    types = dict.fromkeys((*_AUTOCAST_TYPES, *(name for kind in DEVICES.parts.values() for name in kind.types)))
+    return [name for name in types if _autocast_enabled(name)]
 
 
 def _autocast_enabled(device: str) -> bool:

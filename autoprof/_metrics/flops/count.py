@@ -31,7 +31,7 @@ from torch._subclasses.fake_tensor import (
 from ..._names import quoted, shorten, visible
 from ..._process.signals import raised_by_handler
 from ...devices import DEVICES
-from .call_inputs import Ambient, Inputs, TensorSpec, rebuild
+from .call_inputs import Ambient, Inputs, TensorSpec, autocast_types, rebuild
 from .fake_model import FakeModel, fake_copy
 from .flop_count import FlopCount, Uncountable, add_up
 from .formulas import formulas
@@ -192,8 +192,8 @@ def _casts(ambient: Ambient) -> list[tuple[str, torch.dtype | None, bool]]:
     named = {device for device, _, _ in wanted}
     return wanted + [
         (device, None, False)
-        for device in ("cpu", "cuda")
-        if device not in named and torch.is_autocast_enabled(device)  # the caller's autocast must not affect the copy
+        for device in autocast_types()
+        if device not in named  # the caller's autocast must not affect the copy
     ]
 
 

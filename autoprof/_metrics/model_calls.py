@@ -1,4 +1,4 @@
-"""The hook on the model itself that sees with which shapes it is called: one look a call, none in any other module."""
+"""The hook on the model itself that records the shapes of its calls; no other module gets one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .._capture.recorder import Recorder
 from .flops import ModuleCall, ambient, describe
 
 SHAPES: Final = 64
-"""Shapes told apart; a run whose batches all differ gets no figure instead of a table that grows."""
-LOOKED_AT: Final = 64
-"""Values of one container that are looked at in every call; a container with more is known by its length."""
+"""Different shapes, at most; a run whose batches all differ gets no figure instead of a growing table."""
+ITEMS: Final = 64
+"""Values of one container that are read in every call; a longer container is represented by its length."""
 DEPTH: Final = 4
 
 _compiling = torch.compiler.is_dynamo_compiling
@@ -30,31 +30,31 @@ _any_autocast = torch._C._is_any_autocast_enabled
 
 
 class Shape(NamedTuple):
-    """A call of the model as it was first seen with its shapes."""
+    """The first call of the model with these shapes."""
 
     call: ModuleCall
     batch: int | None
-    """Dimension 0 of the first tensor that goes in, where a gradient is wanted and what comes out has it as well."""
+    """Dimension 0 of the first input tensor, if gradients are on and the first output tensor has the same."""
 
 
 class StepCalls(NamedTuple):
-    """The calls of the model in one step: the numbers of their shapes, in order, and what is known of them."""
+    """The calls of the model in one step: the numbers of their shapes, in order."""
 
     shapes: tuple[int, ...]
     outside: bool
     """Whether modules of the model were called outside of any call of the model itself."""
     passes: int | None
-    """How many backward passes there were; None where nobody looked."""
+    """The number of backward passes; None where they were not followed."""
 
 
 class RootProbe(ModuleProbe):
-    """Note each call of the model by the shapes that it is given.
+    """Record each call of the model by the shapes of its arguments.
 
-    What costs time is done once for each shape: the description, and a look at the output. ``spent_ns`` says what the
-    looks came to since it was last asked. ``followed`` says whether backward passes are marked.
+    The expensive work is done once for each shape: the description of the arguments, and the check of the output.
+    ``spent_ns`` is the time of these hooks since it was last reset. ``followed``: backward passes are marked.
     """
 
-    __slots__ = ("_after", "_followed", "_inside", "_known", "_look", "_matcher", "_new", "shapes")
+    __slots__ = ("_after", "_followed", "_hook", "_inside", "_known", "_matcher", "_new", "shapes")
 
     def __init__(self, model: nn.Module, recorder: Recorder, *, followed: bool = True) -> None:
         self.recorder = recorder
@@ -66,12 +66,12 @@ class RootProbe(ModuleProbe):
         self._inside: list[tuple[int, int]] = []
         self._after: RemovableHandle | None = None
         self._matcher = CallMatcher()
-        self._look = MethodType(native_call_hook(recorder, RootProbe.enter, self._matcher), self)
+        self._hook = MethodType(native_call_hook(recorder, RootProbe.enter, self._matcher), self)
         self.shapes: list[Shape] = []
 
     @property
     def spent_ns(self) -> int:
-        """Time of the looks, in nanoseconds, since it was last set to 0."""
+        """Time of the hooks, in nanoseconds, since it was last set to 0."""
         return self._matcher.spent_ns
 
     @spent_ns.setter
@@ -79,12 +79,12 @@ class RootProbe(ModuleProbe):
         self._matcher.spent_ns = ns
 
     def attach(self) -> None:
-        """Hook the model, after the hooks that may change what it is given."""
+        """Hook the model, after the hooks that may change its arguments."""
         if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
             return
         self._attached = True
         self._matcher.enabled = self._after is None
-        nn.Module.register_forward_pre_hook(self.module, self._look, with_kwargs=True)
+        nn.Module.register_forward_pre_hook(self.module, self._hook, with_kwargs=True)
 
     def detach(self) -> None:
         """Remove the hooks, and compare no calls."""
@@ -92,21 +92,21 @@ class RootProbe(ModuleProbe):
         super().detach()
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        """Note a call of the model."""
+        """Record a call of the model."""
         if _compiling():
             return
-        if not isinstance(self, RootProbe):  # a copy's hook is bound to an orphan
+        if not isinstance(self, RootProbe):  # the hook of a copied model is not bound to a probe
             self.fail(module)
             return
-        if not self._attached:  # taken off by the hook before, in this very call
+        if not self._attached:  # an earlier hook of this call has detached it
             return
         began = perf_counter_ns()
         try:
-            if _task() == _NOT_IN_BACKWARD and not self._as_usual(module, args, kwargs):
+            if _task() == _NOT_IN_BACKWARD and not self._repeats_last(module, args, kwargs):
                 key = _brief(args, DEPTH), _brief(kwargs, DEPTH) if kwargs else None, module.training, *_modes()
                 number = self._known.get(key)
                 if number is None:
-                    number = self._learn(module, key, args, kwargs or {})
+                    number = self._add_shape(module, key, args, kwargs or {})
                 elif self._after is None and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
                     self._matcher.expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
                 self._matcher.numbers.append(number)
@@ -116,8 +116,8 @@ class RootProbe(ModuleProbe):
             self.fail(module)
         self.spent_ns += perf_counter_ns() - began
 
-    def _as_usual(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
-        """Note a call with one tensor that is like the last such call, which is told without a description of it."""
+    def _repeats_last(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
+        """Record a call with one tensor if it equals the last such call, which needs no description."""
         expected = self._matcher.expected
         if expected is None or kwargs or len(args) != 1 or self._after is not None:
             return False
@@ -134,13 +134,13 @@ class RootProbe(ModuleProbe):
         self._matcher.numbers.append(number)
         return True
 
-    def _learn(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         if len(self._known) >= SHAPES:
             return -1
         number = self._known[key] = len(self.shapes)
-        around = ambient(module)
-        trains = around.training and around.grad
-        self.shapes.append(Shape(ModuleCall("", describe(args, kwargs), around, trains), None))
+        modes = ambient(module)
+        trains = modes.training and modes.grad
+        self.shapes.append(Shape(ModuleCall("", describe(args, kwargs), modes, trains), None))
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
@@ -148,7 +148,7 @@ class RootProbe(ModuleProbe):
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        """Look at what the first call with its shapes returns, and where it ends."""
+        """Read the output of the first call with its shapes, and the mark at which it ends."""
         if _compiling():
             return
         if not isinstance(self, RootProbe):
@@ -159,27 +159,27 @@ class RootProbe(ModuleProbe):
                 self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
             if self._new is not None:
                 number, self._new = self._new, None
-                given, returned = _first_size((args, kwargs), DEPTH), _first_size(output, DEPTH)
-                if given is not None and given == returned:
-                    self.shapes[number] = self.shapes[number]._replace(batch=given)
+                taken, returned = _first_size((args, kwargs), DEPTH), _first_size(output, DEPTH)
+                if taken is not None and taken == returned:
+                    self.shapes[number] = self.shapes[number]._replace(batch=taken)
         except Exception:
             self.fail(module)
 
-    def take(self, taken: MarkBatch) -> StepCalls:
-        """Return the calls of the step whose marks these are, and forget them."""
+    def take(self, marks: MarkBatch) -> StepCalls:
+        """Return the calls of the step with these marks, and clear them."""
         calls, inside = tuple(self._matcher.numbers), self._inside
         self._matcher.numbers.clear()
         if self._after is None:
             return StepCalls(calls, False, None)
-        self._after.remove()  # what is to be learnt of these shapes is known
+        self._after.remove()  # all new shapes of this step are described
         self._after, self._new, self._inside = None, None, []
         self._matcher.enabled = self._attached
-        codes = taken.codes
+        codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, self._passes(codes))
 
     def _any_outside(self, codes: list[int], inside: list[tuple[int, int]]) -> bool:
-        """Tell whether a module was entered before, after or between the calls of the model."""
+        """Return whether a module was entered before, after or between the calls of the model."""
         labels, begin = self.recorder.labels, 0
         for start, end in [*inside, (len(codes), len(codes))]:
             for code in codes[begin:start]:
@@ -189,7 +189,7 @@ class RootProbe(ModuleProbe):
         return False
 
     def _passes(self, codes: list[int]) -> int | None:
-        """Count the backward passes that are inside no other."""
+        """Count the outermost backward passes."""
         if not self._followed:
             return None
         passes = depth = 0
@@ -204,17 +204,17 @@ class RootProbe(ModuleProbe):
 
 
 def _brief(value: Any, depth: int) -> Hashable:
-    """Return what of a value decides about work, without the cost of a description."""
+    """Return the properties of a value on which FLOPs depend, without the cost of a description."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype
     if value is None or isinstance(value, (bool, str)):
         return value
     if depth and isinstance(value, (tuple, list)):
-        if len(value) > LOOKED_AT:
+        if len(value) > ITEMS:
             return type(value), len(value)
         return tuple([_brief(item, depth - 1) for item in value])
     if depth and isinstance(value, Mapping):
-        if len(value) > LOOKED_AT:
+        if len(value) > ITEMS:
             return type(value), len(value)
         return tuple([(str(name), _brief(item, depth - 1)) for name, item in value.items()])
     if depth and hasattr(type(value), "__dataclass_fields__"):
@@ -223,6 +223,7 @@ def _brief(value: Any, depth: int) -> Hashable:
 
 
 def _modes() -> tuple[bool, Hashable]:
+    """Return the modes on which FLOPs depend; autocast by type only for the two common ones, which is cheap."""
     return torch.is_grad_enabled(), _any_autocast() and (
         torch.is_autocast_enabled("cuda"),
         torch.is_autocast_enabled("cpu"),
@@ -230,14 +231,14 @@ def _modes() -> tuple[bool, Hashable]:
 
 
 def _first_size(value: Any, depth: int) -> int | None:
-    """Return dimension 0 of the first tensor that has one, None where there is none."""
+    """Return dimension 0 of the first tensor that has one; None where there is none."""
     if isinstance(value, Tensor):
         return int(value.shape[0]) if value.ndim else None
     inner: Any = ()
     if depth and isinstance(value, Mapping):
         inner = value.values()
     elif depth and isinstance(value, (tuple, list)):
-        inner = value[:LOOKED_AT]
+        inner = value[:ITEMS]
     elif depth and hasattr(type(value), "__dataclass_fields__"):
         inner = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
     return next((size for one in inner if (size := _first_size(one, depth - 1)) is not None), None)
