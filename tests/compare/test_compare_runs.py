@@ -45,7 +45,7 @@ def test_more_work_in_one_module_is_found_there_and_nowhere_else(tmp_path: Path)
     assert whole(comparison, "throughput").ratio == pytest.approx(1 / (whole(comparison).ratio or 0), rel=0.02)
 
 
-def test_the_healthy_twin_is_accused_of_nothing(tmp_path: Path) -> None:
+def test_the_healthy_twin_has_no_finding(tmp_path: Path) -> None:
     """The same model on other noise: everything is the same within the margin."""
     comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2), margin=0.05)
     changes = [*comparison.whole, *comparison.phases, *comparison.rows]

@@ -1,4 +1,4 @@
-"""What the tests of the verdict share."""
+"""Fixtures for the tests of the rules."""
 
 from __future__ import annotations
 

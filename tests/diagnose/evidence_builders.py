@@ -45,5 +45,5 @@ def found(summary: Summary) -> list[str]:
 
 
 def finding_of(summary: Summary, rule: str) -> Finding | None:
-    """Return what a rule said; None where it was silent."""
+    """Return a rule's finding or abstention; None without one."""
     return next((finding for finding in summary.findings if finding.rule == rule), None)

@@ -40,7 +40,7 @@ def test_the_card_has_verdict_why_and_next() -> None:
 
 
 def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:
-    """And what was not judged, with what is missing."""
+    """It lists the rules that abstained, with the missing signal."""
     lines = render_card(diagnose(evidence_of(STEP, repeat=20)))
     assert lines[0] == "Verdict   nothing stands out"
     assert "  comm-exposed    missing comm spans" in lines
@@ -77,7 +77,7 @@ def test_the_panel_has_one_line_of_verdict() -> None:
     assert not [line for line in early if "verdict" in line]
 
 
-def test_where_nothing_can_be_drawn_the_verdict_is_said_when_it_changes() -> None:
+def test_without_a_panel_a_line_is_printed_when_the_verdict_changes() -> None:
     """Not with every line."""
     stream, now = io.StringIO(), iter([SLOW, SLOW, SLOW, STEP, STEP])
 
@@ -108,8 +108,8 @@ def test_without_checkpointing_the_recompute_time_falls_away() -> None:
     assert "the memory for it was not measured" in change.assumed
 
 
-def test_a_larger_batch_is_said_to_be_beyond_what_was_measured() -> None:
-    """The optimizer stays, all else is taken as often; activations are what the peak has above the rest."""
+def test_a_larger_batch_is_marked_as_extrapolated() -> None:
+    """The optimizer's time stays, everything else grows; activations are the part of the peak above the rest."""
     memory = {"allocated_bytes": 100, "peak_bytes": 400}
     facts = RunFacts(memory_capacity_bytes=900)
     summary = diagnose(evidence_of(STEP, repeat=20, throughput=10.0, memory=memory, facts=facts))
@@ -123,7 +123,7 @@ def test_a_larger_batch_is_said_to_be_beyond_what_was_measured() -> None:
 
 
 def test_an_8_bit_optimizer_keeps_a_byte_of_four() -> None:
-    """Its state is what was counted; the step's time is not claimed to change."""
+    """Its state is the counted one; the step's time stays."""
     facts = RunFacts(optimizers=(OptimizerInfo("AdamW", None, None, 1000, 2000, eight_bit_bytes=500),))
     (change,) = diagnose(evidence_of(STEP, repeat=20, facts=facts)).what_if
     assert (change.change, change.memory_change_bytes, change.step_ns) == ("8-bit optimizer", -1500, 100 * MS)
@@ -172,7 +172,7 @@ def test_a_rule_that_fails_loses_the_verdict_not_the_statistics(monkeypatch: pyt
 
 
 def test_the_collector_has_no_callback_of_ours() -> None:
-    """What is raised in one is lost, and that may be a Ctrl-C."""
+    """An exception in a callback is lost, and that may be a Ctrl-C."""
     before = list(gc.callbacks)
     clock = FakeClock()
     with open_session(Layer(clock), {"sinks": {}}, clock=clock):
@@ -209,7 +209,7 @@ def demo(*, checkpoint: bool) -> Summary:
 
 @pytest.mark.usefixtures("clock")
 def test_with_checkpointing_the_reference_workload_names_recompute_with_its_milliseconds() -> None:
-    """It is the verdict, and says what it takes of each step."""
+    """It is the verdict, with its time in each step."""
     summary = demo(checkpoint=True)
     card = render_card(summary)
     assert summary.findings[0].rule == "recompute"
@@ -219,7 +219,7 @@ def test_with_checkpointing_the_reference_workload_names_recompute_with_its_mill
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_healthy_reference_workload_stands_out_by_nothing() -> None:
+def test_the_healthy_reference_workload_has_no_finding() -> None:
     """Without checkpointing and with a quick loader the card says so."""
     assert verdict_line(demo(checkpoint=False)) == "nothing stands out"
 

@@ -32,7 +32,7 @@ def run(hot_ms: float, beside_ms: float, *, spread: float, steps: int = 40) -> S
     return diagnose(collector.evidence(aggregate.summary(), RunFacts()))
 
 
-def test_it_is_found_where_both_times_are_sure() -> None:
+def test_a_hot_module_is_found_if_both_times_are_certain() -> None:
     """Sixty per cent of the step, four times as long as the next."""
     finding = finding_of(run(60, 15, spread=0.01), "hot-module")
     assert finding is not None
@@ -43,19 +43,19 @@ def test_it_is_found_where_both_times_are_sure() -> None:
     )
 
 
-def test_where_the_next_one_varies_too_much_nothing_is_found() -> None:
-    """The mean says four times, its interval from below three on: another run would say otherwise."""
+def test_a_sibling_that_varies_too_much_makes_it_inconclusive() -> None:
+    """The mean is four times, but the interval begins below three: another run would differ."""
     finding = finding_of(run(60, 14, spread=0.5), "hot-module")
     assert finding is not None
     assert finding.evidence["times_next"] > 3.3  # three, and the margin around it
     assert finding.severity == "info"
 
 
-def test_one_that_is_clearly_not_so_long_is_no_word_worth() -> None:
+def test_a_module_below_the_bound_is_no_finding() -> None:
     """Twice as long as the next."""
     assert finding_of(run(60, 30, spread=0.01), "hot-module") is None
 
 
-def test_beside_one_that_takes_no_time_it_is_found() -> None:
+def test_a_hot_module_beside_one_without_time_is_found() -> None:
     """Nothing is divided by nothing."""
     assert finding_of(run(60, 0, spread=0.01), "hot-module") is not None

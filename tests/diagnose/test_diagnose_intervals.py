@@ -18,19 +18,19 @@ MIB = 2**20
 
 
 def pairs(low: float, cost: float, high: float) -> PairedCost:
-    """Return what pairs say of a run, half of whose steps are recorded: so much of its time."""
+    """Return the overhead that pairs show of a run with half of its steps recorded, as fractions of its time."""
     low, cost, high = (2 * share / (1 - share) for share in (low, cost, high))
     return PairedCost(cost, low, high, 40, 0.5)
 
 
 def cost_of(own: float, paired: PairedCost | None, steps: int = 600) -> Finding | None:
-    """Return what the rule says of this cost by the own clock and by pairs; 1 % is allowed."""
+    """Return the finding for this overhead by the own clock and by pairs; the budget is 1 %."""
     changes = {"overhead": own, "paired": paired, "unsampled_steps": steps, "facts": RunFacts(budget=0.01)}
     return finding_of(diagnose(evidence_of(STEP, repeat=steps, **changes)), "overhead")
 
 
-def test_pairs_that_prove_what_the_own_clock_does_not_see_are_a_finding() -> None:
-    """0.4 % by the own clock, but at least 2 % by comparison: what is cold afterwards is on nobody's clock."""
+def test_overhead_that_only_pairs_show_is_a_finding() -> None:
+    """0.4 % by the own clock, but at least 2 % by comparison: no clock shows the effect of cold caches."""
     finding = cost_of(0.004, pairs(0.02, 0.025, 0.03))
     assert finding is not None
     assert finding.severity == "warning"
@@ -38,7 +38,7 @@ def test_pairs_that_prove_what_the_own_clock_does_not_see_are_a_finding() -> Non
     assert (finding.evidence["share_low"], finding.evidence["share_high"]) == (0.02, 0.03)
 
 
-def test_pairs_that_do_not_tell_are_no_verdict_and_no_silence() -> None:
+def test_pairs_around_the_budget_are_inconclusive() -> None:
     """The budget lies within the interval, however the middle compares with it."""
     for middle in (0.007, 0.014):
         finding = cost_of(0.004, pairs(0.005, middle, 0.02))
@@ -52,7 +52,7 @@ def test_pairs_below_the_budget_are_silent() -> None:
     assert cost_of(0.004, pairs(0.003, 0.005, 0.008)) is None
 
 
-def test_what_the_own_clock_has_counted_was_spent_whatever_pairs_say() -> None:
+def test_the_own_clock_is_a_lower_bound_of_the_overhead() -> None:
     """They see recorded steps only: a sink that is slow in the gaps is on the own clock alone."""
     finding = cost_of(0.05, pairs(0.003, 0.005, 0.008))
     assert finding is not None
@@ -60,8 +60,8 @@ def test_what_the_own_clock_has_counted_was_spent_whatever_pairs_say() -> None:
 
 
 @pytest.mark.parametrize("hidden", [1.0, 2.0, 3.5])
-def test_a_governor_that_pays_for_what_pairs_find_is_never_accused(hidden: float) -> None:
-    """A step costs up to 3.5 times its own account: until there are pairs nobody can know, and then it is paid back."""
+def test_a_governor_that_pays_for_hidden_overhead_gets_no_finding(hidden: float) -> None:
+    """A step costs up to 3.5 times the time on the own clock. Pairs show it, and then it is paid back."""
     draw, governor, base = random.Random(0), Governor(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     recorded = left = own = observed = burst = 0
     while recorded + left < 40_000:
@@ -79,7 +79,7 @@ def test_a_governor_that_pays_for_what_pairs_find_is_never_accused(hidden: float
 
 
 def growth_of(*levels: float) -> Finding | None:
-    """Return what is said of memory at these levels, in MiB, one a step."""
+    """Return the finding for memory at these levels, in MiB, one for each step."""
     seen = evidence_of(STEP, repeat=len(levels))
     readings = tuple((step, round(level * MIB)) for step, level in enumerate(levels, 1))
     return finding_of(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")), "memory-growth")
@@ -94,7 +94,7 @@ def test_readings_that_only_scatter_are_no_growth() -> None:
 
 
 def test_a_leak_among_readings_that_scatter_is_growth() -> None:
-    """5 MiB a step, up to 20 MiB up and down: the slope's interval is all above the bound, and is told."""
+    """5 MiB a step, up to 20 MiB up and down: the whole interval of the slope is above the bound."""
     draw = random.Random(1)
     finding = growth_of(*(400 + 5 * step + draw.uniform(-20, 20) for step in range(60)))
     assert finding is not None
@@ -104,7 +104,7 @@ def test_a_leak_among_readings_that_scatter_is_growth() -> None:
     assert high - low < 1.2 * MIB
 
 
-def test_two_runs_of_scattered_readings_never_differ_by_a_verdict() -> None:
+def test_scattered_readings_never_get_a_finding_by_chance() -> None:
     """A level of 400 MiB, 40 MiB up or down at random, from 12 readings to 120: not one is called growth."""
     draw = random.Random(2)
     said = [growth_of(*(draw.gauss(400, 40) for _ in range(count))) for count in range(12, 121) for _ in range(3)]

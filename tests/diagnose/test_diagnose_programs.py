@@ -43,7 +43,7 @@ def test_a_defect_is_the_verdict(rule: Rule, defect: Defect) -> None:
 
 
 @pytest.mark.parametrize("defect", [defect for _, defect in EXACT], ids=names_of(EXACT))
-def test_the_healthy_twin_is_accused_of_nothing(defect: Defect) -> None:
+def test_the_healthy_twin_has_no_finding(defect: Defect) -> None:
     """No rule finds anything."""
     assert found(run(defect, False)) == []
 
@@ -64,25 +64,25 @@ def test_a_defect_of_the_process_is_found_and_its_twin_is_not(rule: Rule, defect
 
 
 def test_a_collection_is_named_as_the_cause() -> None:
-    """The garbage collector is what made the long steps long."""
+    """The garbage collector caused the long steps."""
     finding = finding_of(run(defect_of("jitter", "explicit garbage collections"), True), "jitter")
     assert finding is not None
     assert finding.name == "garbage collection"
 
 
-def test_a_stall_is_charged_to_its_span() -> None:
+def test_a_stall_is_attributed_to_its_span() -> None:
     """The cause of long steps is the span that they spend their excess in."""
     finding = finding_of(run(defect_of("jitter", "a snapshot every sixth step"), True), "jitter")
     assert finding is not None
     assert finding.name == "Snapshot"
 
 
-def test_every_rule_is_proved_by_a_program() -> None:
+def test_every_rule_has_a_defect() -> None:
     """No rule is tested only with evidence made by hand."""
     assert all(rule.defects for rule in find_rules().values())
 
 
-def test_the_link_of_a_program_is_no_group_of_torchs() -> None:
+def test_the_link_of_a_defect_is_not_registered_with_torch() -> None:
     """It leaves nothing behind: no other collective runs over it."""
     run(defect_of("comm-exposed", "gradients averaged one by one"), True)
     assert not dist.is_initialized()

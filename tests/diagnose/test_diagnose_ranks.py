@@ -1,4 +1,4 @@
-"""The slow rank, named from the ranks' own records: no rank waits for another to say so."""
+"""The slow rank, found from the ranks' own records."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def write(folder: Path, *ranks: Sequence[Any]) -> Path:
 
 
 def judge(facts: RankComparison | None, **more: Any) -> Finding | None:
-    """Return what the rule says of these ranks."""
+    """Return the rule's answer for these ranks."""
     world = 1 if facts is None else facts.world_size
     evidence = evidence_of(STEP, repeat=40, facts=RunFacts(world_size=world, ranks=facts, **more))
     return finding_of(diagnose(evidence), "straggler")
 
 
 def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> None:
-    """All steps are of one length; what the ranks did themselves is not."""
+    """All steps have one length, but the ranks' own work has not."""
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
     finding = judge(read_ranks(write(tmp_path, quick, slow, quick), 3))
     assert finding is not None
@@ -68,7 +68,7 @@ def test_the_slow_rank_is_named_with_its_phase_and_module(tmp_path: Path) -> Non
     )
 
 
-def test_a_slow_loader_of_one_rank_is_named_as_data(tmp_path: Path) -> None:
+def test_a_slow_loader_of_one_rank_is_reported_as_data(tmp_path: Path) -> None:
     """And the advice is about that loader."""
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, data=25) for n in range(1, 41)]
     finding = judge(read_ranks(write(tmp_path, slow, quick), 2))
@@ -77,13 +77,13 @@ def test_a_slow_loader_of_one_rank_is_named_as_data(tmp_path: Path) -> None:
     assert "that rank's loader" in finding.next
 
 
-def test_ranks_alike_are_accused_of_nothing(tmp_path: Path) -> None:
+def test_equal_ranks_get_no_finding(tmp_path: Path) -> None:
     """The differences of some percent that there always are."""
     ranks = [[frame(n, forward=30 + (n * 7 + rank) % 3) for n in range(1, 41)] for rank in range(4)]
     assert judge(read_ranks(write(tmp_path, *ranks), 4)) is None
 
 
-def test_one_long_step_of_a_rank_makes_no_straggler(tmp_path: Path) -> None:
+def test_one_long_step_makes_no_straggler(tmp_path: Path) -> None:
     """The median decides; but that step is known to be that rank's."""
     others = [frame(n, length=1000 if n == 20 else 100) for n in range(1, 41)]
     stalled = [frame(n, forward=930 if n == 20 else 30, length=1000 if n == 20 else 100) for n in range(1, 41)]
@@ -100,7 +100,7 @@ def test_a_rank_that_is_slow_in_turn_is_inconclusive_or_none(tmp_path: Path) -> 
     assert finding is None or finding.severity == "info"
 
 
-def test_records_on_another_machine_are_said_to_be_missing(tmp_path: Path) -> None:
+def test_records_on_another_machine_are_named_as_missing(tmp_path: Path) -> None:
     """An abstention that names the ranks."""
     finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)]), 3))
     assert finding is not None
@@ -108,22 +108,22 @@ def test_records_on_another_machine_are_said_to_be_missing(tmp_path: Path) -> No
     assert "the records of rank 1, 2: not in this run's folder" in finding.evidence["missing"]
 
 
-def test_too_few_steps_in_common_are_said(tmp_path: Path) -> None:
+def test_too_few_common_steps_are_an_abstention(tmp_path: Path) -> None:
     """The other ranks may have written less by now."""
     finding = judge(read_ranks(write(tmp_path, [frame(n) for n in range(1, 41)], [frame(n) for n in range(1, 8)]), 2))
     assert finding is not None
     assert "10 needed, 5 so far" in finding.evidence["missing"]
 
 
-def test_other_ranks_leave_it_to_rank_0() -> None:
-    """They read nobody's records."""
+def test_only_rank_0_compares_the_ranks() -> None:
+    """The other ranks read no records."""
     assert RankMonitor(Path("nowhere"), 1, 4).comparison((), final=True) is None
     finding = diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(world_size=4, rank=1)))
     assert finding_of(finding, "straggler").evidence["missing"] == "the other ranks' records"  # type: ignore[union-attr]
 
 
 def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The begin has the layouts, the end the steps; what lies between is not looked at."""
+    """The beginning has the layouts, the end the steps; the part between is not read."""
     monkeypatch.setattr(_ranks, "HEAD_BYTES", 4000)
     monkeypatch.setattr(_ranks, "TAIL_BYTES", 20_000)
     quick, slow = [frame(n) for n in range(1, 1001)], [frame(n, forward=50) for n in range(1, 1001)]
@@ -135,14 +135,14 @@ def test_only_the_ends_of_long_records_are_read(tmp_path: Path, monkeypatch: pyt
     assert 10 <= facts.steps < 100
 
 
-def test_a_reading_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+def test_a_comparison_that_takes_too_long_is_abandoned(tmp_path: Path) -> None:
     """While the run goes on, the last comparison stays."""
     run = write(tmp_path, *([frame(n) for n in range(1, 41)] for _ in range(2)))
     assert read_ranks(run, 2, seconds=-1.0) is None
 
 
 def test_a_live_run_compares_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at each summary: half a minute apart, and at the end."""
+    """Every half minute and at the end, not at each summary."""
     now = 1000.0
     monkeypatch.setattr("autoprof.diagnose._ranks.time.monotonic", lambda: now)
     quick, slow = [frame(n) for n in range(1, 41)], [frame(n, forward=50) for n in range(1, 41)]
@@ -158,8 +158,8 @@ def test_a_live_run_compares_now_and_then(tmp_path: Path, monkeypatch: pytest.Mo
     assert monitor.comparison((), final=True).missing is not None  # type: ignore[union-attr]
 
 
-def test_a_cut_line_is_left_out(tmp_path: Path) -> None:
-    """What ``kill -9`` leaves, or what is being written."""
+def test_a_truncated_line_is_skipped(tmp_path: Path) -> None:
+    """``kill -9`` leaves such a line, and so does a write in progress."""
     run = write(tmp_path, *([frame(n) for n in range(1, 41)] for _ in range(2)))
     with (run / "rank1" / "steps.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"step":41,"warm')
@@ -173,16 +173,14 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_rank_0_names_the_slow_one_of_two_real_ranks_at_its_end(trained: tuple[bool, Path]) -> None:
-    """Its own summary says so, from the records that both had written by then."""
+    """The finding is in its summary, from the records that both had written by then."""
     slow, run = trained
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     named = [(one["rank"], one["name"]) for one in summary["findings"] if one["rule"] == "straggler" and one["gain_ns"]]
     assert named == ([(1, "decoder")] if slow else [])
 
 
-def test_a_saved_run_and_the_command_say_the_same(
-    trained: tuple[bool, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_saved_run_and_the_command_agree(trained: tuple[bool, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """``autoprof show`` reads the records of all ranks anew."""
     slow, run = trained
     judged = diagnose(evidence_of_run(autoprof.read_run(run)))
@@ -192,7 +190,7 @@ def test_a_saved_run_and_the_command_say_the_same(
     assert ("straggler: decoder forward on rank 1" in " ".join(printed.split())) is slow
 
 
-def test_facts_without_ranks_say_nothing_was_compared() -> None:
+def test_before_the_first_comparison_the_rule_abstains() -> None:
     """A live run's first half minute."""
     facts = RunFacts(world_size=2)
     finding = finding_of(diagnose(evidence_of(STEP, repeat=40, facts=replace(facts, rank=0))), "straggler")

@@ -40,7 +40,7 @@ def test_too_few_steps_abstain_and_say_how_many_are_needed() -> None:
 
 
 def test_an_abstention_names_the_missing_signal() -> None:
-    """Whatever is of severity info says in its evidence what it lacks."""
+    """The evidence of every abstention names the missing signal."""
     summary = diagnose(evidence_of(STEP, repeat=20))
     abstained = [finding for finding in summary.findings if finding.severity == "info"]
     assert {finding.rule for finding in abstained} >= {"h2d-copy", "comm-exposed", "sync-call", "launch-bound"}
@@ -55,7 +55,7 @@ def test_a_healthy_run_is_silent() -> None:
 @pytest.mark.parametrize(
     ("word", "rule"), [("h2d", "h2d-copy"), ("comm", "comm-exposed"), ("data", "data-wait"), ("recompute", "recompute")]
 )
-def test_a_phase_far_above_its_bound_is_found_with_what_it_costs(word: str, rule: str) -> None:
+def test_a_phase_far_above_its_bound_is_found_with_its_time(word: str, rule: str) -> None:
     """The gain is the mean time of the phase, in each step."""
     summary = diagnose(evidence_of({**STEP, word: 60, "step": 200}, repeat=20))
     finding = summary.findings[0]
@@ -71,8 +71,8 @@ def test_one_stall_is_no_slow_loader() -> None:
     assert "data-wait" not in found(summary)
 
 
-def test_stalls_that_come_again_are_jitter_and_the_loader_is_their_cause() -> None:
-    """What the median does not show is found as outliers, with the phase that they spend it in."""
+def test_recurring_stalls_are_jitter_caused_by_the_loader() -> None:
+    """The median does not show them; they are outliers, with the phase of their excess."""
     steps = ([STEP] * 7 + [{**STEP, "data": 1000, "step": 1100}]) * 5
     (finding,) = [one for one in diagnose(evidence_of(*steps)).findings if one.severity != "info"]
     assert (finding.rule, finding.name, finding.phase) == ("jitter", "data", "data")
@@ -89,7 +89,7 @@ def test_two_outliers_are_an_accident() -> None:
 
 
 def test_steps_that_are_long_outside_of_all_spans_have_no_known_cause() -> None:
-    """No span is blamed for what lies in none."""
+    """No span is the cause of time outside all spans."""
     steps = ([STEP] * 7 + [{**STEP, "step": 1100}]) * 5
     finding = finding_of(diagnose(evidence_of(*steps)), "jitter")
     assert finding is not None
@@ -122,8 +122,8 @@ def test_more_steps_never_widen_the_interval_of_the_same_values(lengths: list[in
     assert twice.high - twice.low <= once.high - once.low + 1
 
 
-def test_findings_stand_in_the_order_of_what_can_be_won() -> None:
-    """Time first; what has no time comes after, abstentions last."""
+def test_findings_are_sorted_by_gain() -> None:
+    """Findings with a gain first, then those without, abstentions last."""
     summary = diagnose(evidence_of({**STEP, "data": 50, "recompute": 80, "user": 1, "step": 400}, repeat=20))
     gains = [finding.gain_ns or 0 for finding in summary.findings if finding.severity != "info"]
     assert found(summary)[:2] == ["recompute", "data-wait"]
@@ -132,7 +132,7 @@ def test_findings_stand_in_the_order_of_what_can_be_won() -> None:
     assert severities == sorted(severities)
 
 
-def test_the_optimizer_is_told_what_it_is_not_yet() -> None:
+def test_the_advice_depends_on_the_settings_of_the_optimizer() -> None:
     """The advice follows from how the optimizer was made."""
     slow = {**STEP, "optimizer": 60, "step": 200}
     said = {}
@@ -148,8 +148,8 @@ def test_the_optimizer_is_told_what_it_is_not_yet() -> None:
     assert said["default"].startswith("fused=True")
 
 
-def test_checkpointing_with_memory_to_spare_is_told_so() -> None:
-    """What it saves is held against what was free at the peak."""
+def test_the_saved_memory_is_compared_with_the_free_memory() -> None:
+    """The saved memory is compared with the memory that was free at the peak."""
     seen = evidence_of(
         {**STEP, "recompute": 30, "step": 200},
         repeat=20,
@@ -165,7 +165,7 @@ def test_checkpointing_with_memory_to_spare_is_told_so() -> None:
         assert word in finding.why
 
 
-def test_checkpointing_that_does_not_all_fit_names_what_does() -> None:
+def test_the_advice_names_the_modules_that_fit() -> None:
     """The modules with most time for a byte, as long as they fit."""
     spans, at = [], 0
     for name, ms in (("A", 20), ("B", 30), ("C", 10)):
@@ -188,8 +188,8 @@ def test_checkpointing_that_does_not_all_fit_names_what_does() -> None:
     assert finding.evidence["enough"] is False
 
 
-def test_what_checkpointing_saves_is_not_made_up() -> None:
-    """On the CPU nobody knows; on a device it takes memory: true."""
+def test_unmeasured_savings_of_checkpointing_are_not_estimated() -> None:
+    """They are unknown on the CPU, and on a device without memory: true."""
     slow = {**STEP, "recompute": 30, "step": 200}
     on_cpu = diagnose(evidence_of(slow, repeat=20)).findings[0]
     facts = RunFacts(memory_capacity_bytes=40 * GIB)
@@ -210,32 +210,32 @@ def judged_state(peak: int, capacity: int, fact: OptimizerInfo) -> list[str]:
     return [finding.next for finding in summary.findings if finding.rule == "optimizer" and finding.severity != "info"]
 
 
-def test_the_state_of_the_optimizer_counts_where_memory_is_short() -> None:
-    """The seed's own case: 12 of 32 GiB on a card of 48. On one of 80, or with half the state, nobody is told."""
+def test_the_state_of_the_optimizer_matters_if_memory_is_short() -> None:
+    """12 of 32 GiB on a card of 48 is a finding. On one of 80, or with half the state, it is none."""
     (advice,) = judged_state(32, 48, state_of())
     assert advice.startswith("bitsandbytes.optim.AdamW8bit needs 3.00 GiB of state instead of 12.00 GiB")
     assert judged_state(32, 80, state_of()) == []
     assert judged_state(32, 48, state_of(state_bytes=6 * GIB)) == []
 
 
-def test_no_8_bit_form_is_promised_of_an_optimizer_that_has_none() -> None:
+def test_no_8_bit_version_is_advised_that_does_not_exist() -> None:
     """Another package's, or one whose state is in 8 bits already."""
     assert "bitsandbytes" not in judged_state(32, 48, state_of("Lion", origin="lion_pytorch"))[0]
     assert "bitsandbytes" not in judged_state(32, 48, state_of(eight_bit_bytes=12 * GIB))[0]
 
 
-def test_the_faster_form_is_named_from_what_the_optimizer_is() -> None:
+def test_only_existing_faster_versions_are_advised() -> None:
     """No fused form is promised where torch has none."""
     slow = {**STEP, "optimizer": 60, "step": 200}
 
-    def told(fact: OptimizerInfo) -> str:
+    def advice(fact: OptimizerInfo) -> str:
         return diagnose(evidence_of(slow, repeat=20, facts=RunFacts(optimizers=(fact,)))).findings[0].next
 
-    assert told(state_of("SGD")).startswith("fused=True updates all parameters of SGD at once")
-    assert told(state_of("RMSprop", can_fuse=False)).startswith("RMSprop has no fused version")
-    assert told(state_of("RMSprop", can_fuse=False, foreach=False)).startswith("foreach=False updates parameter")
-    assert told(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not part of torch")
-    assert "on the CPU torch uses neither fused nor foreach by default" in told(state_of(device="cpu"))
+    assert advice(state_of("SGD")).startswith("fused=True updates all parameters of SGD at once")
+    assert advice(state_of("RMSprop", can_fuse=False)).startswith("RMSprop has no fused version")
+    assert advice(state_of("RMSprop", can_fuse=False, foreach=False)).startswith("foreach=False updates parameter")
+    assert advice(state_of("FusedLAMB", origin="apex", can_fuse=False)).startswith("FusedLAMB is not part of torch")
+    assert "on the CPU torch uses neither fused nor foreach by default" in advice(state_of(device="cpu"))
 
 
 def test_retries_of_the_allocator_are_pressure_unless_pieces_explain_them() -> None:
@@ -260,7 +260,7 @@ def test_memory_that_ran_out_is_critical() -> None:
 
 
 def test_memory_in_pieces_is_fragmentation() -> None:
-    """Half of what is reserved was never used at once."""
+    """Half of the reserved memory was never in use at the same time."""
     memory = {"allocated_bytes": GIB, "reserved_bytes": 8 * GIB, "peak_bytes": 4 * GIB, "rss_bytes": GIB}
     broken = diagnose(evidence_of(STEP, repeat=20, memory=memory))
     healthy = diagnose(evidence_of(STEP, repeat=20, memory={**memory, "peak_bytes": 7 * GIB}))
@@ -269,7 +269,7 @@ def test_memory_in_pieces_is_fragmentation() -> None:
 
 
 def growth(*levels: float) -> list[str]:
-    """Return what is found of memory at these levels, in MiB, one a step."""
+    """Return the findings for memory at these levels, in MiB, one for each step."""
     seen = evidence_of(STEP, repeat=len(levels))
     readings = tuple((step, round(level * 2**20)) for step, level in enumerate(levels, 1))
     return found(diagnose(replace(seen, memory=readings, memory_kind="rss_bytes")))
@@ -283,21 +283,21 @@ def test_memory_that_goes_on_rising_is_growth() -> None:
     assert growth(*(400 + 100 * (1 - 0.7**step) for step in range(40))) == []
 
 
-def test_without_a_budget_the_cost_is_not_judged() -> None:
+def test_without_a_budget_overhead_is_not_judged() -> None:
     """There is nothing to hold it against."""
     finding = finding_of(diagnose(evidence_of(STEP, repeat=60, overhead=0.2)), "overhead")
     assert finding is not None
     assert finding.evidence["missing"] == "a budget"
 
 
-def test_a_cost_above_its_budget_wins_the_difference() -> None:
+def test_the_gain_of_overhead_is_the_part_above_the_budget() -> None:
     """5 % where 1 % is allowed: 4 % of the step."""
     summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=RunFacts(budget=0.01)))
     assert found(summary) == ["overhead"]
     assert summary.findings[0].gain_ns == 4 * MS
 
 
-def test_the_first_steps_are_a_debt_and_no_finding() -> None:
+def test_the_debt_of_the_first_steps_is_no_finding() -> None:
     """50 recorded steps at 5 % of 120 in all: those after the first ones keep to 3 %, and 200 steps pay for all."""
     changes = {"overhead": 0.05, "warmup_steps": 0, "unsampled_steps": 70, "facts": RunFacts(budget=0.03)}
     finding = finding_of(diagnose(evidence_of(STEP, repeat=50, **changes)), "overhead")
@@ -308,7 +308,7 @@ def test_the_first_steps_are_a_debt_and_no_finding() -> None:
 
 @pytest.mark.parametrize("first_ms", [1, 5, 2000])
 @pytest.mark.parametrize("cost_ms", [0.5, 5, 40])
-def test_a_governor_that_works_is_never_accused(cost_ms: float, first_ms: float) -> None:
+def test_a_working_governor_gets_no_finding(cost_ms: float, first_ms: float) -> None:
     """Whatever a step costs, and the first one, wherever the run is asked: after each recorded step of 4000."""
     governor, base = Governor(0.01), evidence_of(STEP, repeat=50, facts=RunFacts(budget=0.01))
     recorded = left = spent = observed = 0
@@ -323,14 +323,14 @@ def test_a_governor_that_works_is_never_accused(cost_ms: float, first_ms: float)
         left, observed = left + gap, observed + gap * 100 * MS
 
 
-def test_a_cost_that_is_not_paid_back_is_found_however_many_steps_are_left_alone() -> None:
+def test_overhead_that_is_not_paid_back_is_found_after_any_number_of_unsampled_steps() -> None:
     """Of 400 recorded steps the first ones are few: the others alone cost more than is allowed."""
     changes = {"overhead": 0.05, "unsampled_steps": 10_000, "facts": RunFacts(budget=0.03)}
     assert found(diagnose(evidence_of(STEP, repeat=400, **changes))) == ["overhead"]
 
 
 def test_facts_go_to_json_and_back() -> None:
-    """A saved run knows what the live one knew."""
+    """A saved run has the facts of the live one."""
     facts = RunFacts(0.01, GIB, 2, (3, 5), 7, (OptimizerInfo("AdamW", True, None, 8, 16),))
     assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
@@ -343,11 +343,11 @@ def test_facts_go_to_json_and_back() -> None:
     ],
 )
 def test_logging_is_known_by_its_name(name: str, is_logging: bool) -> None:
-    """A word for itself, and no logarithm."""
+    """A separate word, and no logarithm."""
     assert bool(LOGGING_NAME.search(name)) is is_logging
 
 
-def test_time_in_several_modules_names_none_but_says_where_most_is() -> None:
+def test_time_in_several_modules_is_described_by_the_longest() -> None:
     """The milliseconds are those of all, and of the longest."""
     spans = [Span("A", "a", Phase.RECOMPUTE, None, 0, 20 * MS), Span("B", "b", Phase.RECOMPUTE, None, 20 * MS, 30 * MS)]
     aggregate = Aggregate()

@@ -36,8 +36,8 @@ def calls(cost_ms: float, mean_ms: float, *, spread: float = 0.0) -> CallStatist
 # Calls that wait.
 
 
-def test_the_card_names_the_call_its_line_and_what_it_costs() -> None:
-    """Where, how long the host waits, and for how long the device then stands still."""
+def test_the_finding_names_the_call_its_line_and_its_cost() -> None:
+    """The line, the host's wait, and the device's idle time afterwards."""
     evidence = evidence_of(STEP, repeat=40, facts=RunFacts(waits=calls(12.3, 50)), clock="device")
     finding = diagnose(evidence).findings[0]
     assert (finding.rule, finding.name, finding.gain_ns) == ("sync-call", "somewhere/train.py:42", 12_300_000)
@@ -46,7 +46,7 @@ def test_the_card_names_the_call_its_line_and_what_it_costs() -> None:
     assert "at most 12.3 ms a step (12.3 %)" in finding.why
 
 
-def test_a_long_wait_after_which_the_device_has_work_at_once_is_none() -> None:
+def test_a_long_wait_without_idle_time_afterwards_is_no_finding() -> None:
     """The wait itself costs nothing: meanwhile the device works."""
     assert found(diagnose(evidence_of(STEP, repeat=40, facts=RunFacts(waits=calls(1, 80)), clock="device"))) == []
 
@@ -59,7 +59,7 @@ def test_waits_whose_cost_is_uncertain_are_no_verdict() -> None:
     assert finding.severity == "info"
 
 
-def test_on_the_host_the_rule_says_that_there_is_nothing_to_wait_for() -> None:
+def test_on_the_host_the_rule_abstains() -> None:
     """An abstention that names a device's clock."""
     finding = finding_of(diagnose(evidence_of(STEP, repeat=40)), "sync-call")
     assert finding is not None
@@ -75,14 +75,14 @@ def frame_of(marks: list[tuple[int, int, int, int]], *, host: int, device: int) 
     return make_frame(spans, duration_ns=host * MS, device_duration_ns=device * MS)
 
 
-def test_the_device_stands_still_from_the_end_of_a_wait_to_the_first_mark_it_is_behind() -> None:
+def test_the_device_is_idle_from_the_end_of_a_wait_to_its_first_late_mark() -> None:
     """A launch of 8 ms, then a kernel: 8 ms, although the wait before was 20."""
     # The host waits from 0 to 20, launches until 28 (the mark at 28 is passed at 38), and goes on.
     frame = frame_of([(20, 8, 20, 18)], host=40, device=40)
     assert idle_after_waits_ns(frame, 0, [(PLACE, 0, 20 * MS)]) == 8 * MS
 
 
-def test_a_wait_that_is_followed_by_another_ends_there() -> None:
+def test_the_idle_time_after_a_wait_ends_at_the_next_wait() -> None:
     """No time is counted twice, and none after the step."""
     frame = frame_of([(0, 5, 0, 5)], host=30, device=30)
     two = [(PLACE, 5 * MS, 10 * MS), (PLACE, 12 * MS, 25 * MS)]
@@ -106,8 +106,8 @@ def test_printing_is_found_without_a_span_around_it() -> None:
     assert (finding.rule, finding.name, finding.gain_ns) == ("logging", "somewhere/train.py:42", 20 * MS)
 
 
-def test_a_call_inside_a_span_called_so_is_counted_once() -> None:
-    """The span has all of it; the call says where."""
+def test_a_call_inside_a_logging_span_is_counted_once() -> None:
+    """The span has all of the time, the call its line."""
     summary = diagnose(evidence_of({**STEP, "user": 30, "step": 130}, repeat=40, facts=RunFacts(logs=calls(20, 20))))
     assert finding_of(summary, "logging") is not None  # the span is called 'user': the calls alone are logging
     assert [finding.gain_ns for finding in summary.findings if finding.rule == "logging"] == [20 * MS]
@@ -123,7 +123,7 @@ def compiled(count: int, ns: int, *, gave_up: bool = False) -> RunFacts:
 
 
 def test_a_function_compiled_again_and_again_is_named_with_the_reason() -> None:
-    """How often, for how long, where, and why torch says it had to."""
+    """The count, the time, the line, and torch's reason."""
     finding = diagnose(evidence_of(STEP, repeat=40, facts=compiled(6, 180 * MS))).findings[0]
     assert (finding.rule, finding.name, finding.gain_ns) == ("recompile", "block", 4_500_000)
     assert "6 times" in finding.why
@@ -143,8 +143,8 @@ def test_a_function_that_torch_has_given_up_is_critical_however_long_ago() -> No
     assert (finding.severity, "runs it uncompiled" in finding.why) == ("critical", True)
 
 
-def test_the_real_program_names_its_function_and_the_size() -> None:
-    """What dynamo notes is read without its log being switched on."""
+def test_the_real_defect_names_its_function_and_the_size() -> None:
+    """Dynamo's notes are read without enabling its log."""
     (defect,) = find_rules()["recompile"].defects
     finding = finding_of(defect.train(True), "recompile")
     assert finding is not None
@@ -153,8 +153,8 @@ def test_the_real_program_names_its_function_and_the_size() -> None:
     assert torch.__version__ < (2, 6) or "size mismatch" in finding.why  # before, torch notes no reason
 
 
-def test_a_note_of_another_torch_is_left_out() -> None:
-    """What has no reason, or no name, is read as far as it goes."""
+def test_an_incomplete_note_of_dynamo_is_read() -> None:
+    """A note without a reason or a name is read as far as possible."""
 
     class Note:
         compile_id, co_name, co_filename, co_firstlineno, fail_reason = "3/2_1", None, None, None, "limit exceeded"
@@ -176,25 +176,25 @@ def slow_rank(rank: int, excess_ms: int, own_ms: tuple[int, ...]) -> RunFacts:
     return RunFacts(world_size=len(own_ms), ranks=ranks)
 
 
-def test_waiting_for_a_slow_rank_is_that_ranks_and_no_communication_of_its_own() -> None:
-    """Of 30 ms of communication 15 are what rank 1 works longer."""
+def test_waiting_for_a_slow_rank_is_reported_once() -> None:
+    """Rank 1 works 15 ms longer, half of the 30 ms of communication."""
     assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 15, (65, 80))))) == ["straggler"]
 
 
-def test_communication_that_a_slow_rank_explains_the_less_part_of_is_found_beside_it() -> None:
-    """Of 30 ms of communication 14 are what rank 1 works longer; the link has the others."""
+def test_communication_is_found_if_a_slow_rank_explains_less_than_half() -> None:
+    """Rank 1 works 14 ms longer; the other 16 of the 30 ms of communication are the link's."""
     summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 14, (65, 79))))
     assert found(summary) == ["comm-exposed", "straggler"]
 
 
-def test_the_slow_rank_itself_waits_for_nobody() -> None:
-    """What communication takes on that rank is the link's."""
+def test_communication_on_the_slow_rank_itself_is_found() -> None:
+    """Communication on that rank is the link's time."""
     summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(0, 20, (65, 45))))
     assert found(summary) == ["comm-exposed", "straggler"]
 
 
 def test_a_rank_that_is_hardly_slower_explains_nothing() -> None:
-    """Where ``straggler`` is silent, what communication takes is not."""
+    """Without a finding of ``straggler`` communication is judged alone."""
     assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 1, (65, 90))))) == ["comm-exposed"]
 
 
@@ -215,15 +215,15 @@ def outliers(clock: float | None = None, facts: RunFacts | None = None) -> Any:
     return diagnose(collector.evidence(aggregate.summary(), facts or RunFacts()))
 
 
-def test_long_steps_on_a_low_clock_are_the_clocks() -> None:
-    """The device's own reading says how low."""
+def test_long_steps_at_a_low_clock_are_caused_by_the_clock() -> None:
+    """The finding has the frequency that was read."""
     finding = finding_of(outliers(clock=990.0), "jitter")
     assert finding is not None
     assert finding.name == "device clock"
     assert "down to 990 MHz" in finding.why
 
 
-def test_a_clock_that_wanders_a_little_is_no_cause() -> None:
+def test_a_clock_that_varies_a_little_is_no_cause() -> None:
     """Nor one that was not read."""
     for clock in (1900.0, None):
         finding = finding_of(outliers(clock=clock), "jitter")
@@ -231,7 +231,7 @@ def test_a_clock_that_wanders_a_little_is_no_cause() -> None:
         assert finding.evidence["cause"] == "other"
 
 
-def test_long_steps_that_another_rank_made_long_are_that_ranks() -> None:
+def test_long_steps_caused_by_another_rank_name_it() -> None:
     """This one only waited."""
     blamed = RankComparison(4, steps=40, step_ns=100 * MS, long_steps={str(step): 2 for step in (8, 16, 24, 32, 40)})
     finding = finding_of(outliers(facts=RunFacts(world_size=4, ranks=blamed)), "jitter")
@@ -239,7 +239,7 @@ def test_long_steps_that_another_rank_made_long_are_that_ranks() -> None:
     assert (finding.rank, finding.evidence["cause"]) == (2, "rank 2")
 
 
-def test_facts_survive_their_way_through_a_file() -> None:
+def test_all_facts_go_to_json_and_back() -> None:
     """They are part of ``run.json``."""
     import json
 

@@ -1,4 +1,4 @@
-"""The tips of a tuning guide become advice where the run itself shows that they would help, and only there."""
+"""The tips of a tuning guide become advice if the run shows that they would help, and only then."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FLOPS = {"forward": 100, "backward": 200}
 
 
 def judged(rule: str, work: Work | None, **changes: Any) -> Finding | None:
-    """Return what a rule says of 20 steps of 100 ms that did this work."""
+    """Return a rule's answer for 20 steps of 100 ms with this work."""
     return finding_of(diagnose(evidence_of(STEP, repeat=20, work=work, **changes)), rule)
 
 
 def missing(finding: Finding | None) -> str:
-    """Return what an abstention says is missing."""
+    """Return the missing signal of an abstention."""
     assert finding is not None
     assert finding.severity == "info"
     return str(finding.evidence["missing"])
@@ -41,13 +41,13 @@ def missing(finding: Finding | None) -> str:
 
 
 def arithmetic(dtype: str, peak_ms: float, half_ms: float, **changes: Any) -> Work:
-    """Make work of one kind that takes so long at the device's peak."""
+    """Make work of one kind with this time at the device's peak."""
     kind = WorkKind(dtype, "matmul", 10**12, peak_ms * MS, half_ms * MS)
     return Work(FLOPS, mfu=0.4, hfu=0.4, peak="a device", kinds=(kind,), **changes)
 
 
-def test_work_in_32_bits_that_fills_the_step_is_to_be_cast() -> None:
-    """What is won is the difference of the two peaks, no more: how near to them the work comes was not measured."""
+def test_float32_work_that_fills_the_step_is_found() -> None:
+    """The gain is the difference of the times at the two peaks."""
     finding = judged("precision", arithmetic("float32", 60, 8))
     assert finding is not None
     assert finding.severity == "warning"
@@ -56,8 +56,8 @@ def test_work_in_32_bits_that_fills_the_step_is_to_be_cast() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "peak_ms"), [("bfloat16", 60), ("float16", 60), ("float32", 5)])
-def test_work_in_16_bits_or_next_to_none_needs_no_casting(dtype: str, peak_ms: float) -> None:
-    """Autocast is on already, or arithmetic is not what takes the time."""
+def test_work_in_16_bits_or_little_work_is_no_finding(dtype: str, peak_ms: float) -> None:
+    """Autocast is on already, or arithmetic takes little of the time."""
     assert judged("precision", arithmetic(dtype, peak_ms, peak_ms)) is None
 
 
@@ -66,8 +66,8 @@ def test_work_near_the_bound_is_inconclusive() -> None:
     assert missing(judged("precision", arithmetic("float32", 25, 3))).startswith("inconclusive")
 
 
-def test_precision_says_what_it_lacks() -> None:
-    """Without counted work, or without a peak to hold it against, nobody knows."""
+def test_precision_names_the_missing_signal() -> None:
+    """Without counted work or without a peak it abstains."""
     assert missing(judged("precision", None)) == "the FLOPs of a step"
     assert missing(judged("precision", Work(reason="no formula for x"))) == "the FLOPs of a step: no formula for x"
     unknown = replace(arithmetic("float32", 60, 8), mfu=None, peak=None, no_peak="no peak is known for 'x'")
@@ -82,7 +82,7 @@ def written(flops: int, *, by_sdpa: bool = False) -> Work:
     return Work(FLOPS, attention=(UnfusedAttention(flops, 3, "blocks.0.attn", by_sdpa),))
 
 
-def test_attention_written_out_is_named_with_its_module() -> None:
+def test_unfused_attention_is_named_with_its_module() -> None:
     """The first of its modules, and how many more."""
     finding = judged("attention", written(40), clock="device")
     assert finding is not None
@@ -92,15 +92,15 @@ def test_attention_written_out_is_named_with_its_module() -> None:
     assert "scaled_dot_product_attention instead" in finding.next
 
 
-def test_sdpas_kernel_of_last_resort_is_told_from_the_models_own_code() -> None:
-    """Who calls SDPA already is told how to find out what keeps the fused kernel away."""
+def test_the_math_kernel_of_sdpa_gets_its_own_advice() -> None:
+    """Code that calls SDPA already gets advice on finding the reason for the math kernel."""
     finding = judged("attention", written(40, by_sdpa=True), clock="device")
     assert finding is not None
     assert "math kernel" in finding.why
     assert "sdpa_kernel" in finding.next
 
 
-def test_fused_or_short_attention_is_accused_of_nothing() -> None:
+def test_fused_or_short_attention_is_no_finding() -> None:
     """No product of scores was counted, or they are a small part of the work."""
     assert judged("attention", Work(FLOPS), clock="device") is None
     assert judged("attention", written(5), clock="device") is None
@@ -122,8 +122,8 @@ def convolved(conv: int, *, benchmark: bool | None = False, sequences: int = 1) 
     return Work(FLOPS, kinds=kinds, benchmark=benchmark, sequences=sequences)
 
 
-def test_convolutions_of_one_shape_are_to_be_tried_out() -> None:
-    """They are most of the work, and cuDNN may not try."""
+def test_convolutions_with_one_shape_are_found() -> None:
+    """They are most of the work, and the flag is off."""
     finding = judged("convolution", convolved(80))
     assert finding is not None
     assert finding.severity == "warning"
@@ -131,12 +131,12 @@ def test_convolutions_of_one_shape_are_to_be_tried_out() -> None:
 
 
 @pytest.mark.parametrize("work", [convolved(80, benchmark=True), convolved(10), convolved(80, sequences=5)])
-def test_convolutions_that_are_tried_few_or_ever_new_are_left_alone(work: Work) -> None:
-    """It is on; it would move little; it would search anew for every shape."""
+def test_convolutions_with_benchmark_few_flops_or_new_shapes_are_no_finding(work: Work) -> None:
+    """The flag is on; it has little effect; cuDNN would search again for every shape."""
     assert judged("convolution", work) is None
 
 
-def test_convolution_says_what_it_lacks() -> None:
+def test_convolution_names_the_missing_signal() -> None:
     """No cuDNN, one that must be deterministic, no count, a share near the bound."""
     assert missing(judged("convolution", convolved(80, benchmark=None))) == "cuDNN with a free choice of algorithm"
     assert missing(judged("convolution", None)) == "the FLOPs of a step"
@@ -147,10 +147,10 @@ def test_convolution_says_what_it_lacks() -> None:
     ("enabled", "deterministic", "benchmark", "read"),
     [(True, False, False, False), (True, False, True, True), (True, True, False, None), (False, False, False, None)],
 )
-def test_cudnns_flag_is_read_where_it_may_choose(
+def test_cudnns_flag_is_read_if_it_has_an_effect(
     enabled: bool, deterministic: bool, benchmark: bool, read: bool | None
 ) -> None:
-    """Where cuDNN is off, or has to be deterministic, there is nothing to advise."""
+    """If cuDNN is off or must be deterministic, there is no advice."""
     settings = SimpleNamespace(enabled=enabled, deterministic=deterministic, benchmark=benchmark)
     assert cudnn_benchmark(settings) is read
 
@@ -161,7 +161,7 @@ LINK = {"forward": 30, "backward": 30, "comm": 30}
 
 
 def linked(variables: dict[str, str], backend: str | None = "nccl") -> Finding:
-    """Return what is said of communication in the step's way, with this environment."""
+    """Return the finding on exposed communication with these environment variables."""
     environment = replace(Environment.read("cuda", variables), backend=backend)
     finding = finding_of(
         diagnose(evidence_of(LINK, repeat=20, facts=RunFacts(environment=environment))), "comm-exposed"
@@ -175,8 +175,8 @@ def linked(variables: dict[str, str], backend: str | None = "nccl") -> Finding:
     ("name", "value"),
     [("NCCL_P2P_DISABLE", "1"), ("NCCL_P2P_LEVEL", "LOC"), ("NCCL_P2P_LEVEL", "0")],
 )
-def test_gpus_that_may_not_talk_directly_are_told_to(name: str, value: str) -> None:
-    """Communication is in the way, it is NCCL's, and the environment forbids the direct link."""
+def test_disabled_p2p_is_named_in_the_advice(name: str, value: str) -> None:
+    """Communication is exposed, it is NCCL's, and a variable disables P2P."""
     finding = linked({name: value, "LOCAL_WORLD_SIZE": "8"})
     assert finding.next.startswith(f"unset {name}={value}")
     assert finding.evidence["p2p"] == f"{name}={value}"
@@ -193,22 +193,22 @@ def test_gpus_that_may_not_talk_directly_are_told_to(name: str, value: str) -> N
         ({"NCCL_P2P_DISABLE": "1", "LOCAL_WORLD_SIZE": "1"}, "nccl"),
     ],
 )
-def test_a_link_that_is_open_or_not_there_is_no_matter(environment: dict[str, str], backend: str | None) -> None:
+def test_enabled_or_absent_p2p_is_not_mentioned(environment: dict[str, str], backend: str | None) -> None:
     """P2P is on, not NCCL's, or there is no second GPU on the machine."""
     finding = linked(environment, backend)
     assert finding.next.startswith("overlap communication")
     assert "p2p" not in finding.evidence
 
 
-def test_no_exposed_communication_no_word_of_p2p() -> None:
+def test_disabled_p2p_alone_is_no_finding() -> None:
     """The setting alone is no finding."""
     environment = replace(Environment.read("cuda", {"NCCL_P2P_DISABLE": "1"}), backend="nccl")
     quiet = diagnose(evidence_of({**STEP, "comm": 1}, repeat=20, facts=RunFacts(environment=environment)))
     assert finding_of(quiet, "comm-exposed") is None
 
 
-def test_the_environment_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are read when the session is opened, and a saved run is judged by them."""
+def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is read when the session is opened, and a saved run is judged with it."""
     monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     model = nn.Sequential(nn.Linear(4, 4))
@@ -225,7 +225,7 @@ def test_the_environment_of_a_run_are_saved_with_it(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("backend", ["gloo", None])
 def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None:
-    """Also where torch chose them itself, one for each device."""
+    """Also if torch chose them itself, one for each device."""
     assert Environment.read("cpu", {}).backend is None
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -235,7 +235,7 @@ def test_the_backends_of_the_process_group_are_read(backend: str | None) -> None
 
 
 def test_facts_go_through_json() -> None:
-    """What is known of the environment survives a run's file."""
+    """The environment is part of a run's file."""
     facts = RunFacts(environment=Environment("cuda", "nccl", {"NCCL_P2P_LEVEL": "LOC"}, 8))
     assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
@@ -244,7 +244,7 @@ def test_facts_go_through_json() -> None:
 
 
 def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Finding:
-    """Return what is said of a long optimizer's step with parameters here and there."""
+    """Return the finding on a long optimizer step for a model on ``device`` with parameters on ``place``."""
     fact = OptimizerInfo("DeepSpeedCPUAdam", None, None, GIB, 2 * GIB, origin="deepspeed", device=place)
     facts = RunFacts(optimizers=(fact,), memory_capacity_bytes=80 * GIB, environment=Environment(device))
     summary = diagnose(evidence_of({"forward": 20, "optimizer": 60}, repeat=20, facts=facts, memory=memory))
@@ -254,7 +254,7 @@ def offloaded(device: str = "cuda", place: str = "cpu", **memory: int) -> Findin
     return finding
 
 
-def test_an_optimizer_on_the_cpu_is_said_to_be_and_what_crosses_the_bus() -> None:
+def test_the_advice_names_an_offloaded_optimizer_and_its_transfers() -> None:
     """With room on the device it may stay there; without, less may be offloaded."""
     assert "there is room for it beside the peak (70.00 GiB of 80.00 GiB free)" in offloaded(peak_bytes=10 * GIB).next
     assert "does not fit beside the peak (1.00 GiB free)" in offloaded(peak_bytes=79 * GIB).next
@@ -263,13 +263,13 @@ def test_an_optimizer_on_the_cpu_is_said_to_be_and_what_crosses_the_bus() -> Non
 
 
 @pytest.mark.parametrize(("device", "place"), [("cuda", "cuda"), ("cpu", "cpu"), ("", "cpu")])
-def test_an_optimizer_where_its_model_is_is_not_offloaded(device: str, place: str) -> None:
+def test_an_optimizer_on_the_device_of_its_model_is_not_offloaded(device: str, place: str) -> None:
     """On the same device, or both on the CPU, nothing crosses the bus."""
     assert "PCIe" not in offloaded(device, place).next
 
 
-def test_copies_to_the_device_beside_an_offload_are_said_to_be() -> None:
-    """What an offload sends back is one of the copies that the step waits for."""
+def test_the_advice_on_copies_names_an_offload() -> None:
+    """The parameters that an offload sends back are among the copies that the step waits for."""
     fact = OptimizerInfo("Adam", None, None, GIB, 2 * GIB, device="cpu")
     facts = RunFacts(optimizers=(fact,), environment=Environment("cuda"))
     finding = finding_of(diagnose(evidence_of({"forward": 50, "h2d": 40}, repeat=20, facts=facts)), "h2d-copy")
@@ -277,7 +277,7 @@ def test_copies_to_the_device_beside_an_offload_are_said_to_be() -> None:
     assert "over PCIe" in finding.next
 
 
-def test_an_optimizer_lies_where_most_of_its_parameters_do() -> None:
+def test_an_optimizer_is_on_the_device_of_most_of_its_parameters() -> None:
     """One small parameter on another device is no offload."""
     parameters = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(100, device="meta"))]
     (fact,) = describe_optimizers([torch.optim.SGD(parameters, lr=0.1)])
@@ -288,7 +288,7 @@ def test_an_optimizer_lies_where_most_of_its_parameters_do() -> None:
 
 
 def loaded(throughput: float | None, workers: int = 0, unit: str = "samples") -> Finding:
-    """Return what is said of steps of 100 ms that wait 40 for their batch."""
+    """Return the finding on steps of 100 ms that wait 40 ms for their batch."""
     loader = {"workers": workers, "fetches": 20, "unready": 20} if workers else {}
     seen = evidence_of(
         {"data": 40, "forward": 50}, repeat=20, throughput=throughput, throughput_unit=unit, loader=loader
@@ -300,7 +300,7 @@ def loaded(throughput: float | None, workers: int = 0, unit: str = "samples") ->
 
 
 @pytest.mark.parametrize(("throughput", "workers"), [(80_000, 0), (800_000, 4)])
-def test_a_loader_of_tiny_samples_is_told_to_pack_them(throughput: float, workers: int) -> None:
+def test_packing_is_advised_for_tiny_samples(throughput: float, workers: int) -> None:
     """8,000 samples in 40 ms are 5 µs each; 4 workers cannot have taken more than 400 ms for 80,000."""
     finding = loaded(throughput, workers)
     assert "packed into one" in finding.next
@@ -311,10 +311,10 @@ def test_a_loader_of_tiny_samples_is_told_to_pack_them(throughput: float, worker
     ("throughput", "workers", "unit"),
     [(100, 0, "samples"), (80_000, 4, "samples"), (None, 0, "samples"), (80_000, 0, "tokens")],
 )
-def test_samples_that_cost_something_or_are_not_counted_are_left_as_they_are(
+def test_packing_is_not_advised_for_costly_or_uncounted_samples(
     throughput: float | None, workers: int, unit: str
 ) -> None:
-    """4 ms each; perhaps 50 µs each; nobody knows."""
+    """4 ms each; at most 50 µs each; unknown."""
     assert "packed" not in loaded(throughput, workers, unit).next
 
 
@@ -331,7 +331,7 @@ class Rows(Dataset[torch.Tensor]):
         return self.rows[at]
 
 
-def test_a_real_loader_of_rows_is_told_to_pack_them() -> None:
+def test_packing_is_advised_for_a_real_loader_of_rows() -> None:
     """On the real clock: PyTorch's own loader takes microseconds a row, and nearly all of them are Python's."""
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -1,4 +1,4 @@
-"""What NVML saw decides whether an empty queue has cost anything."""
+"""NVML's utilisation decides whether an empty queue cost any time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def judged(use: float | None) -> Finding:
     return found
 
 
-def test_without_a_reading_the_queue_decides_alone() -> None:
+def test_without_a_reading_the_queue_alone_decides() -> None:
     """As before."""
     assert judged(None).severity in ("warning", "critical")
     assert "NVML" not in judged(None).why
 
 
 @pytest.mark.parametrize("use", [0.1, 0.6, 0.94])
-def test_a_device_that_stood_still_confirms_it(use: float) -> None:
+def test_an_idle_device_confirms_the_finding(use: float) -> None:
     """The figure is part of the evidence."""
     found = judged(use)
     assert found.severity in ("warning", "critical")

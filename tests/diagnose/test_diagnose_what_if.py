@@ -38,8 +38,8 @@ def table(seen: Evidence) -> dict[str, WhatIf]:
     return {one.change: one for one in diagnose(seen).what_if}
 
 
-def test_the_lines_are_the_seeds() -> None:
-    """8-bit optimizer, batch 2, batch 3, no checkpointing; and what it recommended, all of them."""
+def test_the_table_has_all_changes() -> None:
+    """8-bit optimizer, batch 2, batch 3, no checkpointing, and all of them."""
     assert list(table(seed())) == ["8-bit optimizer", "batch x 2", "batch x 3", "no checkpointing", "all together"]
 
 
@@ -78,7 +78,7 @@ def test_throughput_epoch_and_time_to_the_end_follow_from_it() -> None:
         assert one.remaining_ns == pytest.approx(88.5 * HOUR * ratio)
 
 
-def test_a_run_of_unknown_length_says_so() -> None:
+def test_a_run_of_unknown_length_is_marked() -> None:
     """The time for the same samples stands in its place."""
     summary = diagnose(seed(progress=False))
     assert all(one.remaining_ns is None and one.epoch_ns is None for one in summary.what_if)
@@ -87,7 +87,7 @@ def test_a_run_of_unknown_length_says_so() -> None:
     assert "x 0.70" in text
 
 
-def test_what_does_not_fit_is_said_to() -> None:
+def test_a_change_that_does_not_fit_is_marked() -> None:
     """54 GiB on a card of 48; 48 of 48 just does."""
     found = table(seed())
     assert {change: one.fits for change, one in found.items()} == {
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_said_to() -> None:
     assert "it does not fit into the memory" in found["all together"].assumed
 
 
-def test_whatever_goes_beyond_what_was_measured_says_so() -> None:
+def test_every_extrapolation_is_marked() -> None:
     """Larger batches and all changes at once were never run."""
     for change, one in table(seed()).items():
         assert ("extrapolated" in one.assumed) is (change not in {"8-bit optimizer", "no checkpointing"})
@@ -116,7 +116,7 @@ def test_unmeasured_savings_leave_the_memory_unknown() -> None:
 
 
 def test_the_hosts_launches_do_not_grow_with_the_batch() -> None:
-    """What the device waited for is launched once for any batch."""
+    """The host launches the same work once for any batch."""
     seen = seed()
     rows = tuple(replace(row, host_bound=0.5) for row in seen.summary.rows)
     slow = replace(seen, summary=replace(seen.summary, rows=rows, clock="device"))
@@ -127,7 +127,7 @@ def test_the_hosts_launches_do_not_grow_with_the_batch() -> None:
 
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("pace", [True, False])
-def test_the_table_stands_in_its_columns(width: int, pace: bool) -> None:
+def test_the_table_is_aligned(width: int, pace: bool) -> None:
     """No line is wider than asked for, and every number ends where its heading does."""
     lines = render_card(diagnose(seed(progress=pace)), width=width)
     assert max(map(len, lines)) <= width
@@ -155,7 +155,7 @@ def described(optimizer: torch.optim.Optimizer, model: nn.Module) -> OptimizerIn
     return fact
 
 
-def test_an_8_bit_form_is_counted_tensor_by_tensor() -> None:
+def test_an_8_bit_version_is_counted_tensor_by_tensor() -> None:
     """A byte a value and a float32 for 256 values; what has fewer than 4096 values stays as it is."""
     model = nn.Linear(64, 128)
     fact = described(torch.optim.AdamW(model.parameters()), model)
@@ -171,7 +171,7 @@ def test_an_8_bit_form_is_counted_tensor_by_tensor() -> None:
     )
 
 
-def test_an_optimizer_without_a_fused_form_is_known() -> None:
+def test_an_optimizer_without_a_fused_version_is_recognised() -> None:
     """torch has none of RMSprop; a class of one's own is not torch's."""
 
     class Mine(torch.optim.SGD):
@@ -182,7 +182,7 @@ def test_an_optimizer_without_a_fused_form_is_known() -> None:
     assert described(Mine(model.parameters(), lr=0.1), model).origin != "torch"
 
 
-def test_an_optimizer_without_state_is_known_after_some_steps() -> None:
+def test_an_optimizer_without_state_is_described_after_some_steps() -> None:
     """SGD without momentum keeps nothing; that it loops over its parameters is known all the same."""
     import autoprof
 
