@@ -4,6 +4,21 @@ A module without leading underscore holds a ``ProbeFactory`` as ``PROBE``. Anoth
 entry point of the group ``autoprof.probes``.
 """
 
+from .._capture.handle import Probe
+from .._capture.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
+from ._spans import SpanListener
 
-__all__ = ["PROBES", "ProbeContext", "ProbeFactory", "StepEvents", "StepProbes"]
+__all__ = [
+    "PROBES",
+    "Attribute",
+    "CallProbe",
+    "Listener",
+    "Probe",
+    "ProbeContext",
+    "ProbeFactory",
+    "Replacement",
+    "SpanListener",
+    "StepEvents",
+    "StepProbes",
+]

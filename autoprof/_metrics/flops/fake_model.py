@@ -151,6 +151,7 @@ def _prepare(module: nn.Module, fqn: str, mode: FakeTensorMode, memo: dict[int, 
 
 def _belongs_to(hook: Any, package: str) -> bool:
     function = hook.__func__ if isinstance(hook, MethodType) else hook
+    # Methods written in C have ``__module__`` None: their type has the module.
     owner = getattr(function, "__module__", None) or type(hook).__module__
     return str(owner).split(".")[: package.count(".") + 1] == package.split(".")
 
