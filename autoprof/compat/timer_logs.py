@@ -10,24 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from .._names import shorten, visible
 from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import MissingExtra, OutputError
+from ..logs.formats.global_timer import Interval, find_intervals
 from ..logs.log_file import LogFile
 from .stragglers import NameByRank, by_rank
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_NUMBER: Final = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-RECORD: Final = re.compile(
-    rf"\[RANK (?P<rank>\d{{1,9}})\] (?P<name>(?:(?!\[RANK ).)*?), start=(?P<start>{_NUMBER}), end=(?P<end>{_NUMBER}), "
-    rf"cpu_dur=(?P<host>{_NUMBER})s, cuda_dur=(?P<device>{_NUMBER}(?=ms)|nan|None|N/A)(?:ms)?(?![\w.])"
-)
-"""One record. It may follow a prefix, and a line may have several: processes that share a file mix their lines."""
 _BANNER: Final = re.compile(r"[=\s]*(DUMP START)?[=\s]*")
 MAX_BANNER: Final = 200
 """Characters. Longer lines are not matched: the time of the expression grows with the square of the length."""
@@ -36,19 +31,11 @@ MAX_EXAMPLES: Final = 3
 
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
+__all__ = [
+    "Interval", "TimerLogs", "load_timer_logs", "plot_timeline", "read_timer_logs", "stragglers",
+]  # fmt: skip
+
 logger = logging.getLogger("autoprof")
-
-
-class Interval(NamedTuple):
-    """One record: the ends in Unix seconds, the durations in milliseconds."""
-
-    rank: int
-    name: str
-    start_s: float
-    end_s: float
-    host_ms: float
-    device_ms: float | None
-    """None if no device time was measured."""
 
 
 @dataclass
@@ -81,7 +68,7 @@ class TimerLogs:
             if not text or (len(text) <= MAX_BANNER and _BANNER.fullmatch(text)):
                 continue
             self.lines += 1
-            found = [_parse_interval(match) for match in RECORD.finditer(text)]
+            found = find_intervals(text)
             is_torn = text.count("[RANK ") > len(found) or None in found
             for one in found:
                 if one is None:
@@ -95,15 +82,6 @@ class TimerLogs:
                 self.skipped += 1
                 if len(self.examples) < MAX_EXAMPLES:
                     self.examples.append(f"{path.name}:{number} '{shorten(visible(text), 60)}'")
-
-
-def _parse_interval(match: re.Match[str]) -> Interval | None:
-    """Return the interval of a record; None if its times are impossible."""
-    start, end, host = (float(match[key]) for key in ("start", "end", "host"))
-    device = float(match["device"]) if match["device"] not in ("nan", "None", "N/A") else None
-    if not all(map(math.isfinite, (start, end, host, device or 0.0))) or end < start or host < 0:
-        return None
-    return Interval(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
 
 
 def read_timer_logs(source: TimerLogSource) -> TimerLogs:

@@ -159,3 +159,16 @@ def test_a_format_can_be_chosen() -> None:
     assert load_logs(FIXTURES / "mmengine.log", reader="text").attrs["files"][0]["reader"] == "text"
     with pytest.raises(AutoprofError, match="did you mean 'mmengine'"):
         load_logs(FIXTURES / "mmengine.log", reader="mmengin")
+
+
+def test_the_log_of_the_global_timer_is_a_row_per_dump_and_rank(tmp_path: Path) -> None:
+    """Device time where it was measured, else host time; an interval repeated by a later dump counts once."""
+    path = tmp_path / "timer_rank0.log"
+    forward = "[RANK 0] forward, start=1.0, end=1.5, cpu_dur=0.500000s, cuda_dur=480.000ms"
+    second = "[RANK 0] forward, start=2.0, end=2.5, cpu_dur=0.250000s, cuda_dur=nanms"
+    other = "[RANK 1] forward, start=1.0, end=1.5, cpu_dur=0.500000s, cuda_dur=470.000ms"
+    path.write_text("\n".join(["=== DUMP START ===", forward, other, "=== DUMP START ===", forward, second, ""]))
+    df = load_logs(path)
+    assert [entry["reader"] for entry in df.attrs["files"]] == ["global timer"]
+    assert df[["rank", "step", "forward (ms)"]].values.tolist() == [[0, 1, 480.0], [0, 2, 250.0], [1, 1, 470.0]]
+    assert "intervals repeated by a later dump, counted once: 1" in df.attrs["files"][0]["notes"]
