@@ -1,4 +1,4 @@
-"""The command ``autoprof``: one file a command; an error that a user can cause is one message, not a traceback."""
+"""The command ``autoprof``: one module per command. A user's error is one message, not a traceback."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ COMMANDS = (demo, show, compare, inspect, config, doctor, rules)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, or 2 for an error of usage or input, 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="autoprof", description="See where each training step of a model goes.")
+    """Run a command and return its exit status: 0, 2 for an error of usage or input, 130 for Ctrl-C, or its own."""
+    parser = argparse.ArgumentParser(prog="autoprof", description="An always-on profiler for PyTorch training.")
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     for command in COMMANDS:

@@ -8,15 +8,15 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     parser = commands.add_parser(
         "config",
         help="check a configuration file, or print the JSON Schema",
-        description="Check a configuration file: every problem is reported with its line. Exit status 2 if it has any.",
+        description="Check a configuration file; every problem is reported with its line. Exit status: 0 valid, 2 not.",
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("file", nargs="?", metavar="FILE", help="the YAML file to check")
-    what.add_argument("--schema", action="store_true", help="print the JSON Schema, for editors")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("file", nargs="?", metavar="FILE", help="the YAML file to check")
+    source.add_argument("--schema", action="store_true", help="print the JSON Schema, for editors")
     parser.set_defaults(run=_run)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def add(commands: Any) -> None:
-    """Add the command."""
+    """Add the command to the parser."""
     from ..demo import add_arguments
 
     parser = commands.add_parser(

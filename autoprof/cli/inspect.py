@@ -17,9 +17,8 @@ def add(commands: Any) -> None:
         "inspect",
         help="read training logs of any tool: print a report, draw a figure",
         description=(
-            "Read training logs (JSON lines, Trainer, Accelerate, DeepSpeed, Megatron, mmengine, detectron2, fairseq, "
-            "nanoGPT, torchtitan, Lightning CSV, autoprof, any text with names and numbers), print a report and draw a "
-            "figure."
+            "Read training logs (JSON lines, CSV, the logs of common training tools, any text with names and numbers; "
+            "docs/logs.md lists the formats), print a report and draw a figure."
         ),
     )
     parser.add_argument(
