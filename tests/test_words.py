@@ -27,7 +27,6 @@ PENDING: frozenset[str] = frozenset(
         "_resolve",
         "_session",
         "_storage",
-        "config",
         "deep",
         "demo",
         "sinks",

@@ -1,4 +1,4 @@
-"""A deep capture: which steps, and what is recorded of them."""
+"""The options of deep captures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .._names import clean_name
 from .._options import Options
 from .patterns import compile_pattern
 
-MOST_STEPS: Final = 100
+MAX_STEPS: Final = 100
 
 
 class DeepPattern(Options):
-    """Operators, kernels or layers whose time is drawn call by call."""
+    """Operators, kernels or layers whose calls are drawn one by one."""
 
     match: str = Field(min_length=1)
-    """A regular expression that is found in the name of an operator, a kernel or a layer."""
+    """A regular expression that is searched for in the names of operators, kernels and layers."""
     name: str | None = Field(default=None, min_length=1)
     """The name to show. Default: the expression."""
 
@@ -37,7 +37,7 @@ class DeepPattern(Options):
 class Deep(Options):
     """A deep capture of some steps through `torch.profiler`, under autoprof's names. It needs `steps` or `on`.
 
-    The steps are recorded whatever the budget says, and kept apart from the statistics.
+    The steps are recorded whatever the budget is, and are excluded from the statistics.
     """
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["steps"]}, {"required": ["on"]}]})
@@ -45,25 +45,25 @@ class Deep(Options):
     steps: tuple[Annotated[int, Strict(), Ge(1)], ...] | None = Field(default=None, min_length=1, max_length=2)
     """The first and the last step, both captured; one number is one step."""
     on: Literal["verdict"] | None = None
-    """`verdict`: also capture the next steps, once, when the verdict on the card names something."""
-    window: int = Field(default=3, ge=1, le=MOST_STEPS, strict=True)
-    """How many steps that is."""
+    """`verdict`: also capture the next steps, once, after the first finding of a problem."""
+    window: int = Field(default=3, ge=1, le=MAX_STEPS, strict=True)
+    """The number of these steps."""
     prefix: str = ""
-    """What the names of the files begin with."""
+    """The beginning of the file names."""
     activities: tuple[Literal["cpu", "cuda", "xpu", "mtia", "hpu", "privateuse1"], ...] = ()
-    """What `torch.profiler` records. Empty: all that there is."""
+    """The activities that `torch.profiler` records. Empty: all that are available."""
     memory: bool = Field(default=True, strict=True)
     """Record allocations, for the memory at the end of each layer."""
     shapes: bool = Field(default=False, strict=True)
     """Record the shapes of operators' inputs."""
     stacks: bool = Field(default=False, strict=True)
-    """Record Python's stack at each operator. Large, and slow."""
+    """Record the Python stack of each operator. It is slow, and the files are large."""
     snapshot: bool = Field(default=False, strict=True)
     """Write the snapshot of the CUDA allocator as well."""
     patterns: tuple[DeepPattern, ...] = ()
-    """What is drawn call by call. Empty: flash attention, and spatial, temporal and CogVideo blocks."""
+    """The calls that are drawn one by one. Empty: flash attention, and spatial, temporal and CogVideo blocks."""
     max_mib: int = Field(default=64, ge=1, strict=True)
-    """The size of the trace, in MiB: beyond it its shortest events are left out."""
+    """The largest size of the trace in MiB; if it would be larger, its shortest events are dropped."""
 
     @property
     def window_of_steps(self) -> tuple[int, int] | None:
@@ -73,10 +73,10 @@ class Deep(Options):
     @field_validator("steps")
     @classmethod
     def _in_order(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        if value is not None and not 0 <= value[-1] - value[0] < MOST_STEPS:
+        if value is not None and not 0 <= value[-1] - value[0] < MAX_STEPS:
             raise ValueError(
-                f"{list(value)} is not a first and a last step; allowed: two numbers in order, at most "
-                f"{MOST_STEPS} steps, or one"
+                f"{list(value)} is not a first and a last step; allowed: two ascending numbers, at most "
+                f"{MAX_STEPS} steps, or one"
             )
         return value
 
@@ -90,5 +90,5 @@ class Deep(Options):
     @model_validator(mode="after")
     def _captures(self) -> Deep:
         if self.steps is None and self.on is None:
-            raise ValueError("it captures nothing by itself; it needs 'steps' or 'on', or both")
+            raise ValueError("it captures nothing; add 'steps' or 'on', or both")
         return self

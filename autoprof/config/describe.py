@@ -1,4 +1,4 @@
-"""The schema in words: what is allowed at a key, for the messages and for the reference page."""
+"""Descriptions of the schema: the allowed values of a key, for messages and for the reference page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PLAIN: Final = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "text, in quotes if need be",
+    str: "text, in quotes if needed",
     Path: "a path",
 }
 
 
 def allowed(annotation: Any, metadata: Sequence[Any] = ()) -> str:
-    """Say what fits a field of this type with these constraints: ``a whole number, at least 1, or null``."""
+    """Describe the values of a type with these constraints: ``a whole number, at least 1, or null``."""
     inner, optional = strip_none(annotation)
     return _kind(inner, metadata) + _bounds(metadata) + (", or null" if optional else "")
 
@@ -33,7 +33,7 @@ def choices(annotation: Any) -> list[str]:
 
 
 def locate(model: type[BaseModel], key: Key) -> tuple[Any, Sequence[Any]]:
-    """Return type and constraints of what the model allows at the key."""
+    """Return the type and the constraints of the model at a key."""
     annotation: Any = model
     metadata: Sequence[Any] = ()
     for part in key:
@@ -46,7 +46,7 @@ def locate(model: type[BaseModel], key: Key) -> tuple[Any, Sequence[Any]]:
 
 
 def parts(model: type[BaseModel], key: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Walk the model and every model in it, each with its dotted key; an item of a list is ``targets[]``."""
+    """Yield the model and all models inside it with their dotted keys; an item of a list is ``targets[]``."""
     yield key, model
     for name, field in model.model_fields.items():
         inner, _ = strip_none(field.annotation)
@@ -58,17 +58,17 @@ def parts(model: type[BaseModel], key: str = "") -> Iterator[tuple[str, type[Bas
 
 
 def keys_named(model: type[BaseModel], name: str) -> list[str]:
-    """Return the dotted keys, anywhere in the model, whose last word is ``name``."""
+    """Return all dotted keys of the model that end with ``name``."""
     return [dotted((key, name) if key else (name,)) for key, part in parts(model) if name in part.model_fields]
 
 
 def is_model(annotation: Any) -> bool:
-    """Tell whether the type is one of a part of the configuration."""
+    """Return whether the type is a section of the configuration."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def strip_none(annotation: Any) -> tuple[Any, bool]:
-    """Split ``X | None`` into ``X`` and whether None was there."""
+    """Split ``X | None`` into ``X`` and whether None is allowed."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation, False
     inner = [member for member in get_args(annotation) if member is not type(None)]

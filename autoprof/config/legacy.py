@@ -1,13 +1,13 @@
-"""The ``LOG:`` block of the timing logger that came before autoprof, translated into today's keys."""
+"""Keys of earlier configurations → today's keys: the ``LOG:`` block of the first timing logger, and ``compile``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from .._options import Options
 from .problems import explain
@@ -15,16 +15,19 @@ from .source import Key, Problem
 
 BLOCK: Final = "LOG"
 FOLDER: Final = "SAVE_DIR"
+COMPILE: Final = "compile"
+
+_NO_EFFECT: Final = "no effect: code under torch.compile is timed from outside the compiled region; remove the key"
 
 _SINKS: Final = {
     "console": ("TIMING_CONSOLE", "TIMING_CONSOLE_INTERVAL", "every"),
     "log": ("TIMING_FILE", "TIMING_FILE_INTERVAL", "flush_every"),
 }
-"""For each sink: the old switch, the old interval, and today's name of that interval."""
+"""For each sink: the old switch, the old interval, and today's name of the interval."""
 
 
 class LegacyLog(Options):
-    """The block `LOG:` of the timing logger that came before autoprof. It asks for two sinks: console and log."""
+    """The block `LOG:` of the first timing logger. It configures two sinks: console and log."""
 
     ENABLE_TIMING_LOG: bool = Field(default=True, strict=True)
     """`false` is `enabled: false`, without sinks."""
@@ -39,35 +42,50 @@ class LegacyLog(Options):
 
 
 class LegacyFile(Options):
-    """The keys that the old logger read from the top level of a project's configuration."""
+    """The top-level keys of earlier configurations."""
 
     LOG: LegacyLog = LegacyLog()
     """The old block."""
     SAVE_DIR: Path | None = None
-    """`output`, where that key is not given. Read only beside `LOG`."""
+    """`output`, unless that key is given. It is read only together with `LOG`."""
+    compile: Literal["outside", "inside", "off"] = Field(default="outside", deprecated=True)
+    """No effect: code under `torch.compile` is always timed from outside the compiled region."""
+
+    @field_validator("compile", mode="before")
+    @classmethod
+    def _false_is_off(cls, value: Any) -> Any:
+        return "off" if value is False else value  # YAML 1.1 reads a bare `off` as false
 
 
 def foreign_keys(keys: set[str]) -> set[str]:
-    """Return the keys in capitals that belong to the rest of a project's file; there are none without ``LOG``."""
+    """Return the upper-case keys of other programs, which share the file with ``LOG``; without it there are none."""
     if BLOCK not in keys:
         return set()
     return {key for key in keys if key.isupper()} - {BLOCK, FOLDER}
 
 
-def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Replace the old keys by today's. Today's win; where both were written and disagree, that is a problem."""
-    if BLOCK not in data:
-        return data, []
-    new = {key: value for key, value in data.items() if key not in (BLOCK, FOLDER)}
-    old = {key: data[key] for key in (BLOCK, FOLDER) if data.get(key) is not None}
+def translate(data: dict[str, Any]) -> tuple[dict[str, Any], list[Problem], list[Problem]]:
+    """Replace earlier keys by today's, which take precedence; return the data, the problems, and notes.
+
+    It is a problem if both keys are written and differ.
+    """
+    keys = (BLOCK, FOLDER, COMPILE) if BLOCK in data else (COMPILE,)
+    if not any(key in data for key in keys):
+        return data, [], []
+    new = {key: value for key, value in data.items() if key not in keys}
+    old = {key: data[key] for key in keys if data.get(key) is not None}
     try:
         file = LegacyFile.model_validate(old)
     except ValidationError as error:
-        return new, explain(error, LegacyFile)
-    return _merged(new, file), [
+        return new, explain(error, LegacyFile), []
+    notes = [Problem((COMPILE,), _NO_EFFECT)] if old.get(COMPILE, "outside") != "outside" else []
+    if BLOCK not in data:
+        return new, [], notes
+    problems = [
         Problem(key, f"{found} disagrees with {BLOCK}.{name}: {shown}; allowed: one of the two keys, or equal values")
         for key, found, name, shown in _conflicts(new, file.LOG)
     ]
+    return _merged(new, file), problems, notes
 
 
 def _merged(new: dict[str, Any], file: LegacyFile) -> dict[str, Any]:
@@ -91,7 +109,7 @@ def _with_interval(sink: str, options: Any, log: LegacyLog) -> Any:
 
 
 def _conflicts(new: dict[str, Any], log: LegacyLog) -> Iterator[tuple[Key, str, str, str]]:
-    """Yield where today's keys and the block disagree: key of today, what it says, key of the block, what that says."""
+    """Yield the differences: today's key and its value, the key of the block and its value."""
     given = log.model_fields_set
     if "ENABLE_TIMING_LOG" in given and new.get("enabled", log.ENABLE_TIMING_LOG) is not log.ENABLE_TIMING_LOG:
         yield ("enabled",), _word(new["enabled"]), "ENABLE_TIMING_LOG", _word(log.ENABLE_TIMING_LOG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,17 +16,19 @@ from .legacy import foreign_keys, translate
 from .mappings import read_mapping
 from .problems import explain, shown
 from .schema import Config
-from .source import IN_PYTHON, Problem, Source, refusal
+from .source import IN_PYTHON, Problem, Source, config_error
 from .yaml_text import read_yaml
 
+logger = logging.getLogger("autoprof")
+
 SIZE_LIMIT: Final = 1_000_000
-"""The largest file that is read, in bytes; more is not a configuration."""
+"""The largest accepted file in bytes; larger files are not configurations."""
 
 
 def load_config(source: str | os.PathLike[str] | Mapping[str, Any] | Config | None) -> Config:
     """Return the configuration of a YAML file, of a mapping with the same keys, or the defaults for None.
 
-    Raises ``ConfigError`` with every problem at once: ``file:line: dotted.key: what is wrong; what is allowed``.
+    Raises ``ConfigError`` with all problems: ``file:line: dotted.key: the problem; the allowed values``.
     """
     if isinstance(source, Config):
         return source
@@ -70,7 +73,7 @@ def _decode(raw: bytes, where: str) -> str:
 
 
 def _neighbours(path: Path) -> str:
-    """Say where a missing file was looked for, and which YAML file of that folder may be meant."""
+    """Return the folder of a missing file, and the nearest name among its YAML files."""
     folder = path.absolute().parent
     try:
         names = [entry.name for entry in folder.iterdir() if entry.suffix in (".yaml", ".yml")]
@@ -81,8 +84,8 @@ def _neighbours(path: Path) -> str:
 
 
 def _validate(data: dict[str, Any], source: Source, problems: list[Problem]) -> Config:
-    """Build the ``Config``; a key whose problem is known already is not reported a second time."""
-    current, legacy_problems = translate(data)
+    """Build the ``Config``; a key with a known problem is not reported a second time."""
+    current, legacy_problems, notes = translate(data)
     found = [*problems, *legacy_problems]
     try:
         config = Config.model_validate(_with_named_sinks(current), context=source)
@@ -90,12 +93,14 @@ def _validate(data: dict[str, Any], source: Source, problems: list[Problem]) -> 
         known = {problem.key for problem in problems}
         found += [problem for problem in explain(error, Config) if problem.key not in known]
     if found:
-        raise refusal(source, found)
+        raise config_error(source, found)
+    for note in notes:
+        logger.warning("%s: %s", source.place(note.key), note.text)
     return config
 
 
 def _with_named_sinks(data: dict[str, Any]) -> dict[str, Any]:
-    """Switch on the sinks that are named without a value: ``log:`` in YAML is null, which in a ``Sinks`` is off."""
+    """Enable sinks without a value: ``log:`` in YAML is null, which means off in ``Sinks``."""
     sinks = data.get("sinks")
     if not isinstance(sinks, dict):
         return data

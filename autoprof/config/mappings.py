@@ -1,4 +1,4 @@
-"""A mapping given in Python → plain dicts and lists, whatever mapping types a configuration library uses."""
+"""A mapping given in Python → plain dicts and lists, also from the mapping types of configuration libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .yaml_text import DEPTH_LIMIT
 def read_mapping(
     given: Mapping[Any, Any], where: str, foreign: Callable[[set[str]], set[str]]
 ) -> tuple[dict[str, Any], Source, list[Problem]]:
-    """Copy the mapping as ``read_yaml`` reads a text; a list that contains itself is an error, not an endless walk."""
+    """Copy the mapping in the form of ``read_yaml``; a list that contains itself is an error."""
     skipped = foreign({key for key in given if isinstance(key, str)})
     problems: list[Problem] = []
     data = _mapping({key: value for key, value in given.items() if key not in skipped}, (), problems, where)
@@ -34,7 +34,7 @@ def _value(value: Any, key: Key, problems: list[Problem], where: str) -> Any:
 def _mapping(given: Mapping[Any, Any], key: Key, problems: list[Problem], where: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key_given, value in given.items():
-        name = "on" if key_given is True else key_given  # which is what YAML 1.1 makes of a bare `on`
+        name = "on" if key_given is True else key_given  # YAML 1.1 reads a bare `on` as true
         if isinstance(name, str):
             values[name] = _value(value, (*key, name), problems, where)
         else:

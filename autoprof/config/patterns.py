@@ -1,4 +1,4 @@
-"""Regular expressions and name templates: compiled, or a sentence that says what is wrong with them."""
+"""Regular expressions and name templates: compiled, or rejected with an explanation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from .._names import quoted
 
 ANY_FQN: Final = "(?s:.*)"
-"""Stands for a ``match`` that is not given, so that ``\\g<0>`` is the fqn there too."""
+"""The pattern of a rule without ``match``, so that ``\\g<0>`` is the fqn there too."""
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile, or raise a ``ValueError`` with the position. A warning about future syntax is nobody's to fix here."""
+    """Compile a pattern, ignoring warnings about future syntax; raise a ``ValueError`` with the position."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -22,7 +22,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         at = "" if error.pos is None else f" at character {error.pos + 1}"
         problem = f"{quoted(pattern)} is not a regular expression: {error.msg}{at}; allowed: the syntax of Python's re"
     except (RecursionError, OverflowError) as error:
-        problem = f"{quoted(pattern)} is too much for a regular expression: {error}; allowed: a smaller one"
+        problem = f"{quoted(pattern)} is too large for a regular expression: {error}; allowed: a smaller one"
     raise ValueError(problem)
 
 

@@ -1,4 +1,4 @@
-"""pydantic's findings → our own sentences: what is wrong with this value; what is allowed, or the nearest word."""
+"""Errors of pydantic → messages: the problem with this value; the allowed values, or the nearest one."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _OUT_OF_RANGE: Final = frozenset(
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Translate every finding about data that should have been a ``model``."""
+    """Translate all errors of the validation of ``model``."""
     findings = error.errors(include_url=False)
     around = {key[:depth] for key in (finding["loc"] for finding in findings) for depth in range(len(key))}
     return [
         Problem(finding["loc"], _sentence(finding, model))
         for finding in findings
-        if finding["loc"] not in around  # a list is not also too short because its items are wrong
+        if finding["loc"] not in around  # a list with invalid items is not also reported as too short
     ]
 
 
 def shown(value: Any) -> str:
-    """Quote a value as it would be written in YAML, and say what kind of value it is."""
+    """Return a value as written in YAML, with its kind: ``3 is a number``."""
     if value is None:
         return "the value is missing"
     if isinstance(value, bool):
-        return f"{str(value).lower()} is a truth value"
+        return f"{str(value).lower()} is a boolean"
     if isinstance(value, (int, float)):
         return f"{_written(value)} is a number"
     if isinstance(value, str):
         return f"{_written(value)} is text" if value else "the text is empty"
     if isinstance(value, (Mapping, BaseModel)):
-        return "a mapping stands here"
-    return "a list stands here" if isinstance(value, (list, tuple)) else f"a {type(value).__name__} stands here"
+        return "it is a mapping"
+    return "it is a list" if isinstance(value, (list, tuple)) else f"it is a {type(value).__name__}"
 
 
 def unknown_key(name: str, model: type[BaseModel], key: Key) -> str:
-    """Say that the model has no such key at ``key``, and where there is one, or which is nearest."""
+    """Return the message for a key that the model does not have at ``key``, with similar keys."""
     part, _ = strip_none(locate(model, key)[0])
     elsewhere = keys_named(model, name)[:3]
     if elsewhere:
@@ -77,11 +77,11 @@ def _sentence(finding: Any, model: type[BaseModel]) -> str:
     if kind in _OUT_OF_RANGE and isinstance(value, (int, float)):
         return f"{_written(value)} is out of range; allowed: {fits}"
     if kind in _OUT_OF_RANGE:
-        return f"there is nothing in it; allowed: {fits}"
+        return f"it is empty; allowed: {fits}"
     return f"{shown(value)}; allowed: {fits}"
 
 
 def _written(value: str | int | float) -> str:
     if isinstance(value, str):
         return quoted(value)
-    return str(value) if isinstance(value, float) or value.bit_length() < _LONG_BITS else "so large a value"
+    return str(value) if isinstance(value, float) or value.bit_length() < _LONG_BITS else "this number"

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from .describe import allowed, parts
-from .legacy import BLOCK, FOLDER, LegacyFile, LegacyLog
+from .legacy import BLOCK, COMPILE, FOLDER, LegacyFile, LegacyLog
 from .schema import Config
 
 BEGIN: Final = "<!-- begin: written by python -m autoprof.config --refresh -->"
@@ -24,7 +24,7 @@ def json_schema() -> dict[str, Any]:
     schema = Config.model_json_schema()
     old = LegacyFile.model_json_schema()
     schema["$defs"] |= old["$defs"]
-    schema["properties"] |= {key: old["properties"][key] for key in (BLOCK, FOLDER)}
+    schema["properties"] |= {key: old["properties"][key] for key in (BLOCK, FOLDER, COMPILE)}
     schema["patternProperties"] = {"^[A-Z][A-Z0-9_]*$": {}}  # read only beside LOG, which JSON Schema need not say
     return {"$schema": _DIALECT, **schema, "title": "autoprof configuration"}
 

@@ -1,4 +1,4 @@
-"""What is timed: rules that select modules, and functions by their path."""
+"""Rules that select the timed modules, and functions by their path."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W
 
 
 class Rule(Options):
-    """Select modules and say what is timed of them. It needs `match` or `type`; with both, both must hold."""
+    """A rule that selects modules and their timed phases. It needs `match` or `type`; with both, both must match."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["match"]}, {"required": ["type"]}]})
 
     match: str | None = None
-    """A regular expression that must match the module's whole fqn."""
+    """A regular expression that must match the whole fqn of the module."""
     type: str | None = None
     """A regular expression that must match the whole class name of the module."""
     name: str | None = Field(default=None, min_length=1)
@@ -34,21 +34,21 @@ class Rule(Options):
     phases: tuple[ModulePhase, ...] = Field(
         default=get_args(ModulePhase), min_length=1, json_schema_extra={"uniqueItems": True}
     )
-    """What is timed."""
+    """The timed phases."""
     memory: bool = Field(default=False, strict=True)
     """Record the memory before and after each call as well."""
     detail: Literal["shapes"] | None = None
-    """`shapes`: note what each module takes and returns, once for each different set of shapes, and report the number
-    of its calls with the average of one."""
+    """`shapes`: record the shapes that each module takes and returns, once for each set, and report the number
+    of calls and the average time of a call."""
 
     @cached_property
     def match_pattern(self) -> re.Pattern[str]:
-        """`match`, compiled once; it matches every fqn where there is no `match`."""
+        """`match`, compiled; without `match` a pattern that matches every fqn."""
         return compile_pattern(ANY_FQN if self.match is None else self.match)
 
     @cached_property
     def type_pattern(self) -> re.Pattern[str] | None:
-        """`type`, compiled once."""
+        """`type`, compiled."""
         return None if self.type is None else compile_pattern(self.type)
 
     @field_validator("match", "type")
@@ -70,21 +70,21 @@ class Rule(Options):
     def _distinct(cls, value: tuple[ModulePhase, ...]) -> tuple[ModulePhase, ...]:
         twice = sorted({phase.value for phase in value if value.count(phase) > 1})
         if twice:
-            raise ValueError(f"{', '.join(twice)} is there twice; allowed: each phase once")
+            raise ValueError(f"{', '.join(twice)} is repeated; allowed: each phase once")
         return value
 
     @model_validator(mode="after")
     def _selects(self) -> Rule:
         if self.match is None and self.type is None:
-            raise ValueError("the rule selects nothing by itself; it needs 'match' or 'type', or both")
+            raise ValueError("the rule selects nothing; add 'match' or 'type', or both")
         return self
 
 
 class FunctionRule(Options):
-    """Time a function without touching its source."""
+    """A function that is timed without a change of its source."""
 
     path: str
-    """Where the function is: `package.module:function` or `package.module:Class.method`."""
+    """The path of the function: `package.module:function` or `package.module:Class.method`."""
     name: str | None = Field(default=None, min_length=1)
     """The name to show. Default: the path with `/` for `.` and `:`."""
 

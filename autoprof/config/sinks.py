@@ -45,7 +45,7 @@ class SinksBase(Options):
     def _is_no_switch(cls, value: Any) -> Any:
         if isinstance(value, bool):
             word = str(value).lower()
-            raise ValueError(f"{word} is a truth value; allowed: the sink's options, {{}} for its defaults, or no key")
+            raise ValueError(f"{word} is a boolean; allowed: the sink's options, {{}} for its defaults, or no key")
         return value
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Where a configuration came from, so that a message can name the file, the line and the key."""
+"""The source of a configuration, for messages that name the file, the line and the key."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from .._names import shorten, visible
 from ..errors import ConfigError
 
 IN_PYTHON: Final = "config"
-"""Stands for the file in messages about a configuration that has none."""
+"""The name in messages of a configuration without a file."""
 
 Key = tuple[str | int, ...]
-"""The way to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
+"""The path to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The file (or ``config``, for one given in Python) and the line of each key. All sources compare equal.
+    """The file (or ``config``, for one given in Python) and the line of each key.
 
-    A configuration is what it says, not where it stands: hence the fields that do not take part in comparison.
+    All sources compare equal, so that configurations with the same values do.
     """
 
     where: str = field(default=IN_PYTHON, compare=False)
     lines: Mapping[Key, int] = field(default_factory=dict, compare=False)
 
     def place(self, key: Key | str, line: int | None = None) -> str:
-        """Return ``file:line: dotted.key`` for a key in either form, without the line where none is known."""
+        """Return ``file:line: dotted.key`` for a key in either form, without the line if it is unknown."""
         key = undotted(key) if isinstance(key, str) else key
         line = line or self.line(key)
         position = f"{self.where}:{line}" if line else self.where
         return f"{position}: {dotted(key)}" if key else position
 
     def line(self, key: Key) -> int | None:
-        """Return the line of the key or, for a key that is not written, of the nearest one around it."""
+        """Return the line of the key, or of the nearest key around it that is written."""
         while key not in self.lines:
             if not key:
                 return None
@@ -45,26 +45,26 @@ class Source:
 
 
 def dotted(key: Key) -> str:
-    """Write a key as people do: ``targets[1].phases[0]``."""
+    """Return a key as text: ``targets[1].phases[0]``."""
     words = (f"[{part}]" if isinstance(part, int) else f".{shorten(visible(part), 60)}" for part in key)
     return "".join(words).removeprefix(".")
 
 
 def undotted(text: str) -> Key:
-    """Read a key as people write it, the reverse of ``dotted``."""
+    """Return the key of a text, the inverse of ``dotted``."""
     return tuple(int(index) if index else word for index, word in re.findall(r"\[(\d+)\]|([^.\[\]]+)", text))
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong at a key, and what is allowed there; the line where it is not that of the key."""
+    """The problem of a key and the allowed values; ``line`` if it is not the line of the key."""
 
     key: Key
     text: str
     line: int | None = None
 
 
-def refusal(source: Source, problems: Iterable[Problem]) -> ConfigError:
+def config_error(source: Source, problems: Iterable[Problem]) -> ConfigError:
     """Return the error that reports the problems together, in the order of their lines."""
     lined = [(problem.line or source.line(problem.key) or 0, problem) for problem in problems]
     lined.sort(key=itemgetter(0))

@@ -1,4 +1,4 @@
-"""YAML text → plain data with the line of every key. Nothing in the text is executed, and nothing in it can explode."""
+"""YAML text → plain data with the line of every key. No code in the text runs, and its size is bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from .source import Key, Problem, Source
 
 VALUES_LIMIT: Final = 100_000
-"""The most values that one text may stand for, with its aliases written out: a configuration has hundreds."""
+"""The largest number of values of a text with its aliases expanded; a configuration has hundreds."""
 DEPTH_LIMIT: Final = 50
 NUMBER_BITS: Final = 64
 
@@ -31,7 +31,7 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, except that a date is text and that ``1e-2`` is a number (YAML 1.1 says the opposite)."""
+    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -46,9 +46,8 @@ def read_yaml(
 ) -> tuple[dict[str, Any], Source, list[Problem]]:
     """Read one document whose top level is a mapping; an empty text is an empty mapping.
 
-    ``foreign`` picks the top-level keys that belong to someone else, whose values are not looked at. Problems of
-    single keys come back in the list, and those keys are left out of the data. Raises ``ConfigError`` where
-    nothing can be read at all.
+    ``foreign`` returns the top-level keys of other programs, which are not read. Problems of single keys are returned
+    in the list, without these keys in the data. Raises ``ConfigError`` for a text that cannot be read at all.
     """
     try:
         loader = _Loader(text)
@@ -63,24 +62,26 @@ def read_yaml(
     if not isinstance(root, yaml.MappingNode):
         kind = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
         line = root.start_mark.line + 1
-        raise ConfigError([f"{where}:{line}: the file holds {kind}; allowed: keys with values, such as 'output: runs'"])
+        raise ConfigError(
+            [f"{where}:{line}: the file contains {kind}; allowed: keys with values, such as 'output: runs'"]
+        )
     data = reader.read(root, foreign)
     return data, Source(where, reader.lines), reader.problems
 
 
-class _Refused(Exception):
-    """A value whose problem is noted; whatever holds it goes on without it."""
+class _InvalidValue(Exception):
+    """A value whose problem has been recorded; the values around it are still read."""
 
 
 class _Reader:
-    """Turn nodes into values, noting lines and problems, and stop where a text stands for far too much."""
+    """Convert nodes into values, record lines and problems, and stop at ``VALUES_LIMIT``."""
 
     def __init__(self, loader: _Loader, where: str) -> None:
         self.lines: dict[Key, int] = {}
         self.problems: list[Problem] = []
         self._loader = loader
         self._where = where
-        self._left = VALUES_LIMIT
+        self._values_left = VALUES_LIMIT
         self._depth = 0
 
     def read(self, root: yaml.MappingNode, foreign: Callable[[set[str]], set[str]]) -> dict[str, Any]:
@@ -90,15 +91,15 @@ class _Reader:
         return self._mapping(root, ())
 
     def _value(self, node: yaml.Node, key: Key) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise ConfigError([f"{self._where}: its aliases stand for more than {VALUES_LIMIT} values; allowed: fewer"])
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise ConfigError([f"{self._where}: more than {VALUES_LIMIT} values with aliases expanded; allowed: fewer"])
         if self._depth >= DEPTH_LIMIT:
             line = node.start_mark.line + 1
             raise ConfigError([f"{self._where}:{line}: nested too deeply; allowed: {DEPTH_LIMIT} levels"])
         if node.tag not in _TAGS[type(node)]:
             tag = quoted(node.tag.replace(_YAML, "!!"))
-            self._refuse(key, f"the tag {tag} is not read; allowed: plain YAML without tags")
+            self._reject(key, f"the tag {tag} is not supported; allowed: plain YAML without tags")
         self._depth += 1
         try:
             if isinstance(node, yaml.MappingNode):
@@ -116,7 +117,7 @@ class _Reader:
             if key_node.tag == _MERGE:
                 continue
             line = key_node.start_mark.line + 1
-            with suppress(_Refused):
+            with suppress(_InvalidValue):
                 name = self._name(key_node, key, line)
                 inside = (*key, name)
                 self.lines[inside] = line
@@ -134,20 +135,20 @@ class _Reader:
                 continue
             several = isinstance(value_node, yaml.SequenceNode)
             for part in value_node.value if several else [value_node]:
-                with suppress(_Refused):
+                with suppress(_InvalidValue):
                     if not isinstance(part, yaml.MappingNode):
                         line = key_node.start_mark.line + 1
-                        self._refuse(key, "'<<' merges a value without keys; allowed: one or more mappings", line)
+                        self._reject(key, "'<<' merges a value without keys; allowed: one or more mappings", line)
                     yield self._value(part, key)
 
     def _name(self, node: yaml.Node, key: Key, line: int) -> str:
-        words = (f"{_YAML}str", f"{_YAML}bool")  # YAML 1.1 reads a bare `on`, which is a key of ours, as a truth value
+        words = (f"{_YAML}str", f"{_YAML}bool")  # YAML 1.1 reads the key `on` of `deep` as true
         if isinstance(node, yaml.ScalarNode) and node.tag in words:
             return str(node.value)
         simple = isinstance(node, yaml.ScalarNode)
         shown = f"the key {quoted(node.value)}" if simple else "a key that is a list or a mapping"
-        self.problems.append(Problem(key, f"{shown} is not text; allowed: a word, in quotes if need be", line))
-        raise _Refused
+        self.problems.append(Problem(key, f"{shown} is not text; allowed: a word, in quotes if needed", line))
+        raise _InvalidValue
 
     def _sequence(self, node: yaml.SequenceNode, key: Key) -> list[Any]:
         values = []
@@ -156,7 +157,7 @@ class _Reader:
             self.lines[inside] = item.start_mark.line + 1
             try:
                 values.append(self._value(item, inside))
-            except _Refused:
+            except _InvalidValue:
                 values.append(None)  # the others keep their index
         return values
 
@@ -165,28 +166,28 @@ class _Reader:
             value = self._loader.construct_object(node)
         except (ValueError, KeyError, IndexError, yaml.YAMLError):
             kind = node.tag.removeprefix(_YAML)
-            self._refuse(key, f"{quoted(str(node.value))} is not a YAML {kind}; allowed: a plain value")
+            self._reject(key, f"{quoted(str(node.value))} is not a YAML {kind}; allowed: a plain value")
         if isinstance(value, int) and value.bit_length() > NUMBER_BITS:
-            self._refuse(key, f"the number is too large; allowed: at most {NUMBER_BITS} bits")
+            self._reject(key, f"the number is too large; allowed: at most {NUMBER_BITS} bits")
         return value
 
-    def _refuse(self, key: Key, text: str, line: int | None = None) -> NoReturn:
+    def _reject(self, key: Key, text: str, line: int | None = None) -> NoReturn:
         self.problems.append(Problem(key, text, line))
-        raise _Refused
+        raise _InvalidValue
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, where: str) -> str:
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        return f"{where}:{line}: the character U+{error.character:04X} cannot stand in YAML; allowed: printable text"
+        return f"{where}:{line}: the character U+{error.character:04X} is not allowed in YAML; allowed: printable text"
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return f"{where}: not YAML: {error}; allowed: YAML 1.1"
     problem = str(error.problem)
     place = f"{where}:{error.problem_mark.line + 1}"
     if "'\\t'" in problem:
-        return f"{place}: a tab stands where YAML wants spaces; allowed: spaces for indentation"
+        return f"{place}: indented with a tab; allowed: spaces for indentation"
     if "another document" in problem:
         return f"{place}: a second document begins with '---'; allowed: one document in a file"
     context = f" ({error.context})" if error.context else ""
     column = error.problem_mark.column + 1
-    return f"{place}: not YAML at column {column}: {visible(problem + context)}; look at the indentation and the quotes"
+    return f"{place}: not YAML at column {column}: {visible(problem + context)}; check the indentation and the quotes"

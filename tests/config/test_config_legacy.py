@@ -116,9 +116,7 @@ def test_problems_of_the_block_are_named_in_its_own_words():
 def test_the_block_is_a_mapping():
     """Anything else is an error that lists its keys."""
     (problem,) = problems("LOG: true")
-    assert problem.startswith(
-        "train.yaml:1: LOG: true is a truth value; allowed: a mapping with the keys ENABLE_TIMING"
-    )
+    assert problem.startswith("train.yaml:1: LOG: true is a boolean; allowed: a mapping with the keys ENABLE_TIMING")
 
 
 @pytest.mark.parametrize("text", ["MODEL: {}", "SAVE_DIR: out"])

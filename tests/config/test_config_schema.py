@@ -25,7 +25,7 @@ def test_the_defaults():
     """A configuration without keys times every child, in all four sinks."""
     config = Config()
     assert (config.enabled, config.targets, config.functions) == (True, (), ())
-    assert (config.step, config.compile, config.output) == ("auto", "outside", Path("runs"))
+    assert (config.step, config.output) == ("auto", Path("runs"))
     assert config.sample == Sample(every=1, warmup=3, budget=0.01)
     assert config.sinks.console == ConsoleOptions(top=5, every=10, interval_s=0.5)
     assert config.sinks.log == LogOptions(every=1, flush_s=5.0, flush_every=None)
@@ -73,7 +73,7 @@ def test_an_empty_section_has_its_default(text):
 
 def test_an_empty_sinks_key_is_ambiguous():
     """It could mean none or all; the error says how to write either."""
-    assert problem("sinks:").endswith("write {} for no sinks, or leave the key out for the usual four")
+    assert problem("sinks:").endswith("write {} for no sinks, or remove the key for the default sinks")
 
 
 @pytest.mark.parametrize(("text", "value"), [("null", None), ("0.5", 0.5)])
@@ -135,15 +135,29 @@ def test_whole_numbers_are_seconds_too():
 )
 def test_what_does_not_fit_is_refused(text):
     """One sentence says what is wrong and what is allowed; nothing is converted silently."""
-    assert any(words in problem(text) for words in ("; allowed: ", "did you mean", "; it needs "))
+    assert any(words in problem(text) for words in ("; allowed: ", "did you mean", "; add "))
 
 
 @pytest.mark.parametrize("word", ["inside", "off", "'off'"])
-def test_ways_to_treat_compiled_code_that_are_not_there_yet(word):
-    """The design knows them, this version does not, and says so (a bare ``off`` is false in YAML)."""
-    assert problem(f"compile: {word}") == (
-        f"config:1: compile: '{word.strip(chr(39))}' is not in this version of autoprof; allowed: outside"
-    )
+def test_the_key_compile_is_accepted_with_a_note(word, caplog):
+    """Earlier versions had the key; it has no effect, and a warning says so (a bare ``off`` is false in YAML)."""
+    assert parse_config(f"step: manual\ncompile: {word}") == parse_config("step: manual")
+    assert [record.getMessage() for record in caplog.records] == [
+        "config:2: compile: no effect: code under torch.compile is timed from outside the compiled region; "
+        "remove the key"
+    ]
+
+
+def test_the_default_of_the_key_compile_needs_no_note(caplog):
+    """``outside`` is what autoprof does, also beside the ``LOG`` block."""
+    assert parse_config("compile: outside") == parse_config("")
+    assert parse_config("compile: outside\nLOG: {}") == parse_config("LOG: {}")
+    assert not caplog.records
+
+
+def test_another_value_of_the_key_compile_is_refused():
+    """It was never allowed."""
+    assert problem("compile: never") == "config:1: compile: 'never' is unknown; allowed: inside, off, outside"
 
 
 def test_the_phases_of_a_rule():

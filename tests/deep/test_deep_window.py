@@ -200,8 +200,8 @@ def test_a_verdict_that_fails_is_said_and_harms_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("deep: {}", "deep: it captures nothing by itself; it needs 'steps' or 'on', or both"),
-        ("deep: {steps: [5, 3]}", "[5, 3] is not a first and a last step; allowed: two numbers in order"),
+        ("deep: {}", "deep: it captures nothing; add 'steps' or 'on', or both"),
+        ("deep: {steps: [5, 3]}", "[5, 3] is not a first and a last step; allowed: two ascending numbers"),
         ("deep: {steps: [1, 900]}", "at most 100 steps"),
         ("deep: {steps: [0, 3]}", "0 is out of range; allowed: a whole number, at least 1"),
         ("deep: {steps: [1, 2, 3]}", "deep.steps"),

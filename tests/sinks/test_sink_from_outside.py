@@ -77,7 +77,7 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
     ("sinks", "message"),
     [
         ("{count: {nam: x}}", "sinks.count.nam: the key is unknown; did you mean 'name'?"),
-        ("{count: {name: ''}}", "sinks.count.name: there is nothing in it; allowed: text, in quotes if need be"),
+        ("{count: {name: ''}}", "sinks.count.name: it is empty; allowed: text, in quotes if needed"),
         ("{coun: {}}", "sinks.coun: the key is unknown; did you mean 'count'?"),
     ],
 )
