@@ -52,14 +52,14 @@ def throw_marks_away(session: Any) -> None:
     The model's calls are taken as well: until then it has a second hook, which learns what the first of them is.
     """
     taken = session._recorder.take()
-    session._pipeline.metrics._root.take(taken)
-    if session._tracker._clock.device_type is not None:
-        session._tracker._clock.release(taken.readings)
+    session._metrics._root.take(taken)
+    if session._steps._clock.device_type is not None:
+        session._steps._clock.release(taken.readings)
 
 
 def deliver(session: Any) -> None:
     """Resolve the steps that the session has put off, and write them."""
-    session._pipeline.deliver()
+    session._pipeline.flush()
 
 
 class Synthetic:
@@ -71,8 +71,9 @@ class Synthetic:
 
     def __init__(self, spans: int, *, extra: Sequence[Any] = (), **changes: Any) -> None:
         model = nn.Sequential(nn.Identity())
-        self.session: Any = autoprof.instrument(model, {**OPTIONS, **changes}, sinks=extra)
-        self._recorder = self.session._recorder
+        session: Any = autoprof.instrument(model, {**OPTIONS, **changes}, sinks=extra)
+        self.session = session
+        self._recorder = session._recorder
         self.calls = max(1, spans // 2)
         labels = [f"model/block{i // 4}/layer{i % 4}" if i % 4 else f"model/block{i // 4}" for i in range(self.calls)]
         self._codes = [self._recorder.label(name, name.replace("/", "."), Phase.FORWARD, _PHASES) for name in labels]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
@@ -88,28 +88,38 @@ def sinks(repetitions: int, sizes: Sequence[int] = SPANS) -> dict[str, Any]:
 
 
 def _sink(name: str, spans: int, repetitions: int) -> dict[str, float]:
+    from autoprof._notes import Notes
+    from autoprof._session.outputs import Outputs
     from autoprof.config import load_config
     from autoprof.sinks import RunInfo, make_sinks
 
     frames = frames_of(spans, FRAMES)
+    summaries = _Summaries(frames)
     folder = Path(tempfile.mkdtemp(prefix="autoprof-bench-"))
     times = []
     try:
-        run = RunInfo(RunFolder.create(folder), 0, _summary_of(frames), Discard())
+        run = RunInfo(RunFolder.create(folder), 0, Discard())
         (sink,) = make_sinks(load_config({"sinks": {name: {}}}).sinks, run)
+        outputs = Outputs([sink], summaries, Notes())
         for _ in range(repetitions):
             for frame in frames:
                 began = perf_counter_ns()
-                sink.write(frame)
+                outputs.write(frame)
                 times.append(perf_counter_ns() - began)
-        sink.close(run.summary())
+        outputs.close(next(summaries.parts()))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {"median_ns": median(times), "mean_ns": round(sum(times) / len(times)), "max_ns": max(times)}
 
 
-def _summary_of(frames: Sequence[StepFrame]) -> Callable[[], Summary]:
-    aggregate = Aggregate()
-    for frame in frames:
-        aggregate.add(frame)
-    return aggregate.summary
+class _Summaries:
+    """The statistics of some frames, in one part."""
+
+    def __init__(self, frames: Sequence[StepFrame]) -> None:
+        self._aggregate = Aggregate()
+        for frame in frames:
+            self._aggregate.add(frame)
+
+    def parts(self) -> Iterator[Summary]:
+        """Yield the summary."""
+        yield self._aggregate.summary()

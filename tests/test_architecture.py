@@ -11,14 +11,12 @@ import autoprof
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
-    "errors", "_plugins", "_options", "_process", "_names", "_units", "frame", "summary", "_stats", "_storage",
-    "devices", "config", "_capture.handle", "_capture.replace", "_capture.compiler",
-    "_capture.memory", "_capture.mark_cost", "_session.governor",
-    "_targets", "_capture.marks", "_capture.recorder", "_resolve",
+    "errors", "_plugins", "_options", "_process", "_notes", "_names", "_units", "frame", "summary", "_stats",
+    "_storage", "devices", "config", "_capture.handle", "_capture.replace", "_capture.compiler",
+    "_capture.memory", "_capture.mark_cost",
+    "_targets", "_capture.marks", "_capture.recorder", "_resolve", "_observer",
     "_reports", "compare", "logs",
-    "_capture.probes", "probes", "diagnose", "_metrics", "_capture.calibration", "sinks", "_session.outputs",
-    "_session.sampling", "_session.lifecycle", "_session.pipeline", "_session.training_state",
-    "_session.step_tracker", "_session.probe_setup", "_session.session", "deep", "_session.builder",
+    "_capture.probes", "probes", "diagnose", "_metrics", "_capture.calibration", "sinks", "deep", "_session",
     "compat",
     "testing", "demo", "diagnose.rules", "doctor", "cli", "__main__",
 )  # fmt: skip

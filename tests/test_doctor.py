@@ -22,7 +22,7 @@ from torch import nn
 
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._capture.probes import ModuleProbe
-from autoprof._session import lifecycle
+from autoprof._process import lifecycle
 from autoprof._targets import Coverage, Reason
 from autoprof.cli import main
 from autoprof.config import Config, Sample, parse_config

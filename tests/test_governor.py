@@ -7,15 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoprof._session.governor import (
-    BURST_STEPS,
-    CONTROL_INTERVAL,
-    CONTROL_STEPS,
-    FIRST_STEPS,
-    MAX_SAMPLE_INTERVAL,
-    MIN_PAIRS,
-    Governor,
-)
+from autoprof._session.governor import BURST_STEPS, CONTROL_STEPS, MAX_SAMPLE_INTERVAL, Governor
+from autoprof._stats.paired_steps import CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS
 
 MS = 1_000_000
 BUDGETS = (0.005, 0.01, 0.05)
@@ -42,7 +35,7 @@ def leave_alone(governor: Governor, lengths_ns: list[int]) -> int:
     """Let a gap of these steps pass, compared as a session does; return its length."""
     first = min(governor.comparable, len(lengths_ns))
     governor.compare(first, sum(lengths_ns[:first]))
-    governor.left_alone(len(lengths_ns), sum(lengths_ns))
+    governor.after_gap(len(lengths_ns), sum(lengths_ns))
     return sum(lengths_ns)
 
 
@@ -56,7 +49,7 @@ def run(governor: Governor, steps: int, step_ns: int, costs_ns: list[int], toggl
         done.bare_ns += bare
         done.cost_ns += cost
         at += 1
-        gap = governor.recorded(bare + cost, cost, toggle_ns)
+        gap = governor.after_recorded(bare + cost, cost, toggle_ns)
         if gap:
             elapsed = leave_alone(governor, [round(step_ns * draw.lognormvariate(0, noise)) for _ in range(gap)])
             done.gaps.append(gap)
@@ -147,7 +140,7 @@ def test_pairs_find_the_cost_that_the_own_account_does_not_see() -> None:
     for _ in range(400):
         gap = 0
         while not gap:
-            gap = governor.recorded(round(1.06 * MS * draw.lognormvariate(0, 0.02)), 30_000, 0)
+            gap = governor.after_recorded(round(1.06 * MS * draw.lognormvariate(0, 0.02)), 30_000, 0)
         leave_alone(governor, [round(MS * draw.lognormvariate(0, 0.02)) for _ in range(gap)])
     paired = governor.paired()
     assert paired is not None
@@ -160,7 +153,7 @@ def test_too_few_pairs_say_nothing() -> None:
     """An interval of a handful is no interval."""
     governor = Governor(0.01)
     for _ in range(MIN_PAIRS - 1):
-        while not (gap := governor.recorded(MS, 100_000, 0)):
+        while not (gap := governor.after_recorded(MS, 100_000, 0)):
             pass
         leave_alone(governor, [MS] * gap)
     assert governor.paired() is None
@@ -176,7 +169,7 @@ def test_a_cost_in_doubt_is_charged_at_what_the_pairs_prove() -> None:
             true = round(90_000 * draw.lognormvariate(0, 0.05))
             step = round(MS * draw.lognormvariate(0, 0.02))
             bare, cost = bare + step, cost + true
-            gap = governor.recorded(step + true, 30_000, 0)
+            gap = governor.after_recorded(step + true, 30_000, 0)
         bare += leave_alone(governor, [round(MS * draw.lognormvariate(0, 0.02)) for _ in range(gap)])
     assert cost / bare <= 1.2 * 0.01
 
@@ -191,7 +184,7 @@ def test_what_was_charged_too_low_at_first_is_paid_back(seed: int) -> None:
         while not gap:
             step, true = (round(ns * draw.lognormvariate(0, 0.01)) for ns in (100 * MS, 3_600_000))
             bare, cost = bare + step, cost + true
-            gap = governor.recorded(step + true, 1_200_000, 600_000)
+            gap = governor.after_recorded(step + true, 1_200_000, 600_000)
         bare += leave_alone(governor, [round(100 * MS * draw.lognormvariate(0, 0.01)) for _ in range(gap)])
         cost += 600_000
     assert cost / bare <= 1.2 * 0.005
@@ -201,7 +194,7 @@ def test_a_step_that_takes_minutes_does_not_widen_the_interval() -> None:
     """A checkpoint saved inside one recorded step is one pair among many."""
     governor = Governor(0.01)
     for i in range(4 * MIN_PAIRS):
-        while not (gap := governor.recorded(round(1.02 * MS) + (60_000 * MS if i == 9 else 0), 20_000, 0)):
+        while not (gap := governor.after_recorded(round(1.02 * MS) + (60_000 * MS if i == 9 else 0), 20_000, 0)):
             pass
         leave_alone(governor, [MS] * gap)
     paired = governor.paired()
@@ -225,7 +218,7 @@ def test_slow_steps_that_nobody_is_to_blame_for_fall_on_both_sides() -> None:
         return 10 * MS if draw.random() < 0.05 else MS
 
     for _ in range(300):
-        while not (gap := governor.recorded(length() + 20_000, 20_000, 200_000)):
+        while not (gap := governor.after_recorded(length() + 20_000, 20_000, 200_000)):
             pass
         leave_alone(governor, [length() for _ in range(gap)])
     paired = governor.paired()
@@ -238,9 +231,9 @@ def test_slow_steps_that_nobody_is_to_blame_for_fall_on_both_sides() -> None:
 def test_a_burst_has_eight_steps_that_count(settling: int) -> None:
     """However many of its first ones are kept apart; they spend like all others."""
     governor = Governor(0.01)
-    while not (gap := governor.recorded(MS, 100_000)):
+    while not (gap := governor.after_recorded(MS, 100_000)):
         pass
-    governor.left_alone(gap, gap * MS)
-    gaps = [governor.recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST_STEPS)]
+    governor.after_gap(gap, gap * MS)
+    gaps = [governor.after_recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST_STEPS)]
     assert not any(gaps[:-1])
     assert gaps[-1] > 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .._process.signals import raised_by_handler
+from .._notes import Notes
+from .._observer import Observer
+from .._process.failures import contain, describe
 from .._resolve import RawStep
 from ..summary import Summary
 from .flop_meter import FlopMeter
@@ -18,20 +19,18 @@ from .throughput import ThroughputMeter
 _NO_CALLS = StepCalls((), False, None)
 
 
-class Metrics:
+class Metrics(Observer):
     """Follow the steps of a run. A failure is noted once and switches these metrics off, nothing else."""
 
+    provides = "throughput, telemetry and FLOPs"
+
     def __init__(
-        self,
-        root: RootProbe | None = None,
-        telemetry: Telemetry | None = None,
-        flops: FlopMeter | None = None,
-        warn: Callable[[str], None] | None = None,
+        self, root: RootProbe, notes: Notes, telemetry: Telemetry | None = None, flops: FlopMeter | None = None
     ) -> None:
         self._root = root
+        self._notes = notes
         self._telemetry = telemetry
         self._flops = flops
-        self._warn = warn
         self._throughput = ThroughputMeter()
         self._calls: deque[StepCalls] = deque()
         """The model calls of the steps that are not completed yet, in order."""
@@ -49,15 +48,11 @@ class Metrics:
         Only data that the next step would overwrite is taken: the caches are cold. ``complete_step`` does the rest.
         """
         self._steps = raw.step
-        calls = _NO_CALLS
-        if self._root is not None and not self._off:
-            raw.overhead_ns += self._root.spent_ns
-            self._root.spent_ns = 0
-            try:
+        if not self._off:
+            calls = _NO_CALLS
+            with contain(self._switch_off):
                 calls = self._root.take(raw.taken)
-            except Exception as error:
-                self._fail(error)
-        self._calls.append(calls)
+            self._calls.append(calls)
         return raw
 
     def complete_step(self, raw: RawStep) -> RawStep:
@@ -65,33 +60,28 @@ class Metrics:
 
         Called once for each observed step, in their order, before its frame is made.
         """
-        calls = self._calls.popleft()
         if not self._off:
-            try:
-                self._complete(raw, calls)
-            except Exception as error:
-                self._fail(error)
+            with contain(self._switch_off):
+                return self._completed(raw, self._calls.popleft())
         return raw
 
-    def _complete(self, raw: RawStep, calls: StepCalls) -> None:
-        shapes = [] if self._root is None else self._root.shapes
-        raw.scalars = self._throughput.complete(raw.scalars, calls, shapes)
+    def _completed(self, raw: RawStep, calls: StepCalls) -> RawStep:
+        shapes = self._root.shapes
+        scalars = self._throughput.complete(raw.scalars, calls, shapes)
         if self._telemetry is not None:
-            raw.scalars = self._telemetry.complete(raw.scalars, warmup=raw.warmup)
-        if self._flops is not None and self._root is not None:
+            scalars = self._telemetry.complete(scalars, warmup=raw.warmup)
+        if self._flops is not None:
             self._counted |= self._flops.add_step(calls, shapes, warmup=raw.warmup)
+        return raw if scalars is raw.scalars else raw._replace(scalars=scalars)
 
     def took_long(self) -> bool:
         """Return, once, whether FLOPs were counted since the last call: the next step is then a warm-up step."""
         counted, self._counted = self._counted, False
         return counted
 
-    def _fail(self, error: Exception) -> None:
-        if raised_by_handler(error):
-            raise error
+    def _switch_off(self, error: Exception) -> None:
         self._off = True
-        if self._warn is not None:
-            self._warn(f"throughput, telemetry and FLOPs are off after {type(error).__name__}: {error}")
+        self._notes.warn_once(f"{self.provides} are off after {describe(error)}")
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with progress, telemetry and FLOPs."""
@@ -106,13 +96,11 @@ class Metrics:
         """Take a last reading; with ``complete`` also count the FLOPs that the budget postponed."""
         if self._off:
             return
-        try:
+        with contain(self._switch_off):
             if self._telemetry is not None:
                 self._telemetry.finish()
             if self._flops is not None and complete:
                 self._flops.finish()
-        except Exception as error:
-            self._fail(error)
 
     def close(self) -> None:
         """Stop reading telemetry."""

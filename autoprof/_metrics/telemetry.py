@@ -6,7 +6,7 @@ because a call into the driver can take milliseconds; a step's end takes the new
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -58,7 +58,7 @@ class Telemetry:
         if monitor is not None:
             monitor.start()
 
-    def complete(self, scalars: dict[str, Any], *, warmup: bool) -> dict[str, Any]:
+    def complete(self, scalars: Mapping[str, Any], *, warmup: bool) -> Mapping[str, Any]:
         """Return a step's scalars with the readings since the last step; the user's own scalars take precedence."""
         new: dict[str, float] = {}
         if self._monitor is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ class ThroughputMeter:
         if _length(loader) is not None and (_length(self._loader) or 0) < (_length(loader) or 0):
             self._loader = loader
 
-    def complete(self, scalars: dict[str, Any], calls: StepCalls, shapes: list[Shape]) -> dict[str, Any]:
+    def complete(self, scalars: Mapping[str, Any], calls: StepCalls, shapes: list[Shape]) -> Mapping[str, Any]:
         """Return a step's scalars without ``total_steps``, and with the recognised samples if the user logs none."""
         if TOTAL in scalars:
             self._set_total(scalars[TOTAL])

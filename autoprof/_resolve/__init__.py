@@ -2,6 +2,6 @@
 
 from .plan import BACKWARD_NAME
 from .raw import RawStep
-from .resolver import Resolver
+from .resolver import PENDING, Resolver
 
-__all__ = ["BACKWARD_NAME", "RawStep", "Resolver"]
+__all__ = ["BACKWARD_NAME", "PENDING", "RawStep", "Resolver"]

@@ -1,11 +1,9 @@
-"""One closed step as it was recorded, before anybody knows what its marks mean."""
+"""One closed step as it was recorded: marks without their meaning."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final
-
-import torch
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from .._capture import marks
 from .._capture.marks import MarkBatch
@@ -13,14 +11,14 @@ from ..devices import Clock, Reading
 from ..frame import TRAINING_LANE
 
 NO_MARKS: Final = MarkBatch([], [], 0, False, 0)
+_NOTHING: Final[Mapping[str, Any]] = {}
 
-_BESIDE: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
-"""Kinds of marks that show a thread to work on its own, not for the training thread's backward pass."""
+_OTHER_WORK: Final = frozenset({marks.ENTER, marks.RESUME, marks.LOGGED})
+"""Kinds of marks of a thread that works on its own, not for the training thread's backward pass."""
 
 
-@dataclass(slots=True)
-class RawStep:
-    """Marks, the readings around them, and what is known of the step otherwise."""
+class RawStep(NamedTuple):
+    """A step's marks, the readings around them, and all else that is known of it when it closes."""
 
     step: int
     start_unix_ns: int
@@ -29,41 +27,26 @@ class RawStep:
     start: Reading
     end: Reading = None
     taken: MarkBatch = NO_MARKS
-    scalars: dict[str, Any] = field(default_factory=dict)
-    memory: dict[str, int] = field(default_factory=dict)
+    scalars: Mapping[str, Any] = _NOTHING
+    memory: Mapping[str, int] = _NOTHING
     overhead_ns: int = 0
     warmup: bool = False
     settles: bool = False
-    """One of the first steps after a gap: to readings that go on a step like any other, to statistics a warm-up."""
+    """One of the first steps after a gap: a warm-up step for the statistics, but not for telemetry."""
     gap_steps: int = 0
     gap_ns: int = 0
-    alone: bool = False
-    resolved: bool = False
+    instrumented: frozenset[str] = frozenset()
+    """The fqns of the modules that were recorded when called."""
 
-    def log(self, name: str, value: Any) -> None:
-        """Note a number, or a tensor of one element; a device's is copied without waiting and read when resolved.
+    @property
+    def begun_ns(self) -> int:
+        """The host's time at the start."""
+        return self.clock.host_ns(self.start)
 
-        Raises ``TypeError`` or ``ValueError`` for anything else.
-        """
-        if not isinstance(value, torch.Tensor):
-            self.scalars[name] = float(value)
-        elif value.numel() != 1:
-            raise ValueError(f"it has {value.numel()} elements")
-        elif value.device.type == "cpu":
-            self.scalars[name] = float(value.detach())
-        else:
-            self.scalars[name] = value.detach().to("cpu", non_blocking=True)
-
-    def leave_alone(self) -> None:
-        """Take word that no step begins at the end of this one, whose reading goes back when the others do."""
-        self.alone = True
-        if self.resolved:
-            self.clock.release((self.end,))
-
-    def release(self, readings: list[Reading]) -> None:
-        """Give the step's readings back, less the end where the next step begins with it."""
-        self.clock.release(readings if self.alone else readings[:-1])
-        self.resolved = True
+    @property
+    def ended_ns(self) -> int:
+        """The host's time at the end."""
+        return self.clock.host_ns(self.end)
 
     def lanes(self) -> tuple[int, ...] | None:
         """Return the lane of each mark, or None where every mark is the training thread's.
@@ -85,7 +68,7 @@ class RawStep:
         kinds: dict[int, set[int]] = {}
         for thread, code in zip(threads, codes, strict=True):
             kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
-        workers = [thread for thread in kinds if thread != taken.thread and not _BESIDE & kinds[thread]]
+        workers = [thread for thread in kinds if thread != taken.thread and not _OTHER_WORK & kinds[thread]]
         worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads)
         lane_of = dict.fromkeys((taken.thread,) if worker is None else (taken.thread, worker), TRAINING_LANE)
         for thread in kinds:

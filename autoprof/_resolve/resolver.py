@@ -10,6 +10,7 @@ import numpy as np
 
 from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
+from ..devices import Reading
 from ..frame import TRAINING_LANE, StepFrame
 from .device import DeviceTimer
 from .frames import make_frames
@@ -42,21 +43,19 @@ class Resolver:
         self._resolved: deque[StepFrame] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
+        self._released_step = 0
+        self._unshared_ends: set[int] = set()
+        """Steps that wait whose last reading is no other step's first."""
 
     @property
-    def waits(self) -> bool:
-        """Whether a step waits for the device."""
-        return bool(self._pending)
+    def waiting(self) -> int:
+        """The number of steps that wait for the device."""
+        return len(self._pending)
 
     @property
     def untimed(self) -> Counter[str]:
         """Why spans have no device time, and how many."""
         return self._device_timer.untimed
-
-    @property
-    def crowded(self) -> bool:
-        """Whether so many steps wait that they should be looked at now."""
-        return len(self._pending) >= PENDING // 2
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
@@ -68,8 +67,26 @@ class Resolver:
         self._pending.append(raw)
         if len(self._pending) > PENDING:
             lost = self._pending.popleft()
-            lost.release(lost.readings())
+            self._release(lost, lost.readings())
             self.late_steps += 1
+
+    def release_end(self, raw: RawStep) -> None:
+        """Give the step's last reading back to the clock when the others are: no step begins with it."""
+        if raw.clock.device_type is None:
+            return
+        if raw.step > self._released_step:
+            self._unshared_ends.add(raw.step)
+        else:
+            raw.clock.release((raw.end,))
+
+    def _release(self, raw: RawStep, readings: list[Reading]) -> None:
+        """Give the readings of a step back, except the end where the next step begins with it."""
+        self._released_step = raw.step
+        if raw.step in self._unshared_ends:
+            self._unshared_ends.remove(raw.step)
+            raw.clock.release(readings)
+        else:
+            raw.clock.release(readings[:-1])
 
     def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
         """Yield the frames of the steps that the device has passed, in order; ``wait`` blocks for the rest."""
@@ -92,7 +109,7 @@ class Resolver:
             return False
         self._pending.popleft()
         self._resolve_on_device(raw)
-        raw.release(readings)
+        self._release(raw, readings)
         return True
 
     def _resolve_on_host(self) -> None:

@@ -1,94 +1,138 @@
-"""Where a run's reports go: its folder, and the sinks that the configuration names."""
+"""The sinks of a run: frames as they come, statistics while the run goes on, and the end."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from datetime import datetime
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import Final, Protocol
 
-import torch
+from .._notes import Notes
+from .._process.failures import contain, describe, ignore
+from .._units import NS_PER_S
+from ..frame import StepFrame
+from ..sinks import CalibratedSink, LiveSink, Sink
+from ..summary import Summary
 
-from .._capture.handle import Handle
-from ..devices import device_of
-
-if TYPE_CHECKING:
-    from .._storage.runs import RunFolder
-    from ..config import Config
-    from ..sinks import Sink
-    from ..summary import Summary
-
-
-def make_folder(settings: Config, device: torch.device, undo: Handle) -> RunFolder | None:
-    """Make the folder that this run's sinks write to; None where none of them writes files."""
-    from .._storage.runs import RunFolder
-    from ..sinks import writes_files
-
-    if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
-        return None
-
-    number, world_size = _rank()
-    folder = RunFolder.create(
-        settings.output,
-        rank=number,
-        world_size=world_size,
-        name=_shared_name() if world_size > 1 else None,
-        config=settings.model_dump(mode="json"),
-        devices=[device_of(device).name(device)],
-    )
-    undo.add(folder.discard)
-    return folder
+PART_S: Final = 0.0005
+"""The time in a step after which the rest of a live summary waits for the next one: no step must stand out."""
+SHARE: Final = 0.02
+"""The share of a long step that may be spent at once."""
 
 
-def make_run_sinks(
-    settings: Config,
-    folder: RunFolder | None,
-    summary: Callable[[], Summary],
-    parts: Callable[[], Iterator[Summary]],
-    limit_ns: Callable[[], int],
-) -> tuple[Sink, ...]:
-    """Make the sinks that the configuration names."""
-    if all(options is None for _, options in settings.sinks):
-        return ()
-    from ..sinks import RunInfo, make_sinks
+class SummarySource(Protocol):
+    """The statistics of a run so far."""
 
-    run = RunInfo(folder=folder, rank=rank(), summary=summary, stream=sys.stdout, clock_limit_ns=limit_ns, parts=parts)
-    return make_sinks(settings.sinks, run)
+    def parts(self) -> Iterator[Summary]:
+        """Yield the statistics several times, each time with more in them; the last is complete."""
 
 
-def close_sinks(sinks: Iterable[Sink], summary: Summary) -> None:
-    """Close what was made for a session that did not begin; what it wrote goes with its folder."""
-    for sink in sinks:
-        with suppress(Exception):
+class Outputs:
+    """Pass frames and summaries to the sinks. A sink that fails is switched off; the others go on.
+
+    A live summary is computed in parts, one at the end of each step where steps are short: computed at once it takes
+    4 to 7 ms for some hundred names.
+    """
+
+    def __init__(
+        self,
+        sinks: Iterable[Sink],
+        summaries: SummarySource,
+        notes: Notes,
+        now_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._sinks = list(sinks)
+        self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
+        self._summaries = summaries
+        self._notes = notes
+        self._now_s = now_s
+        self._limit_ns = 0
+        self._parts: Iterator[Summary] | None = None
+        """The rest of a live summary that has begun."""
+        self._latest: Summary | None = None
+        self._due: list[LiveSink] = []
+        self._step = self._due_step = 0
+
+    def calibrate(self, limit_ns: int) -> None:
+        """Tell the sinks that ask for it the length below which the clock cannot tell a span from none."""
+        if limit_ns == self._limit_ns:
+            return
+        self._limit_ns = limit_ns
+        for sink in self._sinks[:]:
+            if isinstance(sink, CalibratedSink):
+                with self._containing(sink):
+                    sink.calibrate(limit_ns)
+
+    def write(self, frame: StepFrame) -> None:
+        """Pass a frame to every sink, and go on with a live summary that is due."""
+        for sink in self._sinks[:]:
+            with self._containing(sink):
+                sink.write(frame)
+        if self._live:
+            self._step = frame.step
+            self._show_due(max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
+
+    def rest(self, idle_s: float) -> bool:
+        """Show what is due before a gap of about this length; return False where a part waits for the next step."""
+        if self._live:
+            self._show_due(PART_S, idle_s)
+        return self._parts is None
+
+    def _show_due(self, limit_s: float, idle_s: float | None = None) -> None:
+        """Begin a live summary where one is due, or go on with it for about ``limit_s``."""
+        if self._parts is None:
+            self._due = []
+            for sink in self._live[:]:
+                with self._containing(sink):
+                    if sink.due(idle_s):
+                        self._due.append(sink)
+            if not self._due:
+                return
+            self._due_step = self._step
+            self._parts = self._summaries.parts()
+        parts, self._parts = self._parts, None  # an exception out of them ends this summary
+        with contain(self._switch_off_due):
+            until_s = self._now_s() + limit_s
+            for self._latest in parts:
+                if self._now_s() > until_s:
+                    self._parts = parts
+                    return
+        summary, self._latest = self._latest, None
+        if summary is None:
+            return
+        for sink in self._due:
+            with self._containing(sink):
+                sink.show(summary, self._due_step)
+
+    def _switch_off_due(self, error: Exception) -> None:
+        self._latest = None
+        for sink in self._due:
+            self._switch_off(sink, error)
+
+    def _containing(self, sink: Sink) -> contain:
+        return contain(lambda error: self._switch_off(sink, error))
+
+    def _switch_off(self, sink: Sink, error: Exception) -> None:
+        if sink not in self._sinks:
+            return
+        self._sinks.remove(sink)
+        if sink in self._live:
+            self._live.remove(sink)
+        self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
+        summary = Summary.empty(self._notes.all)
+        with contain(ignore):
+            *_, summary = self._summaries.parts()
+        with contain(ignore):
             sink.close(summary)
 
+    def close(self, summary: Summary) -> None:
+        """Finish a live summary that has begun, then close every sink in order, whatever fails."""
+        if self._parts is not None:
+            self._show_due(float("inf"))
+        while self._sinks:  # one that a Ctrl-C interrupts is not closed again
+            with self._notes.contain("at the end of the run"):
+                self._sinks.pop(0).close(summary)
 
-def world_size() -> int:
-    """Return how many processes train together."""
-    return _rank()[1]
-
-
-def rank() -> int:
-    """Return which of them this one is."""
-    return _rank()[0]
-
-
-def _rank() -> tuple[int, int]:
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    try:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    except ValueError:
-        return 0, 1
-
-
-def _shared_name() -> str:
-    """Name the run alike on all ranks of this host, without a word between them: they have one parent, the launcher."""
-    parent = os.getppid()
-    try:
-        started = os.stat(f"/proc/{parent}").st_mtime
-    except OSError:
-        return f"launch-{parent}"
-    return f"{datetime.fromtimestamp(started):%Y-%m-%d_%H-%M-%S}-{parent}"
+    def abandon(self) -> None:
+        """Forget the sinks without closing them: this process is a fork, and they belong to its parent."""
+        self._sinks.clear()
+        self._live.clear()

@@ -1,10 +1,9 @@
-"""The second half of a run: closed steps become frames, frames go to the statistics and the sinks, and the end."""
+"""Closed steps → frames → statistics, observers and sinks, on the training thread."""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,207 +12,87 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .._capture.calibration import LimitMeter
 from .._capture.mark_cost import MarkCost
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
-from .._capture.memory import Footprint, tabulate
 from .._capture.recorder import Recorder
-from .._metrics import Metrics
-from .._names import shorten, visible
+from .._notes import Notes
+from .._observer import Observer
+from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
-from .._process.signals import raised_by_handler
-from .._resolve import RawStep, Resolver
+from .._resolve import PENDING, RawStep, Resolver
 from .._stats import Aggregate
-from ..devices import Clock, Memory
-from ..diagnose import Diagnosis
+from ..devices import Clock
 from ..frame import StepFrame
-from ..sinks import Display, Sink
+from ..sinks import Sink
 from ..summary import Summary
+from .outputs import Outputs
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
 
 SLICE_NS: Final = 500_000
-"""The time after which the rest of the steps that wait is left to the end of the next step: no step is to stand out."""
+"""The time after which the rest of the steps that wait is left to the end of the next step: no step must stand out."""
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
-cold and costs three times what the next ones cost. ``summary`` and ``close`` wait for nobody."""
+cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
+CROWDED: Final = PENDING // 2
+"""Steps that wait, above which they are resolved at once."""
 PATIENCE_S: Final = 2.0
-"""How long the end on SIGTERM waits for a device, which may hang; whoever sent it soon sends SIGKILL."""
-COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
-"""Why a step is in no statistic: compiling takes seconds that no other step takes."""
+"""How long the end on SIGTERM waits for a device, which may hang; its sender soon sends SIGKILL."""
 CLOSED: Final = "closed"
-"""How a session ends that was asked to, its process going on: work that is not yet counted is counted then."""
-
-logger = logging.getLogger("autoprof")
+"""How a session ends whose process goes on: postponed work is done then."""
 
 
-class Pipeline:
-    """Resolve, aggregate and write, on the training thread; a sink that fails loses only itself."""
+class ClockLimit:
+    """The length below which a span may be none, of the clock that is read now; noted in the run's folder."""
 
-    def __init__(self, recorder: Recorder, price: MarkCost, folder: RunFolder | None, notes: Iterable[str]) -> None:
-        self.folder = folder
-        self.skipped: dict[str, int] = {}
-        self.diagnosis = Diagnosis()
-        self.outside: Callable[[], dict[str, Any]] = dict
-        """What a summary says of the run beside its steps: fields of ``Summary``."""
-        self.expected: Callable[[], frozenset[str]] = frozenset
-        """Asks which modules are recorded when they are called."""
-        self.footprint: Footprint | None = None
-        self.memory: Memory | None = None
-        self.metrics = Metrics()
-        self._incomplete: deque[RawStep] = deque()
-        self.hidden: set[str] = set()
-        """The fqns of modules of which it has been said that hooks do not fire there."""
-        self._recorder = recorder
-        self._notes = list(notes)
-        self._sinks: list[Sink] = []
-        self._resolver = Resolver(recorder.labels, price)
-        self._aggregate = Aggregate()
-        self._meter: LimitMeter | None = None
-        self._noted: LimitMeter | None = None
-        self._gc_paused = GcPaused()
-        self._due_ns = 0
-        self._compiled = False
+    def __init__(self, clock: Clock, folder: RunFolder | None) -> None:
+        self._folder = folder
+        self.use(clock)
 
-    def open(self, sinks: Iterable[Sink]) -> None:
-        """Take the sinks that frames go to."""
-        self._sinks = list(sinks)
-
-    def calibrate(self, clock: Clock) -> None:
-        """Find out the limits of the clock that is read from now on."""
+    def use(self, clock: Clock) -> None:
+        """Measure this clock, which is read from now on."""
         self._meter = LimitMeter(clock)
-        self.clock_limit_ns()
+        self._noted = False
+        self.span_ns()
 
-    def clock_limit_ns(self) -> int:
-        """Return the length below which a span is perhaps none; 0 as long as the device has not said."""
-        meter = self._meter
-        limits = None if meter is None else meter.limits
+    def span_ns(self) -> int:
+        """Return the limit; 0 as long as the device has not passed the readings that show it."""
+        limits = self._meter.limits
         if limits is None:
             return 0
-        if self._noted is not meter:
-            self._noted = meter
-            if self.folder is not None:
+        if not self._noted:
+            self._noted = True
+            if self._folder is not None:
                 with suppress(OSError):
-                    self.folder.note("clock", {**asdict(limits), "limit_ns": limits.span_ns})
+                    self._folder.note("clock", {**asdict(limits), "limit_ns": limits.span_ns})
         return limits.span_ns
 
-    def submit(self, raw: RawStep) -> None:
-        """Take a closed step, and deliver what is ready when it is time to."""
-        end_ns = raw.clock.host_ns(raw.end)
-        self.diagnosis.observe_step(raw)
-        for source in (self.memory, self.footprint):
-            if source is not None and source.spent_ns:
-                raw.overhead_ns += source.spent_ns
-                source.spent_ns = 0
-        self.metrics.observe_step(raw)
-        self._incomplete.append(raw)
-        if self._compiled:
-            self._name_unseen(raw)
-            if not raw.warmup:
-                raw.warmup = True
-                self.skipped[COMPILED] = self.skipped.get(COMPILED, 0) + 1
-        self._resolver.submit(raw)
-        if (end_ns >= self._due_ns or self._resolver.crowded) and self._deliver_some():
-            self._due_ns = end_ns + DELIVER_EVERY_NS
 
-    def _deliver_some(self) -> bool:
-        """Hand on what the device has passed, for as long as a slice lasts; say whether that was all."""
-        self._complete()  # where FLOPs are counted, that takes long, and leaves garbage
-        with self._gc_paused:
-            until_ns = perf_counter_ns() + SLICE_NS
-            for frame in self._resolver.ready():
-                self._hand_on(frame)
-                if perf_counter_ns() > until_ns:
-                    return False
-        return True
+class Summarizer:
+    """Compute the summary of a run: its statistics, annotated by each observer in turn."""
 
-    def _complete(self) -> None:
-        while self._incomplete:
-            self.metrics.complete_step(self._incomplete.popleft())
-
-    def put_off(self, now_ns: int) -> None:
-        """Let the steps that follow a gap wait: what delivering leaves in the caches would be in their times."""
-        self._due_ns = now_ns + DELIVER_EVERY_NS
-
-    def deliver(self, *, wait: bool = False) -> None:
-        """Hand on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
-        self._complete()
-        for frame in self._resolver.ready(wait=wait):
-            self._hand_on(frame)
-
-    def rest(self, seconds: float) -> bool:
-        """Deliver a slice of what waits; when that is all, have it shown: steps are left alone for about this long.
-
-        Returns False where more waits, or not all is shown.
-        """
-        if not self._deliver_some():
-            return False
-        with self._gc_paused:
-            shown = [self._tell(sink, sink.rest, seconds) for sink in self._sinks[:] if isinstance(sink, Display)]
-        return False not in shown
-
-    def finish(self, *, patient: bool) -> None:
-        """Wait for the device and hand on the last frames; without patience, only those that it passes soon."""
-        until = monotonic() + PATIENCE_S
-        self.deliver(wait=patient)
-        while self._resolver.waits and monotonic() < until:
-            sleep(0.001)
-            self.deliver()
-
-    def left_alone(self, steps: int, elapsed_ns: int) -> None:
-        """Take account of steps that no recorded one comes after."""
-        self._aggregate.add_gap(steps, elapsed_ns)
-
-    def compiled(self) -> None:
-        """Take word that torch has compiled something: the step shows what hooks no longer see."""
-        self._compiled = True
-
-    def _name_unseen(self, raw: RawStep) -> None:
-        self._compiled = False
-        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.taken.codes if code & KIND_MASK == ENTER}
-        labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
-        expected = self.expected() - self.hidden
-        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
-        self.hidden.update(fqn for fqn in unseen if fqn is not None)
-        if unseen:
-            self.say(
-                f"since torch.compile has compiled, hooks do not fire inside its graphs: step {raw.step} did not call "
-                f"{shorten(visible(', '.join(unseen.values())), 200)}"
-            )
-
-    def _hand_on(self, frame: StepFrame) -> None:
-        self._aggregate.add(frame)
-        self.diagnosis.observe_frame(frame)
-        for sink in self._sinks[:]:
-            self._tell(sink, sink.write, frame)
-
-    def _tell(self, sink: Sink, tell: Callable[[Any], Any], what: Any) -> Any:
-        try:
-            return tell(what)
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._sinks.remove(sink)
-            self.say(f"{type(sink).__name__} is off after {type(error).__name__}: {error}")
-            with suppress(Exception):
-                sink.close(self.summary())
-
-    def cut_short(self) -> None:
-        """Take word that an exception got out of our work: nothing of the program's is held any more."""
-        self._gc_paused.resume()
-
-    def say(self, note: str) -> None:
-        """Keep a note for the reports, and say it once."""
-        if note not in self._notes:
-            self._notes.append(note)
-            logger.warning(note)
+    def __init__(
+        self,
+        recorder: Recorder,
+        resolver: Resolver,
+        aggregate: Aggregate,
+        limit: ClockLimit,
+        observers: Sequence[Observer],
+        notes: Notes,
+    ) -> None:
+        self._recorder = recorder
+        self._resolver = resolver
+        self._aggregate = aggregate
+        self._limit = limit
+        self._observers = [one for one in observers if _overrides(one, "annotate")]
+        self._notes = notes
 
     def summary(self) -> Summary:
-        """Return the statistics of everything delivered so far."""
-        *_, whole = self.refined()
+        """Return the statistics of all frames so far."""
+        *_, whole = self.parts()
         return whole
 
-    def refined(self) -> Iterator[Summary]:
-        """Yield them in parts: times and memory first, then with pace, readings and work, then with the verdict."""
+    def parts(self) -> Iterator[Summary]:
+        """Yield the statistics several times, each time with the annotations of one more observer."""
         resolver = self._resolver
         lost = {
             "steps that the device had not passed": resolver.late_steps,
@@ -221,82 +100,196 @@ class Pipeline:
             **{f"failures in {where}": count for where, count in self._recorder.failures.items()},
             **self._recorder.untimed,
             **resolver.untimed,
-            **self.skipped,
+            **self._notes.skipped,
         }
-        summary = self._aggregate.summary(
-            notes=tuple(self._notes),
-            skipped={reason: count for reason, count in lost.items() if count},
-        )
-        summary = replace(self._tabulated(summary), clock_limit_ns=self.clock_limit_ns(), **self.outside())
+        skipped = {reason: count for reason, count in lost.items() if count}
+        summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped)
+        summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         yield summary
-        summary = self._gauged(summary)
-        yield summary
-        yield self._diagnosed(summary)
+        for observer in self._observers:
+            summary = self._annotated(observer, summary)
+            yield summary
 
-    def _tabulated(self, summary: Summary) -> Summary:
-        footprint = self.footprint
-        return summary if footprint is None else tabulate(summary, footprint.holdings(), footprint.failure)
+    def _annotated(self, observer: Observer, summary: Summary) -> Summary:
+        with contain(partial(self._note_failure, observer.provides)):
+            return observer.annotate(summary)
+        return replace(summary, notes=self._notes.all)
 
-    def _gauged(self, summary: Summary) -> Summary:
-        try:
-            return self.metrics.annotate(summary)
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self.say(f"no throughput, readings and work after {type(error).__name__}: {error}")
-            return replace(summary, notes=tuple(self._notes))
+    def _note_failure(self, lost: str, error: Exception) -> None:
+        self._notes.warn_once(f"no {lost} after {describe(error)}")
 
-    def _diagnosed(self, summary: Summary) -> Summary:
-        try:
-            return self.diagnosis.annotate(summary)
-        except Exception as error:  # a rule that fails loses the verdict, not the statistics
-            if raised_by_handler(error):
-                raise
-            self.say(f"no verdict after {type(error).__name__}: {error}")
-            return replace(summary, notes=tuple(self._notes))
+
+class Pipeline:
+    """Pass each closed step on: observers, resolver, statistics, observers again, sinks."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Clock,
+        price: MarkCost,
+        *,
+        observers: Sequence[Observer],
+        sinks: Iterable[Sink],
+        folder: RunFolder | None,
+        notes: Notes,
+    ) -> None:
+        self._folder = folder
+        self._notes = notes
+        self._closed: deque[RawStep] = deque()
+        """Steps that are not completed yet."""
+        self._resolver = Resolver(recorder.labels, price)
+        self._aggregate = Aggregate()
+        self._limit = ClockLimit(clock, folder)
+        self._observers = tuple(observers)
+        self._observe_step = _methods(observers, "observe_step")
+        self._complete_step = _methods(observers, "complete_step")
+        self._took_long = _methods(observers, "took_long")
+        self._observe_frame = _methods(observers, "observe_frame")
+        self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
+        self._outputs = Outputs(sinks, self._summarizer, notes)
+        self._gc_paused = GcPaused()
+        self._due_ns = 0
+
+    def use_clock(self, clock: Clock) -> None:
+        """Find out the limits of the clock that is read from now on."""
+        self._limit.use(clock)
+
+    # One step after the other.
+
+    def submit(self, raw: RawStep) -> None:
+        """Take a closed step; pass on the steps that are ready when it is time to."""
+        for observe in self._observe_step:
+            raw = observe(raw)
+        self._closed.append(raw)
+        ended_ns = raw.ended_ns
+        waiting = len(self._closed) + self._resolver.waiting
+        if (ended_ns >= self._due_ns or waiting >= CROWDED) and self._pass_on_some():
+            self._due_ns = ended_ns + DELIVER_EVERY_NS
+
+    def release_end(self, raw: RawStep) -> None:
+        """Give the last reading of a submitted step back once it is resolved: no step begins with it."""
+        self._resolver.release_end(raw)
+
+    def took_long(self) -> bool:
+        """Return, once, whether long work was done since the last call: the next step is then a warm-up step."""
+        return True in [took_long() for took_long in self._took_long]
+
+    def _complete(self) -> None:
+        while self._closed:
+            raw = self._closed.popleft()
+            for complete in self._complete_step:
+                raw = complete(raw)
+            self._resolver.submit(raw)
+
+    def _pass_on(self, frame: StepFrame) -> None:
+        self._aggregate.add(frame)
+        for observe in self._observe_frame:
+            observe(frame)
+        self._outputs.write(frame)
+
+    def _pass_on_some(self) -> bool:
+        """Pass on what the device has passed, for as long as a slice lasts; return whether that was all."""
+        self._complete()  # where work is counted, that takes long, and leaves garbage
+        with self._gc_paused:
+            self._outputs.calibrate(self._limit.span_ns())
+            until_ns = perf_counter_ns() + SLICE_NS
+            for frame in self._resolver.ready():
+                self._pass_on(frame)
+                if perf_counter_ns() > until_ns:
+                    return False
+        return True
+
+    def postpone(self, now_ns: int) -> None:
+        """Let the steps that follow a gap wait: work between them would show in their times."""
+        self._due_ns = now_ns + DELIVER_EVERY_NS
+
+    def flush(self, *, wait: bool = False) -> None:
+        """Pass on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
+        self._complete()
+        self._outputs.calibrate(self._limit.span_ns())
+        for frame in self._resolver.ready(wait=wait):
+            self._pass_on(frame)
+
+    def rest(self, idle_s: float) -> bool:
+        """Pass on a slice of what waits, then have it shown: about ``idle_s`` of unsampled steps follow.
+
+        Return False where more waits, or not all is shown.
+        """
+        if not self._pass_on_some():
+            return False
+        with self._gc_paused:
+            return self._outputs.rest(idle_s)
+
+    def count_unsampled(self, steps: int, elapsed_ns: int) -> None:
+        """Count unsampled steps that no recorded one follows."""
+        self._aggregate.add_gap(steps, elapsed_ns)
+
+    def summary(self) -> Summary:
+        """Return the statistics of all frames so far."""
+        return self._summarizer.summary()
+
+    # The end.
+
+    def resume_gc(self) -> None:
+        """Enable Python's garbage collector again where an exception left a block in which it is disabled."""
+        self._gc_paused.resume()
+
+    def finish(self, *, patient: bool) -> None:
+        """Wait for the device and pass on the last frames; without patience, only those that it passes soon."""
+        until = monotonic() + PATIENCE_S
+        self.flush(wait=patient)
+        while self._resolver.waiting and monotonic() < until:
+            sleep(0.001)
+            self.flush()
 
     def close(self, how: str) -> None:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
-        self.cut_short()  # an exception may have got out of the last pipeline
+        self.resume_gc()
         self._resolver.give_up()
-        if self.footprint is not None:
-            self.footprint.holdings(again=True)
-        self._attempt(partial(self.metrics.finish, complete=how == CLOSED))
-        self.diagnosis.finish(complete=how == CLOSED)
-        try:
-            summary = self.summary()
-        except Exception as error:  # nothing to report, but everything to close
-            if raised_by_handler(error):
-                raise
-            self.say(f"no summary after {type(error).__name__}: {error}")
-            summary = Summary.empty(tuple(self._notes))
-        self._attempt(self.metrics.close)
-        if self.folder is not None:
-            self._attempt(partial(self._note_facts, self.folder))
-            self._attempt(partial(_write_summary, self.folder, summary))
-            self._attempt(partial(self.folder.finish, how))
-        while self._sinks:  # one that a Ctrl-C gets out of is not closed again
-            self._attempt(partial(self._sinks.pop(0).close, summary))
+        for observer in self._observers:
+            self._attempt(partial(observer.finish, complete=how == CLOSED))
+        summary = Summary.empty(self._notes.all)
+        with contain(self._note_no_summary):  # nothing to report, but everything to close
+            summary = self._summarizer.summary()
+        for observer in self._observers:
+            self._attempt(observer.close)
+        if self._folder is not None:
+            self._attempt(self._note_run_info)
+            self._attempt(partial(self._write_summary, summary))
+            self._attempt(partial(self._folder.finish, how))
+        self._outputs.close(summary)
 
-    def _note_facts(self, folder: RunFolder) -> None:
-        folder.note("facts", self.diagnosis.facts().to_dict())
-
-    def _attempt(self, action: Callable[[], None]) -> None:
-        try:
+    def _attempt(self, action: Callable[[], object]) -> None:
+        with self._notes.contain("at the end of the run"):
             action()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self.say(f"at the end of the run: {type(error).__name__}: {error}")
+
+    def _note_no_summary(self, error: Exception) -> None:
+        self._notes.warn_once(f"no summary after {describe(error)}")
+
+    def _note_run_info(self) -> None:
+        for observer in self._observers:
+            for key, value in observer.run_info().items():
+                if self._folder is not None:
+                    self._folder.note(key, value)
+
+    def _write_summary(self, summary: Summary) -> None:
+        from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here
+
+        if self._folder is not None:
+            self._folder.write_summary(summary, render_summary(summary))
 
     def abandon(self) -> None:
-        """Touch no file any more."""
-        self.metrics.close()
-        self._sinks.clear()
-        self.folder = None
+        """Touch no file any more: this process is a fork of the session's own."""
+        for observer in self._observers:
+            observer.close()
+        self._outputs.abandon()
+        self._folder = None
 
 
-def _write_summary(folder: RunFolder, summary: Summary) -> None:
-    from .._reports.summary_text import render_summary  # rich is slow to import, and only needed here
+def _overrides(observer: Observer, name: str) -> bool:
+    return getattr(type(observer), name) is not getattr(Observer, name)
 
-    folder.write_summary(summary, render_summary(summary))
+
+def _methods(observers: Iterable[Observer], name: str) -> list[Callable[..., Any]]:
+    """Return this method of the observers that override it: the others cost nothing."""
+    return [getattr(one, name) for one in observers if _overrides(one, name)]

@@ -10,7 +10,6 @@ from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
-from ..summary import PairedCost
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
 
 
@@ -26,27 +25,27 @@ class Sampling:
     """Count the steps that are left alone, and switch the probes on for the others.
 
     ``levels`` start with the finest. ``every`` asks for each Nth step, of which
-    the governor leaves out as many as ``budget`` asks for (None: it leaves out none).
+    the governor skips as many as its budget requires. ``step_probes`` are attached at every level.
     """
 
     def __init__(
         self,
         recorder: Recorder,
+        governor: Governor,
         levels: Sequence[Level] = (),
+        step_probes: Sequence[Probe] = (),
         *,
         every: int = 1,
-        budget: float | None = None,
         price: MarkCost | None = None,
     ) -> None:
         self.gap_remaining = 0
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
-        self.step_probes: list[Probe] = []
-        """Probes of every level."""
+        self._step_probes = tuple(step_probes)
         self.settling = False
         """Whether the open step is kept apart, because what records it is in no cache yet."""
-        self._governor = Governor(budget, len(levels))
-        self._always = not self._governor.active and every == 1
-        self._settles = budget is not None and every == 1  # what is alone is all there is
+        self._governor = governor
+        self._always = not governor.active and every == 1
+        self._settles = governor.active and every == 1  # with ``every`` > 1 each sampled step stands alone
         self._settled = self._settled_ns = 0
         self._recorder = recorder
         self._levels = levels or [Level()]
@@ -73,7 +72,7 @@ class Sampling:
         began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._on = [*self._levels[self._governor.level].probes, *self.step_probes]
+            self._on = [*self._levels[self._governor.level].probes, *self._step_probes]
             for probe in self._on:
                 probe.attach()
             now_ns = perf_counter_ns()
@@ -95,7 +94,7 @@ class Sampling:
         self._on = None
         activate(self._recorder, False)
         failed: list[Exception] = []
-        every = (*(probe for level in self._levels for probe in level.probes), *self.step_probes)
+        every = (*(probe for level in self._levels for probe in level.probes), *self._step_probes)
         for probe in {id(probe): probe for probe in every}.values():
             try:
                 probe.detach()
@@ -140,7 +139,7 @@ class Sampling:
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
         cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
         self._paid_ns = paid_ns
-        gap = self._governor.recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
+        gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
         if self.settling:
             self._settle(length_ns)
         gap = -(-(gap + 1) // self._every) * self._every - 1
@@ -203,12 +202,13 @@ class Sampling:
         self._switching = True
         self.settling = self._settles
         self._settled = self._settled_ns = 0
-        self._governor.left_alone(steps, elapsed_ns, spent_ns)
+        self._governor.after_gap(steps, elapsed_ns, spent_ns)
         self._recorder.resume()
         return steps, elapsed_ns
 
-    def expected(self) -> frozenset[str]:
-        """Return the fqns of the modules that are recorded when they are called."""
+    @property
+    def instrumented(self) -> frozenset[str]:
+        """The fqns of the modules that are recorded when they are called."""
         return self._levels[self._governor.level].fqns
 
     def change(self, step: int) -> str | None:
@@ -230,7 +230,3 @@ class Sampling:
         """Leave out of the open step or gap what it was interrupted for."""
         self._began_ns += ns
         self._compared_ns += ns
-
-    def paired(self) -> PairedCost | None:
-        """Return what a recorded step costs, compared with those left alone."""
-        return self._governor.paired()

@@ -1,297 +1,354 @@
-"""The steps of a run: one is open, closing it hands it on and opens the next one, or leaves some alone in between."""
+"""The steps of a run: one is open; closing it passes it on and opens the next, or begins a gap of unsampled steps."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
+from threading import get_ident
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from torch import nn
+import torch
 
-from .._capture.probes import BoundaryProbe, OptimizerHooks, Placement
+from .._capture.marks import PAUSE, UNPAUSE
+from .._capture.probes import Placement
 from .._capture.recorder import Recorder
+from .._notes import Notes
+from .._process.failures import contain, describe, ignore
 from .._process.signals import DeferSigint, raised_by_handler
 from .._resolve import RawStep
-from ..devices import Clock, Memory
+from ..devices import Clock, Memory, Reading
 from ..frame import Phase
-from . import lifecycle
 from .pipeline import Pipeline
 from .sampling import Sampling
-from .training_state import TrainingState
-
-if TYPE_CHECKING:
-    from ..config import Config
 
 logger = logging.getLogger("autoprof")
 
+Listener = Callable[[int], object]
+"""Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
+
+
+class CostMeter(Protocol):
+    """A part whose own work in the step is counted while it is done."""
+
+    spent_ns: int
+    """Nanoseconds since this was last set to 0."""
+
+
+class Following(Enum):
+    """What follows a step that has ended."""
+
+    RECORDED = "a recorded step is open"
+    UNSAMPLED = "an unsampled step is open"
+    AFTER_GAP = "the gap is over, and the next training forward begins a recorded step"
+    NOTHING = "nothing is recorded any more"
+
+
+class OpenStep:
+    """The step that is being recorded."""
+
+    __slots__ = ("gap_ns", "gap_steps", "instrumented", "scalars", "settles", "start", "start_unix_ns", "warmup")
+
+    def __init__(
+        self, start: Reading, instrumented: frozenset[str], *, settles: bool, warmup: bool, gap_steps: int, gap_ns: int
+    ) -> None:
+        self.start_unix_ns = time_ns()
+        self.start = start
+        self.instrumented = instrumented
+        self.settles = settles
+        self.warmup = warmup
+        self.gap_steps = gap_steps
+        self.gap_ns = gap_ns
+        self.scalars: dict[str, Any] = {}
+
+    def log(self, name: str, value: Any) -> None:
+        """Attach a number, or a tensor of one element; one on a device is copied without waiting, and read later.
+
+        Raises ``TypeError`` or ``ValueError`` for anything else.
+        """
+        if not isinstance(value, torch.Tensor):
+            self.scalars[name] = float(value)
+        elif value.numel() != 1:
+            raise ValueError(f"it has {value.numel()} elements")
+        elif value.device.type == "cpu":
+            self.scalars[name] = float(value.detach())
+        else:
+            self.scalars[name] = value.detach().to("cpu", non_blocking=True)
+
 
 class StepTracker:
-    """Open and close the steps of one session, on the training thread.
-
-    With ``step: auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first
-    explicit ``end``.
-    """
+    """Open and close the steps of one session, on the training thread."""
 
     def __init__(
         self,
-        model: nn.Module,
-        config: Config,
         recorder: Recorder,
-        pipeline: Pipeline,
-        *,
         clock: Clock,
         memory: Memory,
-        sampling: Sampling | None = None,
-        optimizers: tuple[Any, ...] = (),
+        sampling: Sampling,
+        pipeline: Pipeline,
+        notes: Notes,
+        *,
+        warmup: int = 0,
         placement: Placement | None = None,
+        cost_meters: Sequence[CostMeter] = (),
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.work = DeferSigint()
-        self.sampling = sampling or Sampling(recorder)
-        self.raw: RawStep | None = None
+        """Around all work of the session's own."""
+        self.open: OpenStep | None = None
         """The step being recorded; None in a gap."""
-        self._warmup = config.sample.warmup
         self._recorder = recorder
-        self._pipeline = pipeline
         self._clock = clock
         self._memory = memory
+        self._sampling = sampling
+        self._pipeline = pipeline
+        self._notes = notes
+        self._warmup = warmup
         self._placement = placement
-        self.state = TrainingState(
-            recorder, self.work, self._record, self.maybe_end, self._set_apart, clock=lambda: self._clock
-        )
-        self._boundary = BoundaryProbe(model, self.state.begin_training_forward, self.state.begin_evaluation_forward)
-        self._counting = OptimizerHooks(optimizers, after=self.optimizer_stepped)
-        self.auto = config.step == "auto"
-        """Whether steps end without being told so."""
-        self._off = not config.enabled
-        self._optimizer_steps = 0
+        self._cost_meters = tuple(cost_meters)
+        self._listeners = list(listeners)
+        self._off = False
+        self._pauses = 0
         self._paused_ns = 0
         self._number = 0
         self._work_ns = 0
         self._charged_ns = 0
-        self._begins: list[Callable[[int], object]] = []
 
-    def on_begin(self, begins: Callable[[int], object]) -> None:
-        """Have this called with the number of each recorded step, before it begins; a step of which it returns True is
-        kept apart from the statistics."""
-        self._begins.append(begins)
+    @property
+    def paused(self) -> bool:
+        """Whether time belongs to no step now."""
+        return self._pauses > 0
 
-    def follow(self, begins: Callable[[int], object], count: int) -> Callable[[], None]:
-        """Have the next ``count`` steps recorded, the open one told of at once; return what ends that early."""
-        first, count = self._number + 1, count + self.sampling.end_gap_early() + 1
-        self.sampling.reserve(first, count)
-        self.on_begin(begins)
-        if self.raw is not None and begins(self._number) is True:
-            self._set_apart()
+    def follow(self, listener: Listener, count: int) -> Callable[[], None]:
+        """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""
+        first, count = self._number + 1, count + self._sampling.end_gap_early() + 1
+        self._sampling.reserve(first, count)
+        self._listeners.append(listener)
+        if self.open is not None and listener(self._number) is True:
+            self.open.warmup = True
 
         def undo() -> None:
-            self.sampling.release(first, count)
-            if begins in self._begins:
-                self._begins.remove(begins)
+            self._sampling.release(first, count)
+            if listener in self._listeners:
+                self._listeners.remove(listener)
 
         return undo
 
     def start(self) -> None:
-        """Attach everything and open the first step."""
-        if self.auto:
-            self._counting.attach()
+        """Open the first step."""
         self._open(self._clock.read())
 
-    # What ends a step.
-
-    def end(self) -> None:
-        """End a step because the user says so, now and from now on."""
-        if self.auto:
-            self.auto = False
-            self._counting.detach()
-        self._end()
-
-    def optimizer_stepped(self, *_call: Any) -> None:
-        """Take word of an optimizer's step."""
-        sampling = self.sampling
-        if not sampling.gap_remaining:
-            self._optimizer_steps += 1
-        elif sampling.gap_remaining > 1:
-            sampling.gap_remaining -= 1
-        else:
-            self._end()
-
-    def maybe_end(self) -> None:
-        """Take word of a fetch or a training forward."""
-        if self.auto and self._optimizer_steps and not self.state.is_excluded:
-            self._end()
-
-    def _end(self) -> None:
-        if self._off:
-            return
-        began = perf_counter_ns()
-        try:
-            with self.work:
-                try:
-                    self.state.resume()
-                    if self.raw is not None:
-                        self._end_recorded(began)
-                    elif not self.sampling.gap_remaining or not self._continue_gap(began):
-                        self._go_on(began)
-                except BaseException as error:  # nothing of ours may end a training run
-                    self._switch_off(error)
-                    if not isinstance(error, Exception) or raised_by_handler(error):
-                        raise
-        finally:
-            self._work_ns += perf_counter_ns() - began
-        lifecycle.finish_termination()
+    def exclude_open(self) -> None:
+        """Make the open step a warm-up step."""
+        if self.open is not None:
+            self.open.warmup = True
 
     # From one step to the next.
 
-    def _end_recorded(self, now_ns: int) -> None:
+    def end(self, began_ns: int, optimizer_steps: int | None = None) -> Following:
+        """End the open step, or in a gap do the work that is due; ``began_ns`` is when the work for it began.
+
+        ``optimizer_steps`` were made in the step; None where steps end by ``session.step``. A failure ends the
+        recording, and is raised only if the user caused it.
+        """
+        if self._off:
+            return Following.NOTHING
+        try:
+            if self.open is not None:
+                return self._end_recorded(began_ns, optimizer_steps)
+            if self._sampling.gap_remaining:
+                following = self._continue_gap(began_ns, automatic=optimizer_steps is not None)
+                if following is not None:
+                    return following
+            return self._end_gap(began_ns)
+        except BaseException as error:  # no failure of ours may end a training run
+            self._switch_off(error)
+            if not isinstance(error, Exception) or raised_by_handler(error):
+                raise
+            return Following.NOTHING
+        finally:
+            self._work_ns += perf_counter_ns() - began_ns
+
+    def _end_recorded(self, began_ns: int, optimizer_steps: int | None) -> Following:
         """Go from a recorded step to the next one, or into a gap."""
-        raw, (end, marks) = self.raw, self._close()
-        gap = self.sampling.close(self._number, marks, self._work_ns + perf_counter_ns() - now_ns)
+        raw = self._close()
+        paid_ns = self._work_ns + perf_counter_ns() - began_ns
+        gap = self._sampling.close(self._number, raw.taken.mark_count, paid_ns)
         if not gap:
-            self._open(end)
-            return
-        if raw is not None:
-            raw.leave_alone()
-        self.raw = None
-        self._boundary.detach()
-        self.state.is_recording = False
-        self.sampling.begin_gap(gap, max(self._optimizer_steps, 1) if self.auto else 1, inside=self.auto)
-        self._optimizer_steps = 0
+            self._open(raw.end, raw)
+            return Following.RECORDED
+        self._pipeline.release_end(raw)
+        self.open = None
+        self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
+        return Following.UNSAMPLED
 
-    def _continue_gap(self, now_ns: int) -> bool:
-        """Look after what waits, or in the last step of the gap for its end; return False where it has come."""
-        if self.sampling.check_gap(now_ns):
-            if not self._pipeline.rest(self.sampling.gap_remaining_s()):
-                self.sampling.check_after_next_step()
-        elif self.auto:
-            self._optimizer_steps = 1
-            self._boundary.attach()
-            self.state.is_recording = True
-        else:
-            return False
-        return True
+    def _continue_gap(self, now_ns: int, *, automatic: bool) -> Following | None:
+        """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
+        if self._sampling.check_gap(now_ns):
+            if not self._pipeline.rest(self._sampling.gap_remaining_s()):
+                self._sampling.check_after_next_step()
+            return Following.UNSAMPLED
+        return Following.AFTER_GAP if automatic else None
 
-    def _go_on(self, now_ns: int) -> None:
+    def _end_gap(self, now_ns: int) -> Following:
         """Go from a gap to the next recorded step."""
-        steps, elapsed_ns = self.sampling.end_gap(now_ns, self._work_ns)
+        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns)
         self._number += steps
-        note = self.sampling.change(self._number + 1)
+        note = self._sampling.change(self._number + 1)
         if note is not None:
-            self._pipeline.say(note)
-        self._open(None, steps, elapsed_ns)
-        if self.raw is not None:
-            self._pipeline.put_off(self._clock.host_ns(self.raw.start))
+            self._notes.warn_once(note)
+        self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
+        if self.open is not None:
+            self._pipeline.postpone(self._clock.host_ns(self.open.start))
+        return Following.RECORDED
 
-    def _open(self, start: Any, gap_steps: int = 0, gap_ns: int = 0) -> None:
-        """Begin the step at the reading ``start``, which the step before ends with; after a gap when all is put on."""
+    def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:
+        """Begin the step at the reading ``start``, the end of the step ``ended``; None: once all is attached."""
         if self._placement is not None and self._placement.moved():
-            start = self._follow_device(self._placement, start)
+            start = self._follow_device(self._placement, start, ended)
         self._number += 1
-        self._optimizer_steps = 0
-        apart = [begins(self._number) for begins in self._begins] if self._begins else ()
-        self.raw = RawStep(
-            step=self._number,
-            start_unix_ns=time_ns(),
-            serial=self._recorder.serial,
-            clock=self._clock,
-            start=start,
-            settles=self.sampling.settling,
-            warmup=self._pipeline.metrics.took_long() or self._number <= self._warmup or True in apart,
+        excluded = True in [listener(self._number) for listener in self._listeners] if self._listeners else False
+        sampling = self._sampling
+        self.open = opened = OpenStep(
+            start,
+            sampling.instrumented,
+            settles=sampling.settling,
+            warmup=self._pipeline.took_long() or self._number <= self._warmup or excluded,
             gap_steps=gap_steps,
             gap_ns=gap_ns,
         )
-        self.state.is_recording = True
-        if not self.state.is_excluded:
-            self._boundary.attach()
-            self.sampling.switch(True)
+        if not self._pauses:
+            sampling.switch(True)
         if start is None:
-            self.raw.start = self._clock.read()
+            opened.start = self._clock.read()
 
-    def _close(self) -> tuple[Any, int]:
-        """Close the recorded step and hand it on; return the reading that ends it, and how many marks it has."""
-        end, raw = self._clock.read(), self.raw
-        assert raw is not None
-        raw.end = end
-        raw.taken = self._recorder.take()
-        raw.memory = self._memory.at_step_end()
-        raw.overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
+    def _close(self) -> RawStep:
+        """Close the recorded step and pass it on."""
+        end, opened, recorder = self._clock.read(), self.open, self._recorder
+        assert opened is not None
+        serial = recorder.serial
+        taken = recorder.take()
+        memory = self._memory.at_step_end()
+        overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
+        for meter in self._cost_meters:
+            if meter.spent_ns:
+                overhead_ns += meter.spent_ns
+                meter.spent_ns = 0
+        raw = RawStep(
+            self._number,
+            opened.start_unix_ns,
+            serial,
+            self._clock,
+            opened.start,
+            end,
+            taken,
+            opened.scalars,
+            memory,
+            overhead_ns,
+            opened.warmup,
+            opened.settles,
+            opened.gap_steps,
+            opened.gap_ns,
+            opened.instrumented,
+        )
         self._pipeline.submit(raw)
-        return end, raw.taken.mark_count
+        return raw
 
-    def _follow_device(self, placement: Placement, start: Any) -> Any:
+    def _follow_device(self, placement: Placement, start: Reading, ended: RawStep | None) -> Reading:
         """Read the clock of the device that the model has moved to; return the step's start on it."""
         before = self._clock, self._clock.device_index
         note = placement.follow()
         if note is not None:
-            self._pipeline.say(note)
+            self._notes.warn_once(note)
         self._clock = clock = self._recorder.clock
         if (clock, clock.device_index) == before:
             return start
-        if self.raw is None:
-            before[0].release(() if start is None else (start,))
-        else:
-            self.raw.leave_alone()
+        if ended is not None:
+            self._pipeline.release_end(ended)
+        elif start is not None:
+            before[0].release((start,))
         if clock is not before[0]:
-            self._pipeline.calibrate(clock)
+            self._pipeline.use_clock(clock)
         elif clock.device_index is not None:
             self._memory = self._memory.on(clock.device_index)
         return clock.read()
 
-    # Pauses, and the end.
+    # Pauses.
 
-    def _record(self, on: bool) -> bool:
-        """Have the open step recorded or not, as what comes belongs to it or not; say whether there is one."""
+    def pause(self, since: Reading = None) -> int:
+        """Record nothing from now on, or from the reading ``since`` in the buffer; return its host time in ns."""
+        with self.work:
+            self._pauses += 1
+            try:
+                begins = self._pauses == 1 and self._attach(False)
+                return self._read(PAUSE, begins) if since is None else self._clock.host_ns(since)
+            except Exception:
+                self._recorder.handle_failure("pauses")
+                return 0
+
+    def resume(self) -> int:
+        """End a pause; return the host time in ns."""
+        with self.work:
+            self._pauses -= 1
+            try:
+                return self._read(UNPAUSE, not self._pauses and self._attach(True))
+            except Exception:
+                self._recorder.handle_failure("pauses")
+                return 0
+
+    def _attach(self, on: bool) -> bool:
+        """Attach or detach the probes of the open step; return whether there is one."""
         now_ns = perf_counter_ns()
         if on:
-            self.sampling.skip(now_ns - self._paused_ns)
+            self._sampling.skip(now_ns - self._paused_ns)
         else:
             self._paused_ns = now_ns
-        if self.raw is None or self._off:
+        if self.open is None or self._off:
             return False
-        self.sampling.switch(on)
+        self._sampling.switch(on)
         return True
 
-    def _set_apart(self) -> None:
-        if self.raw is not None:
-            self.raw.warmup = True
+    def _read(self, code: int, marks: bool) -> int:
+        clock = self._clock
+        reading = clock.read()
+        now = clock.host_ns(reading)
+        if marks:
+            self._recorder.append(code, reading, get_ident())
+        else:
+            clock.release((reading,))
+        return now
 
-    def finish(self, *, patient: bool) -> None:
-        """Close the open step where it is whole, and wait for the device."""
+    # The end.
+
+    def finish(self, *, whole: bool, patient: bool) -> None:
+        """Close the open step where it is ``whole``, and wait for the device."""
         self._off = True
-        if self.sampling.gap_remaining:
-            self._pipeline.left_alone(*self.sampling.abort_gap())
-        if self.raw is not None and self.auto and self._optimizer_steps:
+        if self._sampling.gap_remaining:
+            self._pipeline.count_unsampled(*self._sampling.abort_gap())
+        if self.open is not None and whole:
             self._close()
-        elif self.raw is not None and self._recorder.has_phase(Phase.FORWARD):
-            self._pipeline.skipped["steps unfinished at the end"] = 1
+        elif self.open is not None and self._recorder.has_phase(Phase.FORWARD):
+            self._notes.skip("steps unfinished at the end")
         self._pipeline.finish(patient=patient)
 
     def detach(self) -> None:
-        """Take everything off, whatever fails."""
+        """Detach all probes, whatever fails."""
         self._off = True
-        self.sampling.gap_remaining = 0
-        for undo in (
-            self.state.resume,
-            self.sampling.detach_all,
-            self._boundary.detach,
-            self._counting.detach,
-            self._recorder.stop,
-        ):
-            try:
-                undo()
-            except Exception as error:
-                if raised_by_handler(error):
-                    raise
-        self.raw = None
+        self._sampling.gap_remaining = 0
+        with contain(ignore):
+            self._sampling.detach_all()
+        with contain(ignore):
+            self._recorder.stop()
+        self.open = None
 
     def _switch_off(self, error: BaseException) -> None:
-        logger.debug("what switched recording off", exc_info=error)
-        self.raw = None
+        logger.debug("the failure that ends the recording", exc_info=error)
+        self.open = None
         self._off = True
-        self._pipeline.cut_short()
+        self._pipeline.resume_gc()
         with suppress(Exception):
-            self._pipeline.say(f"recording is off after {type(error).__name__}: {error}")
-            self.sampling.switch(False)
-            self._boundary.detach()
+            self._notes.warn_once(f"recording is off after {describe(error)}")
+            self._sampling.switch(False)
             self._recorder.stop()

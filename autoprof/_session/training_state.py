@@ -8,65 +8,73 @@ what is learnt from the forward that follows its fetch.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from threading import get_ident
+from time import perf_counter_ns
 from typing import Any, Final
 
 import torch
+from torch import nn
 
-from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, UNPAUSE, VALUE_KINDS
-from .._capture.probes import ValidationEnd
+from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, VALUE_KINDS
+from .._capture.probes import BoundaryProbe, OptimizerHooks, unwatch_backward, watch_backward
 from .._capture.recorder import Recorder
-from .._process.signals import DeferSigint
-from ..devices import Clock
+from .._process import lifecycle
+from .._process.failures import contain, ignore
 from ..frame import Phase
-from ..summary import Excluded
+from .observers import ExcludedTime
+from .sampling import Sampling
+from .step_tracker import Following, StepTracker
 
 LOADERS: Final = 64
 """Loaders remembered at a time."""
+VALIDATION: Final = "validation"
 
 
 class Feeds(Enum):
-    """What the batches of a loader are for."""
+    """The use of a loader's batches."""
 
     TRAINING = "training"
     VALIDATION = "validation"
     BOTH = "both"
 
 
-VALIDATION: Final = "validation"
-
-
 class TrainingState:
-    """Tell training from what is apart, for one session. Its methods are called on the training thread.
+    """Receive the events of the user's program, and decide which time belongs to a step and where a step ends.
 
-    ``record`` has a recorded step record or not, and says whether there is one. ``end_step`` ends the step where
-    sessions end steps by themselves, ``set_apart`` keeps the open step out of the statistics.
+    With ``auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first call
+    of ``step``. All methods are called on the training thread. Hooks on the model and on optimizers hold this object;
+    it finds them again in torch's tables, and holds none of them.
     """
 
     def __init__(
         self,
+        model: nn.Module,
+        optimizers: tuple[Any, ...],
         recorder: Recorder,
-        work: DeferSigint,
-        record: Callable[[bool], bool],
-        end_step: Callable[[], None],
-        set_apart: Callable[[], None],
+        sampling: Sampling,
+        steps: StepTracker,
+        excluded: ExcludedTime,
         *,
-        clock: Callable[[], Clock],
+        auto: bool = True,
+        training_forward_calls: Sequence[Callable[[], None]] = (),
     ) -> None:
+        self._model = model
+        self._optimizers = optimizers
         self._recorder = recorder
-        self._work = work
-        self._record = record
-        self._end_step = end_step
-        self._set_apart = set_apart
-        self._clock = clock
+        self._sampling = sampling
+        self.steps = steps
+        self._excluded = excluded
+        self.auto = auto
+        """Whether steps end without a call of ``session.step``."""
         self.is_recording = True
-        """Whether the open step is recorded; fetches in unsampled steps need not be reported."""
-        self._paused = 0
-        self._forward_calls: list[Callable[[], None]] = []
-        self._spent: dict[str, list[int]] = {}
+        """Whether fetches and forwards matter: the open step is recorded, or the next one will be."""
+        self._training_forward_calls = tuple(training_forward_calls)
+        self._watches_forwards = False
+        self._optimizer_steps = 0
         self._names: list[str] = []
         self._began: int | None = None
         self._graded = False
@@ -74,66 +82,67 @@ class TrainingState:
         self._trains_in_eval = False
         self._fed: dict[int, tuple[weakref.ref[Any], Feeds]] = {}
         self._last: Any = None
-        self._validation_end = ValidationEnd(self.report_backward)
+        self._thread = get_ident()
 
     @property
     def is_excluded(self) -> bool:
-        """Whether what happens now is charged to no step."""
-        return self._paused > 0
+        """Whether time belongs to no step now."""
+        return self.steps.paused
 
-    def spent(self) -> tuple[Excluded, ...]:
-        """Return what has been kept apart so far, in order of first appearance."""
-        return tuple(Excluded(name, calls, ns) for name, (calls, ns) in self._spent.items())
+    def start(self) -> None:
+        """Listen, and open the first step."""
+        if self.auto:
+            self._optimizer_hooks().attach()
+        self._listen(True)
+        self.steps.start()
 
     @contextmanager
     def exclude(self, name: str) -> Iterator[None]:
-        """Exclude the time inside from steps, under this name; validation inside changes the name to its own."""
+        """Charge the block to no step, but to this name; validation inside is counted under its own name."""
         outermost = not self.is_excluded
         self._names.append(name)
-        began = self._pause()
+        began = self.steps.pause()
         try:
             yield
         finally:
-            ended, name = self._go_on(), self._names.pop()
+            ended, name = self.steps.resume(), self._names.pop()
             if outermost:
-                self._spend(name, ended - began)
-            elif self._began is not None and not self._names:  # saving in the middle of validation is no part of it
-                self._spend(name, ended - began)
+                self._excluded.add(name, ended - began)
+            elif self._began is not None and not self._names:  # saving during validation is no part of it
+                self._excluded.add(name, ended - began)
                 self._began += ended - began
 
-    def _spend(self, name: str, ns: int) -> None:
-        spent = self._spent.setdefault(name, [0, 0])
-        spent[0] += 1
-        spent[1] += max(ns, 0)
+    # Events.
 
-    # Events that probes report (``probes.StepEvents``).
+    def step(self) -> None:
+        """End the step because the user's program says so, now and from now on."""
+        if self.auto:
+            self.auto = False
+            self._optimizer_hooks().detach()
+        self._end_step()
 
-    def on_training_forward(self, call: Callable[[], None]) -> None:
-        """Have a function called at each training forward of the model."""
-        self._forward_calls.append(call)
+    def optimizer_stepped(self, *_call: Any) -> None:
+        """Called after each optimizer step."""
+        sampling = self._sampling
+        if not sampling.gap_remaining:
+            self._optimizer_steps += 1
+        elif sampling.gap_remaining > 1:
+            sampling.gap_remaining -= 1
+        else:
+            self._end_step()
 
     def begin_training_forward(self) -> None:
-        """Called before each training forward of the model."""
+        """Called before each forward of the model in ``train`` mode."""
         self._trained = True
         if self._names or self._last is not None or self._began is not None:
             self._train()
         else:
-            self._end_step()
-        for call in self._forward_calls:
+            self._end_if_stepped()
+        for call in self._training_forward_calls:
             call()
 
-    def _train(self) -> None:
-        if self._names:
-            return
-        if self._last is not None:
-            self._learn(Feeds.TRAINING)
-            self._last = None
-        if self._began is not None:
-            self.resume()
-        self._end_step()
-
     def begin_evaluation_forward(self) -> None:
-        """Called before each forward in ``eval`` mode: validation, unless this run trains that way."""
+        """Called before each forward in ``eval`` mode: validation, unless this run trains in that mode."""
         graded = torch.is_grad_enabled()
         if graded and (self._trains_in_eval or not self._trained):
             self._train()
@@ -143,83 +152,118 @@ class TrainingState:
             self._graded = self._graded or graded
             if self._began is None:
                 feeds = self._feeds(self._last)
-                self._begin(retract=feeds is None or feeds is Feeds.VALIDATION)
+                self._begin_validation(retract=feeds is None or feeds is Feeds.VALIDATION)
             if self._last is not None:
                 self._learn(Feeds.VALIDATION)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
-        """Called before each fetch of a batch; ``explicit`` loaders are those given to ``session.loader``."""
+        """Called before a batch is fetched; ``explicit`` loaders are those given to ``session.loader``."""
         if self._names:
             return
         self._last, feeds = source, self._feeds(source)
         if feeds is Feeds.VALIDATION:
-            self._begin(retract=False)
+            self._begin_validation(retract=False)
             return
         if feeds is Feeds.TRAINING:
-            self.resume()
+            self.end_validation()
         if feeds is Feeds.TRAINING or explicit:
-            self._end_step()
+            self._end_if_stepped()
 
     def report_mode(self, training: bool) -> None:
-        """Called by ``model.train()`` and ``model.eval()``, the only signs of validation in unsampled steps."""
+        """Called by ``model.train()`` and ``model.eval()``: the only event in unsampled steps."""
         if self.is_recording or self._names:
             return
         if training:
-            self.resume()
+            self.end_validation()
         else:
-            self._begin(retract=False)
+            self._begin_validation(retract=False)
 
-    def report_backward(self) -> None:
-        """Called before a backward pass during validation, which is over, or never was validation."""
-        if self._graded and not self._trains_in_eval:
-            self._trains_in_eval = True
-            self._set_apart()
-        self.resume()
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before each backward pass during validation: it is over, or was training in ``eval`` mode."""
+        if get_ident() == self._thread:
+            if self._graded and not self._trains_in_eval:
+                self._trains_in_eval = True
+                self.steps.exclude_open()
+            self.end_validation()
+        return False
 
-    def resume(self) -> None:
-        """End what was taken for validation."""
+    def leave(self) -> None:
+        """Never called: ``enter`` returns False."""
+
+    # Decisions.
+
+    def _train(self) -> None:
+        if self._names:
+            return
+        if self._last is not None:
+            self._learn(Feeds.TRAINING)
+            self._last = None
+        if self._began is not None:
+            self.end_validation()
+        self._end_if_stepped()
+
+    def _end_if_stepped(self) -> None:
+        if self.auto and self._optimizer_steps and not self.is_excluded:
+            self._end_step()
+
+    def _end_step(self) -> None:
+        began_ns = perf_counter_ns()
+        following = Following.NOTHING
+        with self.steps.work:
+            try:
+                self.end_validation()
+                following = self.steps.end(began_ns, self._optimizer_steps if self.auto else None)
+            finally:
+                self._optimizer_steps = int(following is Following.AFTER_GAP)
+                self._listen(following in (Following.RECORDED, Following.AFTER_GAP))
+        lifecycle.finish_termination()
+
+    def end_validation(self) -> None:
+        """End validation, if the open interval was taken for it."""
         if self._began is not None:
             began, self._began, self._graded = self._began, None, False
-            self._validation_end.detach()
-            self._spend(VALIDATION, self._go_on() - began)
+            unwatch_backward(self)
+            self._excluded.add(VALIDATION, self.steps.resume() - began)
 
-    def _begin(self, *, retract: bool) -> None:
+    def _begin_validation(self, *, retract: bool) -> None:
         if self._began is None:
-            self._began = self._pause(self._retract() if retract else None)
-            self._validation_end.attach()
+            self._began = self.steps.pause(self._retract() if retract else None)
+            self._thread = get_ident()
+            watch_backward(self)
 
-    def _pause(self, since: Any = None) -> int:
-        """Charge the step with nothing from now on, or from a reading in the buffer; return the host's time of it."""
-        with self._work:
-            self._paused += 1
-            try:
-                begins = self._paused == 1 and self._record(False)
-                return self._read(PAUSE, begins) if since is None else self._clock().host_ns(since)
-            except Exception:
-                self._recorder.handle_failure("pauses")
-                return 0
+    # Hooks.
 
-    def _go_on(self) -> int:
-        """Go on with the step; return the host's time."""
-        with self._work:
-            self._paused -= 1
-            try:
-                return self._read(UNPAUSE, not self._paused and self._record(True))
-            except Exception:
-                self._recorder.handle_failure("pauses")
-                return 0
+    def _listen(self, on: bool) -> None:
+        """Watch the model's forwards, or no longer."""
+        self.is_recording = on
+        if on and not self._watches_forwards:
+            self._watches_forwards = True
+            self._forward_hook().attach()
+        elif self._watches_forwards and not on:
+            self._forward_hook().detach()
+            self._watches_forwards = False  # last: where a signal strikes in between, it is done again
 
-    def _read(self, code: int, marks: bool) -> int:
-        clock = self._clock()
-        reading = clock.read()
-        now = clock.host_ns(reading)
-        if marks:
-            self._recorder.append(code, reading, get_ident())
-        else:
-            clock.release((reading,))
-        return now
+    def _forward_hook(self) -> BoundaryProbe:
+        return BoundaryProbe(self._model, self.begin_training_forward, self.begin_evaluation_forward)
 
-    # What belongs to a stretch though it came before it was known.
+    def _optimizer_hooks(self) -> OptimizerHooks:
+        return OptimizerHooks(self._optimizers, after=self.optimizer_stepped)
+
+    def finish(self, *, patient: bool) -> None:
+        """Close the open step where it is whole, and wait for the device."""
+        self.steps.finish(whole=self.auto and self._optimizer_steps > 0, patient=patient)
+
+    def detach(self) -> None:
+        """Remove every hook, whatever fails."""
+        with contain(ignore):
+            self.end_validation()
+        self.is_recording = False
+        for remove in (partial(unwatch_backward, self), self._forward_hook().detach, self._optimizer_hooks().detach):
+            with contain(ignore):
+                remove()
+        self.steps.detach()
+
+    # Marks that belong to validation, made before it was recognised.
 
     def _feeds(self, source: Any) -> Feeds | None:
         known = self._fed.get(id(source))

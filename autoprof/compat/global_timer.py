@@ -24,8 +24,8 @@ import torch
 
 from .._capture.probes import span
 from .._names import clean_name
+from .._process.ranks import rank as rank_here
 from .._process.signals import raised_by_handler
-from .._session.outputs import rank as rank_here
 from .._units import NS_PER_MS, NS_PER_S
 from ..devices import DEVICES, Clock, HostClock
 from ..errors import OutputError

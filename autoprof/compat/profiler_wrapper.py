@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from .._process import lifecycle
+from .._process.ranks import rank
 from .._reports.text import safe
-from .._session import lifecycle
-from .._session.outputs import rank
 from ..deep import SEED_PATTERNS, DeepCapture, DeepProfile, FileNames, make_options, make_patterns, render_profile
 from ..deep.options import choose_stem
 from ..errors import SessionError

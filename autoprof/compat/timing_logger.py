@@ -27,9 +27,9 @@ from .._capture.marks import MAX_MARKS
 from .._capture.probes import log_timing as record_in_session
 from .._capture.probes.function import LONGEST_NS
 from .._names import clean_name
+from .._process.ranks import rank as rank_here
 from .._process.signals import raised_by_handler
 from .._reports.card import HEALTHY, render_card
-from .._session.outputs import rank as rank_here
 from .._stats import Aggregate
 from ..devices import HostClock
 from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, diagnose

@@ -6,7 +6,7 @@ from .options import DeepOptions, FileNames, make_options, make_patterns
 from .profile import DEFAULT_PATTERNS, SEED_PATTERNS, Call, DeepProfile, LayerTotal, Operator, Pattern, joined
 from .report import write_report
 from .text import render_memory, render_profile
-from .window import DeepWindow, capture_steps
+from .window import DeepWindow
 
 __all__ = [
     "DEFAULT_PATTERNS",
@@ -20,7 +20,6 @@ __all__ = [
     "LayerTotal",
     "Operator",
     "Pattern",
-    "capture_steps",
     "deep_capture",
     "joined",
     "make_options",

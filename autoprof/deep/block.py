@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch import nn
 
 from .._capture.probes import BoundaryProbe, OptimizerHooks
+from .._process import lifecycle
+from .._process.ranks import rank
 from .._process.signals import DeferSigint, raised_by_handler
-from .._session import lifecycle
-from .._session.outputs import rank
 from ..errors import SessionError
 from .capture import Capture
 from .named import open_range
@@ -222,7 +222,7 @@ class DeepCapture:
     def _warn(self, note: str) -> None:
         self.notes.append(note)
         if self._session is not None:
-            self._session.say(note)
+            self._session.warn_once(note)
         else:
             logger.warning(note)
 

@@ -16,10 +16,6 @@ from .options import clean_stem, make_options
 from .report import write_report
 
 if TYPE_CHECKING:
-    from .._capture.handle import Handle
-    from .._session.pipeline import Pipeline
-    from .._session.step_tracker import StepTracker
-    from .._storage.runs import RunFolder
     from .._targets import Target
     from ..config import Deep
 
@@ -29,8 +25,8 @@ SELDOM: Final = 4096
 """Recorded steps between two looks at most."""
 
 
-class Course(Protocol):
-    """What a window asks of the steps of a run."""
+class Sampling(Protocol):
+    """The part of the session's sampling that a window uses."""
 
     def reserve(self, first: int, count: int) -> None:
         """Have these steps recorded, whatever it costs."""
@@ -49,7 +45,7 @@ class DeepWindow:
         rank: int,
         *,
         targets: Iterable[Target],
-        course: Course,
+        sampling: Sampling,
         summary: Callable[[], Summary],
         say: Callable[[str], None],
     ) -> None:
@@ -57,7 +53,7 @@ class DeepWindow:
         self._folder = folder
         self._rank = rank
         self._targets = tuple(targets)
-        self._course = course
+        self._sampling = sampling
         self._summary = summary
         self._say = say
         self._windows = [wanted.window_of_steps] if wanted.window_of_steps else []
@@ -83,7 +79,7 @@ class DeepWindow:
     def begin(self) -> None:
         """Reserve the steps. Called once, at set-up."""
         for first, last in self._windows:
-            self._course.reserve(first, last - first + 2)
+            self._sampling.reserve(first, last - first + 2)
 
     def step_begins(self, step: int) -> bool:
         """Take note that this step begins; return whether it is to be kept apart from the statistics."""
@@ -102,7 +98,7 @@ class DeepWindow:
             apart = True
             self._open.step(step)
         if apart:
-            self._course.asked(perf_counter_ns() - began)
+            self._sampling.asked(perf_counter_ns() - began)
         return apart
 
     def close(self) -> None:
@@ -124,7 +120,7 @@ class DeepWindow:
         self._watching = False
         first, last = step + 1, step + self._wanted.window
         self._windows.append((first, last))
-        self._course.reserve(first, last - first + 2)
+        self._sampling.reserve(first, last - first + 2)
         self._say(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin(self, step: int, last: int) -> None:
@@ -160,21 +156,3 @@ class DeepWindow:
                 raise
             self._say(f"deep: {type(error).__name__}: {error}")
             return None
-
-
-def capture_steps(
-    wanted: Deep, folder: RunFolder, targets: Iterable[Target], steps: StepTracker, pipeline: Pipeline, undo: Handle
-) -> None:
-    """Have a run capture what its configuration asks for, until ``undo``."""
-    window = DeepWindow(
-        wanted,
-        folder.rank_path,
-        folder.rank,
-        targets=targets,
-        course=steps.sampling,
-        summary=pipeline.summary,
-        say=pipeline.say,
-    )
-    undo.add(window.close)
-    steps.on_begin(window.step_begins)
-    window.begin()

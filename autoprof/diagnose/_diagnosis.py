@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from .._observer import Observer
 from .._resolve import RawStep
 from ..frame import StepFrame
 from ..probes._call_table import Call
@@ -76,12 +77,14 @@ class CallMonitor:
         }
 
 
-class Diagnosis:
+class Diagnosis(Observer):
     """Observe a live run for the rules. They judge only when a summary is annotated.
 
     ``optimizers`` returns the optimizers seen so far. The rules are found when it is built: importing them takes
     milliseconds, which no step must take.
     """
+
+    provides = "verdict"
 
     def __init__(
         self,
@@ -104,8 +107,8 @@ class Diagnosis:
 
     def observe_step(self, raw: RawStep) -> RawStep:
         """Observe a closed step and return it."""
-        begun_ns = raw.clock.host_ns(raw.start)
-        step_ns = raw.clock.host_ns(raw.end) - begun_ns
+        begun_ns = raw.begun_ns
+        step_ns = raw.ended_ns - begun_ns
         self._collections.observe_step(raw.step, step_ns)
         if self._calls is not None:
             self._calls.observe_step(raw, begun_ns, step_ns)

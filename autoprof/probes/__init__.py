@@ -7,6 +7,7 @@ entry point of the group ``autoprof.probes``.
 from .._capture.handle import Probe
 from .._capture.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
+from ._prefetch import Prefetch
 from ._spans import SpanListener
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Attribute",
     "CallProbe",
     "Listener",
+    "Prefetch",
     "Probe",
     "ProbeContext",
     "ProbeFactory",

@@ -14,6 +14,7 @@ from .._capture.handle import Handle, Probe
 from .._capture.probes.hooks import Hooks
 from .._capture.recorder import Recorder
 from .._plugins import PartKind
+from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -42,9 +43,6 @@ class StepEvents(Protocol):
     def report_mode(self, training: bool) -> None:
         """Called by each ``model.train()`` and ``model.eval()``."""
 
-    def on_training_forward(self, call: Callable[[], None]) -> None:
-        """Have a function called at each training forward of the model."""
-
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
@@ -56,11 +54,16 @@ class ProbeContext:
     settings: Config
     recorder: Recorder
     """Takes marks; its ``clock`` reads the time, also where the model moves to another device."""
-    events: StepEvents
     module_hooks: Hooks
     """Makes hooks that mark the forward and backward of a module."""
     follows_backward: bool
     """Whether any target has its backward timed."""
+    training_forward_calls: list[Callable[[], None]]
+    """Functions that are called at each training forward of the model; add to them."""
+    prefetch: Prefetch
+    """Counts fetches that found no batch ready."""
+    events: StepEvents | None = None
+    """The session's events, for probes that report them; they are made last. None for all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class ProbeFactory:
     make: Callable[[ProbeContext], Probe | None]
     always: bool = False
     """Whether the probe stays attached from the start to the end; else only in sampled steps."""
+    reports_events: bool = False
+    """Whether the probe calls ``context.events``. Such a probe is always attached, and made after all others."""
 
 
 PROBES: Final = PartKind("probe", "autoprof.probes", "PROBE", ProbeFactory)
@@ -80,17 +85,22 @@ PROBES: Final = PartKind("probe", "autoprof.probes", "PROBE", ProbeFactory)
 
 
 class StepProbes:
-    """The probes of one session. Nothing is attached when it is made."""
+    """The probes of one session that report events, where the context has ``events``, or else all others.
+
+    Nothing is attached when they are made.
+    """
 
     def __init__(self, context: ProbeContext) -> None:
         self._handle = Handle()
         always: list[Probe] = []
         sampled: list[Probe] = []
         for name, factory in PROBES.parts.items():
+            if factory.reports_events is (context.events is None):
+                continue
             probe = _make(name, factory, context)
             if probe is not None:
                 self._handle.add(probe.remove)
-                (always if factory.always else sampled).append(probe)
+                (always if factory.always or factory.reports_events else sampled).append(probe)
         self.always = tuple(always)
         """Attached for the whole session."""
         self.sampled = tuple(sampled)

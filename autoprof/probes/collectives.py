@@ -107,7 +107,7 @@ class ReducerWait:
 
 def _make(context: ProbeContext) -> CallProbe:
     wait = ReducerWait(context.recorder, context.model)
-    context.events.on_training_forward(wait.find_wrapper)
+    context.training_forward_calls.append(wait.find_wrapper)
     context.module_hooks.passes.add_end_observer(wait)
     listener = CommListener(context.recorder)
     return CallProbe([(replacement, listener) for replacement in REPLACEMENTS])

@@ -15,6 +15,7 @@ from .._capture.recorder import Recorder
 from .._capture.replace import Attribute, CallProbe, Replacement
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
+from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
     _Proxy = wrapt.ObjectProxy[Any]
@@ -31,14 +32,14 @@ class LoaderProbe(CallProbe):
     It is also the listener of torch's loaders.
     """
 
-    def __init__(self, recorder: Recorder, events: StepEvents) -> None:
+    def __init__(self, recorder: Recorder, events: StepEvents, prefetch: Prefetch) -> None:
         super().__init__([(START, self), (NEXT, self)])
         self._recorder = recorder
         self._code = recorder.label("Data", None, Phase.DATA)
         self._events = events
         self._open_in = -1
         """The serial of the step of the open fetch; a Ctrl-C may leave that of an old step here."""
-        self._workers = self._fetches = self._not_ready = 0
+        self._prefetch = prefetch
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
@@ -106,15 +107,7 @@ class LoaderProbe(CallProbe):
             ready = len(tasks.get(wanted, ())) == 2 or not iterator._data_queue.empty()
         except Exception:  # private to torch: loaders without workers and other versions may lack these
             return
-        self._workers = iterator._num_workers
-        self._fetches += 1
-        self._not_ready += not ready
-
-    def prefetch(self) -> dict[str, int]:
-        """Return the fetches that found no batch ready; nothing where no worker process prepared any."""
-        if not self._fetches:
-            return {}
-        return {"workers": self._workers, "fetches": self._fetches, "unready": self._not_ready}
+        self._prefetch.add(iterator._num_workers, ready=ready)
 
 
 class _Source:
@@ -175,7 +168,8 @@ class TimedIterator:
 
 
 def _make(context: ProbeContext) -> LoaderProbe:
-    return LoaderProbe(context.recorder, context.events)
+    assert context.events is not None
+    return LoaderProbe(context.recorder, context.events, context.prefetch)
 
 
-PROBE = ProbeFactory(_make, always=True)
+PROBE = ProbeFactory(_make, reports_events=True)

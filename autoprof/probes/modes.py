@@ -30,7 +30,8 @@ class ModeListener:
 
 
 def _make(context: ProbeContext) -> CallProbe:
+    assert context.events is not None
     return CallProbe([(TRAIN, ModeListener(context.model, context.events))])
 
 
-PROBE = ProbeFactory(_make, always=True)
+PROBE = ProbeFactory(_make, reports_events=True)

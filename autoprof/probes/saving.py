@@ -44,7 +44,8 @@ class SavingListener:
 
 
 def _make(context: ProbeContext) -> CallProbe:
+    assert context.events is not None
     return CallProbe([(SAVE, SavingListener(context.recorder, context.events))])
 
 
-PROBE = ProbeFactory(_make, always=True)
+PROBE = ProbeFactory(_make, reports_events=True)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import Display, RunInfo, Sink
+from ._base import CalibratedSink, LiveSink, RunInfo, Sink
 from ._kind import SINKS, CloseOrder, Export, SinkKind
 from ._make import make_sinks, writes_files
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SINKS",
+    "CalibratedSink",
     "CloseOrder",
-    "Display",
     "Export",
+    "LiveSink",
     "Options",
     "RunInfo",
     "Sink",

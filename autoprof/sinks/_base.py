@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
@@ -25,37 +25,39 @@ class Sink(Protocol):
 
 
 @runtime_checkable
-class Display(Sink, Protocol):
-    """A sink that somebody watches: it is told when no frame will come for a while."""
+class LiveSink(Sink, Protocol):
+    """A sink that shows the statistics while the run goes on: it says when, and is given them."""
 
-    def rest(self, seconds: float) -> bool:
-        """Take word that steps are left alone for about this long, and show what there is to show.
+    def due(self, idle_s: float | None = None) -> bool:
+        """Return True, once each time, when the statistics are to be shown.
 
-        Return False to be asked again at the end of the next step, so that no step pays for all of it.
+        Asked after each frame, and with ``idle_s`` before a gap: no frame will come for about that many seconds.
         """
+
+    def show(self, summary: Summary, step: int) -> None:
+        """Show the statistics up to ``step``. They are computed in parts, so a few short steps may lie between."""
+
+
+@runtime_checkable
+class CalibratedSink(Sink, Protocol):
+    """A sink that shows single spans, and therefore asks for the limit of the clock."""
+
+    def calibrate(self, clock_limit_ns: int) -> None:
+        """Take the length below which a span cannot be told from none; called before the frames it is true of."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What the sinks of one run share.
+    """The facts of a run that its sinks share.
 
-    ``folder`` is None for a run without files. ``summary`` computes the statistics so far when it is called, so a
-    sink calls it only when it is about to show them. ``refined`` does the same in parts, one at each step where steps
-    are short. ``clock`` gives seconds and decides when a sink is due again.
-    ``clock_limit_ns`` says what length of a span the run's own clock cannot tell from none (so far: 0).
+    ``folder`` is None for a run without files. ``stream`` is where text for people goes. ``clock`` gives seconds, and
+    decides when a sink is due again.
     """
 
     folder: RunFolder | None
     rank: int
-    summary: Callable[[], Summary]
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
-    clock_limit_ns: Callable[[], int] = lambda: 0
-    parts: Callable[[], Iterator[Summary]] | None = None
-
-    def refined(self) -> Iterator[Summary]:
-        """Yield the statistics so far again and again, each time with more in them; the last is the whole."""
-        return iter((self.summary(),)) if self.parts is None else self.parts()
 
 
 def folder_of(run: RunInfo) -> RunFolder:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ..summary import Summary
 from ._base import RunInfo, Sink
 from ._kind import SINKS, SinkKind
 
@@ -34,7 +35,7 @@ def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     except BaseException:
         for sink in made:
             with suppress(Exception):
-                sink.close(run.summary())
+                sink.close(Summary.empty())
         raise
     return tuple(made)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from collections.abc import Iterator
 from typing import Final
 
 from pydantic import Field
@@ -16,7 +15,6 @@ from .._reports.panel import render_panel
 from .._reports.plain import render_plain
 from .._reports.summary_text import render_summary
 from .._reports.text import safe
-from .._units import NS_PER_S
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
@@ -25,10 +23,6 @@ from ._terminal import SPARE_ROWS, PinnedLines
 
 SUMMARY_NAMES: Final = 12
 """Names in the report at the end on a terminal; ``summary.txt`` has more."""
-PART_S: Final = 0.0005
-"""The time after which the rest of what there is to compute is left to the next step: no step is to stand out."""
-SHARE: Final = 0.02
-"""The share of a long step that may be spent at once."""
 
 
 class ConsoleOptions(Options):
@@ -46,22 +40,19 @@ class ConsoleSink:
     """Show the run on its stream.
 
     On a terminal the panel is redrawn at most each Nth step and every ``interval_s`` seconds, or a line printed where
-    there is no room for it. Elsewhere each Nth step prints a line. What is shown is computed in parts, at the ends of
-    several steps where they are short. A stream that fails makes ``write`` raise, after the screen has been given back
-    as far as the stream still takes it.
+    there is no room for it. Elsewhere each Nth step prints a line. A stream that fails makes ``show`` raise, after the
+    screen has been given back as far as the stream still takes it.
     """
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
         self._options = options
-        self._run = run
+        self._stream = run.stream
+        self._clock = run.clock
         self._pinned = PinnedLines(run.stream)
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(run.stream, "encoding", None) or "ascii"
-        self._left = options.every
-        self._step = self._shown = 0
-        self._parts: Iterator[Summary] | None = None
-        """What is left to compute of a drawing that has begun."""
-        self._summary: Summary | None = None
+        self._frames = 0
+        """Frames since a drawing was due."""
         self._due = float("-inf")
         self._on_terminal = False
         self._verdict: str | None = None
@@ -69,51 +60,40 @@ class ConsoleSink:
         self._pinned.guard()
 
     def write(self, frame: StepFrame) -> None:
-        """Count the step, and draw when it is time; between drawings this is next to nothing."""
-        self._left -= 1
-        self._step = frame.step
-        if self._left > 0 and self._parts is None:
-            return
-        now = self._run.clock()
-        if self._parts is None and self._on_terminal and now < self._due:
-            return
-        self._show(now, max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
+        """Count the step."""
+        self._frames += 1
 
-    def rest(self, seconds: float) -> bool:
-        """Redraw the panel where it would stand still for longer than its interval without the last steps in it."""
-        still = self._on_terminal and self._left < self._options.every and seconds >= self._options.interval_s
-        if still or self._parts is not None:
-            self._show(self._run.clock(), PART_S)
-        return self._parts is None
+    def due(self, idle_s: float | None = None) -> bool:
+        """Return whether a drawing is due: after N frames, on a terminal also after the interval.
 
-    def _show(self, now: float, seconds: float) -> None:
-        """Begin a drawing, or go on with it for about this long."""
+        Before a gap that is longer than the interval, a terminal shows the last steps at once.
+        """
+        options = self._options
+        if idle_s is not None:
+            due = self._on_terminal and self._frames > 0 and idle_s >= options.interval_s
+        else:
+            due = self._frames >= options.every and not (self._on_terminal and self._clock() < self._due)
+        if due:
+            self._frames = 0
+            self._due = self._clock() + options.interval_s
+        return due
+
+    def show(self, summary: Summary, step: int) -> None:
+        """Draw the panel, or print a line."""
         try:
-            if self._parts is None:
-                self._left = self._options.every
-                self._due = now + self._options.interval_s
-                self._shown = self._step
-                self._parts = self._run.refined()
-            for summary in self._parts:
-                self._summary = summary
-                if self._run.clock() > now + seconds:
-                    return
-            self._parts = None
-            if self._summary is not None:
-                self._show_summary(self._summary)
+            self._show_summary(summary, step)
         except BaseException:
-            self._parts = None
             self._give_back()
             raise
 
-    def _show_summary(self, summary: Summary) -> None:
-        size = PinnedLines.terminal_size(self._run.stream)
+    def _show_summary(self, summary: Summary, step: int) -> None:
+        size = PinnedLines.terminal_size(self._stream)
         self._on_terminal = size is not None
-        if size is None or not self._draw(summary, size):
+        if size is None or not self._draw(summary, step, size):
             self._pinned.clear()
-            self._print_line(summary)
+            self._print_line(summary, step)
 
-    def _draw(self, summary: Summary, size: tuple[int, int]) -> bool:
+    def _draw(self, summary: Summary, step: int, size: tuple[int, int]) -> bool:
         """Draw the panel; say whether there was room for it."""
         columns, rows = size
         panel = render_panel(
@@ -121,7 +101,7 @@ class ConsoleSink:
             width=columns,
             top=self._options.top,
             color=self._color,
-            step=self._shown,
+            step=step,
             encoding=self._encoding,
         )
         if rows < len(panel) + SPARE_ROWS or not self._pinned.is_free():
@@ -129,27 +109,25 @@ class ConsoleSink:
         self._pinned.draw(panel, size)
         return True
 
-    def _print_line(self, summary: Summary) -> None:
-        line = render_plain(summary, step=self._shown, encoding=self._encoding)
+    def _print_line(self, summary: Summary, step: int) -> None:
+        line = render_plain(summary, step=step, encoding=self._encoding)
         verdict = verdict_line(summary, gain=False)
         if verdict is not None and verdict != self._verdict:  # said when it changes, not each time
             self._verdict = verdict
             line += "\n" + safe(f"autoprof | verdict: {verdict_line(summary)}", self._encoding)
-        self._run.stream.write(f"\n{line}\n" if self._on_terminal else f"{line}\n")  # a bar may hold the line
-        self._run.stream.flush()
+        self._stream.write(f"\n{line}\n" if self._on_terminal else f"{line}\n")  # a bar may hold the line
+        self._stream.flush()
 
     def close(self, summary: Summary) -> None:
         """Give the screen back and print the report, which stays."""
-        if self._parts is not None:
-            self._show(self._run.clock(), float("inf"))
         atexit.unregister(self._give_back)
-        size = PinnedLines.terminal_size(self._run.stream)
+        size = PinnedLines.terminal_size(self._stream)
         self._pinned.close()
         report = render_summary(
             summary, width=min(size[0], 120) if size else 80, top=SUMMARY_NAMES, encoding=self._encoding
         )
-        self._run.stream.write("\n" + "\n".join(report) + "\n")
-        self._run.stream.flush()
+        self._stream.write("\n" + "\n".join(report) + "\n")
+        self._stream.flush()
 
     def _give_back(self) -> None:
         # A stream that is closed or gone has no screen to give back.

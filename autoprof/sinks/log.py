@@ -37,8 +37,12 @@ class LogSink:
         self._count = 0
         self._sections = 0
         self._averages = Averages()
-        self._clock_limit_ns = run.clock_limit_ns
+        self._clock_limit_ns = 0
         self._file = LineFile(folder_of(run).rank_path / "timing.log", options.flush_s, run.clock)
+
+    def calibrate(self, clock_limit_ns: int) -> None:
+        """Show spans shorter than this as less than it."""
+        self._clock_limit_ns = clock_limit_ns
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's section."""
@@ -46,7 +50,7 @@ class LogSink:
         if self._count % self._every:
             self._averages.count(frame)
             return
-        self._file.write(render_step(frame, self._averages, self._clock_limit_ns()))
+        self._file.write(render_step(frame, self._averages, self._clock_limit_ns))
         self._sections += 1
         if self._flush_every is not None and self._sections % self._flush_every == 0:
             self._file.flush()

@@ -96,7 +96,7 @@ class MemoryPlotSink:
     """
 
     def __init__(self, options: MemoryPlotOptions, run: RunInfo) -> None:
-        self._run = run
+        self._clock = run.clock
         self._picture = folder_of(run).path / PICTURE
         self._history = History()
         self._redraw_s = options.redraw_s
@@ -110,13 +110,21 @@ class MemoryPlotSink:
             self._due = run.clock() + options.redraw_s
 
     def write(self, frame: StepFrame) -> None:
-        """Add the frame's readings; request a drawing when it is due."""
+        """Take the frame's readings."""
         if frame.memory:
             self._history.add(frame.step, frame.memory)
-        now = self._run.clock()
-        if now >= self._due and self._redrawer is not None and self._redraw_s is not None:
-            self._due = now + self._redraw_s
-            summary = next(self._run.refined())  # times and memory come first
+
+    def due(self, idle_s: float | None = None) -> bool:
+        """Return whether the interval since the last drawing is over."""
+        now = self._clock()
+        if idle_s is not None or now < self._due or self._redraw_s is None:
+            return False
+        self._due = now + self._redraw_s
+        return True
+
+    def show(self, summary: Summary, step: int) -> None:
+        """Ask for a drawing of the history so far."""
+        if self._redrawer is not None:
             self._redrawer.request(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
 
     def close(self, summary: Summary) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from autoprof._session.governor import COMPARED_STEPS
+from autoprof._stats.paired_steps import COMPARED_STEPS
 
 from .. import stats
 from .means import Observed, Reference, Verdict, estimates, judge, observe, reference

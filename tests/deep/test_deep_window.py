@@ -66,14 +66,14 @@ def test_a_capture_costs_the_budget_nothing() -> None:
     """It was asked for: the governor does not leave steps alone to pay for it."""
     told: list[int] = []
 
-    class Course:
+    class Sampling:
         def reserve(self, first: int, count: int) -> None:
             told.append(first)
 
         def asked(self, ns: int) -> None:
             told.append(ns)
 
-    window = make_window(Deep(steps=(2,)), course=Course())
+    window = make_window(Deep(steps=(2,)), sampling=Sampling())
     for step in (1, 2, 3, 4):
         window.step_begins(step)
     window.close()
@@ -144,9 +144,9 @@ class Reserved:
         pass
 
 
-def make_window(wanted: Deep, course: Any = None, summary: Any = None, notes: list[str] | None = None) -> DeepWindow:
+def make_window(wanted: Deep, sampling: Any = None, summary: Any = None, notes: list[str] | None = None) -> DeepWindow:
     window = DeepWindow(
-        wanted, Path("out"), 0, targets=(), course=course or Reserved(), summary=summary or summary_of,
+        wanted, Path("out"), 0, targets=(), sampling=sampling or Reserved(), summary=summary or summary_of,
         say=(notes if notes is not None else []).append,
     )  # fmt: skip
     window.begin()

@@ -84,9 +84,11 @@ def test_without_a_panel_a_line_is_printed_when_the_verdict_changes() -> None:
     def summary() -> Summary:
         return diagnose(evidence_of(next(now), repeat=20))
 
-    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, summary, stream, clock=lambda: 0.0))
+    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, stream, clock=lambda: 0.0))
     for step in range(5):
         sink.write(make_frame([], step=step, duration_ns=1))
+        if sink.due():
+            sink.show(summary(), step)
     sink.close(Summary.empty())
     said = [line for line in stream.getvalue().splitlines() if "verdict" in line]
     assert said == [

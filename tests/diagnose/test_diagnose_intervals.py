@@ -67,14 +67,14 @@ def test_a_governor_that_pays_for_hidden_overhead_gets_no_finding(hidden: float)
     while recorded + left < 40_000:
         step_ns = round(100 * MS * draw.uniform(0.97, 1.03))
         recorded, burst, own, observed = recorded + 1, burst + 1, own + MS, observed + step_ns + round(hidden * MS)
-        gap = governor.recorded(step_ns + round(hidden * MS), MS)
+        gap = governor.after_recorded(step_ns + round(hidden * MS), MS)
         changes = {"steps": recorded, "unsampled_steps": left, "overhead": own / observed, "paired": governor.paired()}
         said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
         assert said is None or said.severity == "info", (recorded, left, said.why)
         if gap:
             first = min(governor.comparable, gap)
             governor.compare(first, round(sum(100 * MS * draw.uniform(0.97, 1.03) for _ in range(first))))
-            governor.left_alone(gap, gap * 100 * MS)
+            governor.after_gap(gap, gap * 100 * MS)
             left, observed = left + gap, observed + gap * 100 * MS
 
 

@@ -315,11 +315,11 @@ def test_a_working_governor_gets_no_finding(cost_ms: float, first_ms: float) -> 
     while recorded + left < 4000:
         own = round((cost_ms if recorded else first_ms) * MS)
         recorded, spent, observed = recorded + 1, spent + own, observed + 100 * MS + own
-        gap = governor.recorded(100 * MS + own, own)
+        gap = governor.after_recorded(100 * MS + own, own)
         changes = {"steps": recorded, "unsampled_steps": left, "overhead": spent / observed}
         said = overhead.judge(replace(base, summary=replace(base.summary, **changes)))
         assert said is None or said.severity == "info", (recorded, left)
-        governor.left_alone(gap, gap * 100 * MS)
+        governor.after_gap(gap, gap * 100 * MS)
         left, observed = left + gap, observed + gap * 100 * MS
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from autoprof._capture.memory import Held, Holdings, tabulate
 from autoprof._reports.card import render_card
-from autoprof.diagnose import Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
+from autoprof.diagnose import Diagnosis, Evidence, OptimizerInfo, RunFacts, describe_optimizers, diagnose
 from autoprof.summary import Progress, Summary, WhatIf
 
 GIB = 2**30
@@ -21,6 +21,12 @@ STEP = {"data": 0.1, "forward": 1855, "recompute": 1800, "backward": 2100, "opti
 """The seed's step: 6 s, a forward of 1855 ms, a backward of 4000 ms with its recompute, batch 1 on 3 GPUs."""
 ADAM = OptimizerInfo("AdamW", None, None, 6 * GIB, 12 * GIB, can_fuse=True, device="cuda", eight_bit_bytes=3 * GIB)
 MEMORY = {"allocated_bytes": 19 * GIB, "reserved_bytes": 33 * GIB, "peak_bytes": 32 * GIB}
+
+
+def diagnosis_of(session: Any) -> Diagnosis:
+    """The diagnosis among the observers of a session."""
+    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
+    return found
 
 
 def seed(*, saved: int | None = 5 * GIB, progress: bool = True, **changes: Any) -> Evidence:
@@ -195,5 +201,5 @@ def test_an_optimizer_without_state_is_described_after_some_steps() -> None:
             optimizer.step()
             session.step()
     session.summary()
-    (fact,) = session._pipeline.diagnosis.facts().optimizers or ()
+    (fact,) = diagnosis_of(session).facts().optimizers or ()
     assert (fact.kind, fact.foreach, fact.state_bytes) == ("SGD", False, 0)

@@ -18,7 +18,7 @@ from torch.optim import optimizer as torch_optimizer
 from autoprof._capture import recorder as recording
 from autoprof._capture.probes import ModuleProbe, ShapeProbe
 from autoprof._capture.probes.boundary import BoundaryProbe
-from autoprof._session import lifecycle
+from autoprof._process import lifecycle
 
 
 @pytest.fixture(autouse=True)

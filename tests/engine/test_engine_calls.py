@@ -18,12 +18,19 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture import compiler, replace
+from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site
 from autoprof.testing import FakeClock, FakeDevice, open_session
 
 MS = 1_000_000
 CONFIG: dict[str, Any] = {"targets": [{"match": ".*"}], "step": "manual", "sample": {"warmup": 0}, "sinks": {}}
+
+
+def diagnosis_of(session: Any) -> Diagnosis:
+    """The diagnosis among the observers of a session."""
+    (found,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))
+    return found
 
 
 class Bench:
@@ -48,12 +55,12 @@ class Bench:
     def waits(self) -> Any:
         """Close, and return the facts of the calls that waited."""
         self.session.close()
-        return self.session._pipeline.diagnosis.facts().waits
+        return diagnosis_of(self.session).facts().waits
 
     def logs(self) -> Any:
         """Close, and return the facts of the calls that logged."""
         self.session.close()
-        return self.session._pipeline.diagnosis.facts().logs
+        return diagnosis_of(self.session).facts().logs
 
 
 @pytest.fixture(autouse=True)

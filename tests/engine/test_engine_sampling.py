@@ -17,8 +17,9 @@ import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
 from autoprof._reports.summary_text import render_summary
-from autoprof._session import sampling
+from autoprof._session import builder, sampling
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
+from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 EVERYTHING = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0}}
@@ -42,13 +43,13 @@ class Scripted:
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
-    def recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool) -> int:
+    def after_recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool) -> int:
         self.lengths.append(step_ns)
         self.settled.append(settles)
         self.level = next(self._levels, self.level)
         return next(self._gaps, 0)
 
-    def left_alone(self, steps: int, elapsed_ns: int, spent_ns: int) -> None:
+    def after_gap(self, steps: int, elapsed_ns: int, spent_ns: int) -> None:
         self.heard.append((steps, elapsed_ns))
         self.spent.append(spent_ns)
 
@@ -66,7 +67,7 @@ def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
         governor = Scripted(gaps, levels)
-        monkeypatch.setattr(sampling, "Governor", lambda *_args: governor)
+        monkeypatch.setattr(builder, "Governor", lambda *_args: governor)
         return governor
 
     return put
@@ -124,7 +125,7 @@ def test_no_step_that_is_left_alone_delivers_all_that_waits(
     model, optimizer = model_and_optimizer()
     sink, seen = ListSink(), []
     with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
-        session._pipeline.put_off(10**30)  # nothing before the gap
+        session._pipeline.postpone(10**30)  # nothing before the gap
         for at in range(11):
             train(model, optimizer)
             session.step()
@@ -134,46 +135,59 @@ def test_no_step_that_is_left_alone_delivers_all_that_waits(
     assert [f.step for f in sink.frames] == [1, 2, 3, 4]
 
 
+class Watched(ListSink):
+    """A live sink that is due before a gap, ``limit`` times; it notes the frames that it has, and the gap's seconds."""
+
+    def __init__(self, limit: int = 1) -> None:
+        super().__init__()
+        self.idle: list[tuple[int, float]] = []
+        self.shown: list[tuple[int, int]] = []
+        self._limit = limit
+
+    def due(self, idle_s: float | None = None) -> bool:
+        if idle_s is None:
+            return False
+        self.idle.append((len(self.frames), idle_s))
+        return len(self.idle) <= self._limit
+
+    def show(self, summary: Summary, step: int) -> None:
+        self.shown.append((summary.steps + summary.warmup_steps, step))
+
+
 @pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 15)])
-def test_a_sink_that_is_watched_is_told_how_long_nothing_will_come(
+def test_a_live_sink_is_asked_before_a_gap(
     govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
 ) -> None:
     """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or one in a step."""
-
-    class Watched(ListSink):
-        def rest(self, seconds: float) -> bool:
-            told.append((len(self.frames), seconds))
-            return True
-
-    told: list[tuple[int, float]] = []
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
+    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
-    with autoprof.instrument(model, MANUAL, sinks=[Watched(), ListSink()]) as session:
-        session._pipeline.put_off(10**30)
+    watched = Watched()
+    with autoprof.instrument(model, MANUAL, sinks=[watched, ListSink()]) as session:
+        session._pipeline.postpone(10**30)
         for _ in range(23):
             train(model, optimizer)
             session.step()
-    assert told == [(3, pytest.approx(left / 10))]
+    assert watched.idle == [(3, pytest.approx(left / 10))]
+    assert watched.shown == [(3, 3)]
 
 
-def test_a_display_that_has_more_to_show_is_asked_again(govern: Any) -> None:
-    """At the end of the next step that is left alone, and no longer when it has shown all."""
-
-    class Watched(ListSink):
-        def rest(self, seconds: float) -> bool:
-            asked.append(round(seconds * 10))
-            return len(asked) == 3
-
-    asked: list[int] = []
+def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part at the end of each, until all of it is shown; the sink is not asked again before."""
+    monkeypatch.setattr("autoprof._session.outputs.PART_S", -1.0)
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
-    with autoprof.instrument(model, MANUAL, sinks=[Watched()]) as session:
+    watched = Watched()
+    counts = []
+    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
         for _ in range(23):
             train(model, optimizer)
             session.step()
-    assert len(asked) == 3
-    assert asked == [asked[0] - i for i in range(3)]
+            counts.append(len(watched.shown))
+    parts = 1 + len(session._pipeline._summarizer._observers)
+    assert len(watched.idle) == 1
+    assert counts.index(1) == 4 + parts
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
@@ -325,6 +339,7 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
     monkeypatched = pytest.MonkeyPatch()
     monkeypatched.setattr(sampling, "perf_counter_ns", lambda: now[0])
     monkeypatched.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
+    monkeypatched.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
     with monkeypatched.context(), autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
         session.step()
         now[0] += 70
@@ -346,6 +361,7 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
     now = [0]
     monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
     monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
     for config in (MANUAL, EVERYTHING):
         governor = govern(6)
         model, optimizer = model_and_optimizer()
@@ -364,6 +380,7 @@ def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest
     now = [0]
     monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
     monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
     governor = govern(0, 4)
 
     class Slow(ListSink):

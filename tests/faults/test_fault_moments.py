@@ -21,7 +21,7 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase
 from autoprof._capture import recorder as recording
-from autoprof._session import lifecycle
+from autoprof._process import lifecycle
 from autoprof.testing import FakeClock, ListSink, open_session
 
 CONFIG: dict[str, Any] = {
@@ -308,7 +308,7 @@ def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
             pass
 
     reached: list[str] = []
-    run.session._pipeline._sinks.append(Hangs())
+    run.session._pipeline._outputs._sinks.append(Hangs())
     with pytest.raises(KeyboardInterrupt):
         run.train()
     assert reached == ["after the first"]
@@ -331,7 +331,7 @@ def test_a_handler_of_the_users_for_ctrl_c_is_called_after_our_own_work() -> Non
                 signal.raise_signal(signal.SIGINT)
                 assert not calls
 
-        run.session._pipeline._sinks.append(Interrupts())
+        run.session._pipeline._outputs._sinks.append(Interrupts())
         run.train()
         assert [number for number, _ in calls] == [signal.SIGINT]
         run.session.close()

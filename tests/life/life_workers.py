@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 import autoprof
 from autoprof._capture import recorder as recording
-from autoprof._session import lifecycle
+from autoprof._process import lifecycle
 
 EVERY_MODULE: dict[str, Any] = {
     "targets": [{"match": ".*"}],

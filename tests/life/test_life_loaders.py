@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from autoprof import Phase
 from autoprof._capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector
+from autoprof.probes import Prefetch
 from autoprof.probes.loaders import LoaderProbe
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
@@ -152,7 +153,7 @@ def test_fetches_that_found_nothing_ready_are_counted(tmp_path: Path) -> None:
         _until_ready(iterator)
         next(iterator)  # 2: ready
         opener = Thread(
-            target=_open_when, args=(gate, lambda: watched.session._loader_probe.prefetch()["fetches"] == 2)
+            target=_open_when, args=(gate, lambda: watched.session._loader_probe._prefetch.counts()["fetches"] == 2)
         )
         opener.start()
         next(iterator)  # 3: not ready, the gate is closed while it is asked for
@@ -201,12 +202,12 @@ def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> Non
         _dataset = ()
 
     recorder = Recorder(FakeClock())
-    probe = LoaderProbe(recorder, Events())
+    probe = LoaderProbe(recorder, Events(), Prefetch())
     begun = probe.enter(next, (Strange(),))
     if begun:
         probe.leave()
     assert begun
-    assert probe.prefetch() == {}
+    assert probe._prefetch.counts() == {}
     assert not recorder.failures
 
 

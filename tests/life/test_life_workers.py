@@ -20,7 +20,7 @@ from life_workers import EVERY_MODULE, Spy, build
 
 import autoprof
 from autoprof import Phase
-from autoprof._session import lifecycle
+from autoprof._process import lifecycle
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 

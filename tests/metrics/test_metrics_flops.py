@@ -254,7 +254,7 @@ def metered(peak: DevicePeak, model: nn.Module, step_ns: int) -> Work:
     summary = trained(model, *[batch(8)] * 4, flops="off")
     clock = FakeClock(tick_ns=1)
     session = open_session(model, CONFIG, clock=clock)
-    meter = session._pipeline.metrics._flops
+    meter = session._metrics._flops
     assert meter is not None
     meter._find_peak = lambda: peak
     for _ in range(4):

@@ -17,30 +17,55 @@ import pytest
 from fake_terminal import Screen, TerminalStream
 from sink_builders import Clock, frame_of, summary_of
 
+from autoprof._notes import Notes
+from autoprof._session.outputs import Outputs
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._terminal import PinnedLines, Restorer
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Summary
 
 
-class Console:
-    """A console sink on a stream, with a count of the summaries it asked for."""
+class Summaries:
+    """The statistics of one frame in ``count`` parts, each of which takes ``part_s``; ``asked`` counts them."""
 
-    def __init__(self, stream: io.StringIO, clock: Clock, **options: object) -> None:
+    def __init__(self, clock: Clock, count: int = 1, part_s: float = 0.0) -> None:
         self.asked = 0
         self.clock = clock
-        self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, self.summary, stream, clock))  # type: ignore[arg-type]
+        self.count = count
+        self.part_s = part_s
+        self.fails = False
 
-    def summary(self) -> Summary:
+    def parts(self) -> Iterator[Summary]:
+        if self.fails:
+            raise ZeroDivisionError
         self.asked += 1
-        return summary_of([frame_of()])
+        for _ in range(self.count):
+            self.clock.now += self.part_s
+            yield summary_of([frame_of()])
+
+
+class Console:
+    """A console sink on a stream, with a count of the summaries that it is shown."""
+
+    def __init__(
+        self, stream: io.StringIO, clock: Clock, *, summaries: Summaries | None = None, **options: object
+    ) -> None:
+        self.clock = clock
+        self.summaries = summaries or Summaries(clock)
+        self.notes = Notes()
+        self.sink = ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, stream, clock))  # type: ignore[arg-type]
+        self.outputs = Outputs([self.sink], self.summaries, self.notes, clock)
+
+    @property
+    def asked(self) -> int:
+        return self.summaries.asked
 
     def step(self, step: int, seconds: float = 1.0) -> None:
         self.clock.now += seconds
-        self.sink.write(frame_of(step=step))
+        self.outputs.write(frame_of(step=step))
 
     def close(self) -> None:
-        self.sink.close(self.summary())
+        self.outputs.close(summary_of([frame_of()]))
 
 
 @pytest.fixture
@@ -125,28 +150,22 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
     assert console.asked == len(terminal.writes) == 2
 
 
-def test_before_steps_are_left_alone_the_last_ones_are_shown(terminal: TerminalStream, clock: Clock) -> None:
+def test_before_unsampled_steps_the_last_ones_are_shown(terminal: TerminalStream, clock: Clock) -> None:
     """The panel would stand still without them for longer than it ever does; nothing is drawn twice."""
     console = Console(terminal, clock, every=10, interval_s=1.0)
     for step in range(1, 13):
         console.step(step)
-    console.sink.rest(0.9)  # the next frame comes soon enough
+    console.outputs.rest(0.9)  # the next frame comes soon enough
     assert console.asked == 1
-    console.sink.rest(5.0)
+    console.outputs.rest(5.0)
     assert "step 12" in "\n".join("".join(line) for line in terminal.screen.lines)
-    console.sink.rest(5.0)
+    console.outputs.rest(5.0)
     assert console.asked == len(terminal.writes) == 2
 
 
-def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: object) -> ConsoleSink:
-    """A console whose summaries come in three parts, each of which takes so long."""
-
-    def parts() -> Iterator[Summary]:
-        for _ in range(3):
-            clock.now += part_s
-            yield summary_of([frame_of()])
-
-    return ConsoleSink(ConsoleOptions(**options), RunInfo(None, 0, parts.__call__, stream, clock, parts=parts))  # type: ignore[arg-type]
+def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: object) -> Outputs:
+    """The outputs of a console whose summaries come in three parts, each of which takes so long."""
+    return Console(stream, clock, summaries=Summaries(clock, 3, part_s), **options).outputs
 
 
 def test_short_steps_compute_a_part_each(clock: Clock) -> None:
@@ -179,7 +198,7 @@ def test_a_line_that_has_begun_is_printed_before_the_report(clock: Clock) -> Non
     assert "step 4 " in stream.getvalue()
 
 
-def test_in_steps_left_alone_a_drawing_is_finished_part_by_part(terminal: TerminalStream, clock: Clock) -> None:
+def test_in_unsampled_steps_a_drawing_is_finished_part_by_part(terminal: TerminalStream, clock: Clock) -> None:
     """The console asks for the end of the next step until the panel is drawn."""
     sink = _in_parts(terminal, clock, part_s=0.002, every=2)
     for step in range(1, 4):
@@ -189,12 +208,12 @@ def test_in_steps_left_alone_a_drawing_is_finished_part_by_part(terminal: Termin
     assert len(terminal.writes) == drawn + 1
 
 
-def test_beside_a_terminal_nothing_is_said_of_steps_left_alone(clock: Clock) -> None:
+def test_without_a_terminal_a_gap_prints_nothing(clock: Clock) -> None:
     """A line is printed each Nth step, and no other."""
     console = Console(io.StringIO(), clock, every=10, interval_s=1.0)
     for step in range(1, 13):
         console.step(step)
-    console.sink.rest(5.0)
+    console.outputs.rest(5.0)
     assert console.asked == 1
 
 
@@ -253,7 +272,7 @@ def test_a_broken_stream_raises(terminal: TerminalStream, clock: Clock) -> None:
     console.step(1)
     terminal.broken = True
     with pytest.raises(BrokenPipeError):
-        console.step(2)
+        console.sink.show(summary_of([frame_of()]), 2)
     assert PinnedLines._holder is None
 
 
@@ -261,19 +280,19 @@ def test_a_failed_summary_gives_the_screen_back(terminal: TerminalStream, clock:
     """When drawing fails for a reason of ours, the scroll region does not stay behind."""
     console = Console(terminal, clock, every=1)
     console.step(1)
-    console.sink._run = RunInfo(None, 0, lambda: 1 / 0, terminal, clock)  # type: ignore[arg-type, return-value]
-    with pytest.raises(ZeroDivisionError):
-        console.step(2)
+    console.summaries.fails = True
+    console.step(2)
+    assert console.notes.all == ("ConsoleSink is off after ZeroDivisionError: ",)
     assert terminal.screen.bottom == 23
 
 
 def test_a_closed_stream_raises(clock: Clock) -> None:
-    """A stream that was closed makes ``write`` raise, not pass over it."""
+    """A stream that was closed makes ``show`` raise."""
     stream = io.StringIO()
     console = Console(stream, clock, every=1)
     stream.close()
     with pytest.raises(ValueError, match="closed file"):
-        console.step(1)
+        console.sink.show(summary_of([frame_of()]), 1)
 
 
 def test_a_fork_leaves_the_terminal_alone(
@@ -306,10 +325,12 @@ from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleSink
 from sink_builders import frame_of, summary_of
 from tqdm import tqdm
-run = RunInfo(None, 0, lambda: summary_of([frame_of()]), sys.stdout)
+run = RunInfo(None, 0, sys.stdout)
 sink = ConsoleSink(ConsoleOptions(every=1, interval_s=0.0), run)
 for step in tqdm(range(1, 31), mininterval=0, file=sys.stdout):
     sink.write(frame_of(step=step))
+    if sink.due():
+        sink.show(summary_of([frame_of()]), step)
     if step % 10 == 0:
         tqdm.write(f"loss at {step}")
     if step == 20 and sys.argv[2] == "crash":

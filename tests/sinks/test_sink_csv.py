@@ -24,7 +24,7 @@ def read(text: str) -> list[dict[str, str]]:
 
 
 def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[CsvSink, Path]:
-    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), io.StringIO(), clock)
+    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock)
     assert run.folder is not None
     settings = CsvOptions(**options)
     return CsvSink(settings, run), run.folder.rank_path / f"{settings.per}s.csv"

@@ -21,7 +21,7 @@ from autoprof.sinks.log import LogOptions, LogSink
 
 def run_info(tmp_path: Path, clock: Clock, rank: int = 0) -> RunInfo:
     folder = RunFolder.create(tmp_path, rank=rank)
-    return RunInfo(folder, rank, lambda: summary_of([]), sys.stdout, clock)
+    return RunInfo(folder, rank, sys.stdout, clock)
 
 
 def test_lines_wait_until_they_are_due(tmp_path: Path, clock: Clock) -> None:
@@ -155,7 +155,7 @@ from autoprof.sinks._base import RunInfo
 from autoprof.sinks.jsonl import JsonlSink
 from sink_builders import frame_of, summary_of
 folder = RunFolder.create(Path(sys.argv[1]))
-sink = JsonlSink(JsonlOptions(flush_s=0.001), RunInfo(folder, 0, lambda: summary_of([]), sys.stdout))
+sink = JsonlSink(JsonlOptions(flush_s=0.001), RunInfo(folder, 0, sys.stdout))
 print(folder.path, flush=True)
 step = 0
 while True:

@@ -163,7 +163,7 @@ def test_the_users_style_is_neither_used_nor_changed() -> None:
 
 
 def run_of(tmp_path: Path, clock: Clock, summary: Summary | None = None) -> RunInfo:
-    return RunInfo(RunFolder.create(tmp_path), 0, lambda: summary or summary_of([]), sys.stdout, clock)
+    return RunInfo(RunFolder.create(tmp_path), 0, sys.stdout, clock)
 
 
 def test_the_picture_is_drawn_at_the_end(tmp_path: Path, clock: Clock) -> None:
@@ -195,6 +195,8 @@ def test_a_drawing_is_asked_for_when_it_is_due(tmp_path: Path, clock: Clock, mon
     for step in range(1, 26):
         clock.now = float(step)
         sink.write(frame_of(step=step, memory={"rss_bytes": step}))
+        if sink.due():
+            sink.show(summary_of([]), step)
     sink.close(summary_of([]))
     assert asked == [10, 20]
 

@@ -147,7 +147,7 @@ def test_a_package_that_is_missing_is_named_with_its_cure(
     """Without its package a sink is an error at set-up that says what to install, and what is open is closed."""
     options, module = OPTIONAL[key]
     monkeypatch.setitem(sys.modules, module, None)
-    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), sys.stdout, clock)
+    run = RunInfo(RunFolder.create(tmp_path), 0, sys.stdout, clock)
     with pytest.raises(MissingExtra) as raised:
         make_sinks(Sinks(**{key: options}), run)
     message = str(raised.value)

@@ -126,7 +126,7 @@ def test_the_training_thread_comes_first() -> None:
 
 
 def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[SpeedscopeSink, Path]:
-    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), io.StringIO(), clock)
+    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock)
     assert run.folder is not None
     return SpeedscopeSink(SpeedscopeOptions(**options), run), run.folder.rank_path / "trace.speedscope.json"
 

@@ -41,7 +41,7 @@ def slices(events: list[dict[str, object]]) -> dict[str, dict[str, object]]:
 
 
 def open_sink(tmp_path: Path, clock: Clock, **options: object) -> tuple[TraceSink, Path]:
-    run = RunInfo(RunFolder.create(tmp_path), 0, lambda: summary_of([]), io.StringIO(), clock)
+    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock)
     assert run.folder is not None
     return TraceSink(TraceOptions(**options), run), run.folder.rank_path / "trace.json"
 
@@ -227,7 +227,7 @@ from autoprof.sinks.csv import CsvSink
 from autoprof.sinks.trace import TraceSink
 from sink_builders import summary_of
 from test_sink_trace import vrt_frame
-run = RunInfo(RunFolder.create(Path(sys.argv[1])), 0, lambda: summary_of([]), io.StringIO())
+run = RunInfo(RunFolder.create(Path(sys.argv[1])), 0, io.StringIO())
 sinks = [
     TraceSink(TraceOptions(first=1, count=None, flush_s=0.001), run),
     CsvSink(CsvOptions(flush_s=0.001), run),

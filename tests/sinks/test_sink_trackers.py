@@ -36,7 +36,7 @@ EACH: dict[str, Any] = {"every": 2, "interval_s": 0, "top": 3}
 
 
 def run_info(tmp_path: Path, clock: Clock, rank: int = 0) -> RunInfo:
-    return RunInfo(RunFolder.create(tmp_path, rank=rank), rank, lambda: summary_of([]), io.StringIO(), clock)
+    return RunInfo(RunFolder.create(tmp_path, rank=rank), rank, io.StringIO(), clock)
 
 
 def feed(sink: Sink, steps: int = 4) -> None:

@@ -25,7 +25,7 @@ ALL = Sinks(
 
 
 def run_info(folder: RunFolder | None, clock: Clock, rank: int = 0) -> RunInfo:
-    return RunInfo(folder, rank, lambda: summary_of([]), io.StringIO(), clock)
+    return RunInfo(folder, rank, io.StringIO(), clock)
 
 
 def names(sinks: tuple[Sink, ...]) -> list[str]:

@@ -1,6 +1,6 @@
 """Hooks on modules, autograd nodes and optimizers, and spans in the user's code."""
 
-from .backward import BackwardProbe, ValidationEnd
+from .backward import BackwardProbe, unwatch_backward, watch_backward
 from .boundary import BoundaryProbe
 from .function import log_timing, probe_function, span, timed
 from .hook_hiding import hide_hooks
@@ -24,7 +24,6 @@ __all__ = [
     "Ranges",
     "RangingRecorder",
     "ShapeProbe",
-    "ValidationEnd",
     "find_anchor",
     "hide_hooks",
     "log_timing",
@@ -34,4 +33,6 @@ __all__ = [
     "probe_function",
     "span",
     "timed",
+    "unwatch_backward",
+    "watch_backward",
 ]

@@ -17,7 +17,7 @@ import torch
 from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..marks.state import PassState
 from ..recorder import Recorder
-from ..replace import Attribute, CallProbe, InCompiler, Replacement
+from ..replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
 from .native_hooks import native_node_prehook
 
 _graph_task = torch._C._current_graph_task_id
@@ -178,42 +178,29 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
     return native_node_prehook(recorder, mark_node, lambda: read, passes)
 
 
-class ValidationEnd:
-    """Call a function when a backward pass begins in this thread: the time before was no validation, or it is over."""
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-        self._thread = get_ident()
-        self._probe = BackwardProbe(self)
-
-    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Report that a backward pass begins."""
-        if get_ident() == self._thread:
-            self._ended()
-        return False
-
-    def leave(self) -> None:
-        """Never called."""
-
-    def attach(self) -> None:
-        """Watch the backward passes of this thread."""
-        self._thread = get_ident()
-        self._probe.attach()
-
-    def detach(self) -> None:
-        """Watch no more."""
-        self._probe.detach()
-
-
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
 
 
 class BackwardProbe(CallProbe):
     """Have backward passes reported while the probe is attached."""
 
-    def __init__(self, passes: BackwardPasses | ValidationEnd) -> None:
+    def __init__(self, passes: BackwardPasses) -> None:
         super().__init__([(BACKWARD, passes)])
 
     def detach(self) -> None:
         """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
         self.remove()
+
+
+def watch_backward(listener: Listener) -> None:
+    """Have backward passes reported to ``listener``, until ``unwatch_backward``."""
+    for method in (listener.enter, listener.leave):
+        skip_frames(method, callees=True)
+    BACKWARD.hold(listener)
+    BACKWARD.listen(listener)
+
+
+def unwatch_backward(listener: Listener) -> None:
+    """Report no more backward passes to ``listener``; do nothing where it is not watching."""
+    BACKWARD.ignore(listener)
+    BACKWARD.release(listener)

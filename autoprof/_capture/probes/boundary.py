@@ -22,20 +22,18 @@ class BoundaryProbe:
     It goes before the model's own ``ModuleProbe``, whose first mark belongs to the step that begins here.
     """
 
-    __slots__ = ("_attached", "_before", "_evaluates", "_model")
+    __slots__ = ("_before", "_evaluates", "_model")
     ends_step = True
 
     def __init__(self, model: nn.Module, before: Callable[[], None], evaluates: Callable[[], None]) -> None:
         self._before = before
         self._evaluates = evaluates
         self._model = model
-        self._attached = False
 
     def attach(self) -> None:
-        """Hook the model, unless that is done."""
+        """Hook the model."""
         # Compiled in place, its hooks never fire, but decide what torch compiles.
-        if not self._attached and getattr(self._model, "_compiled_call_impl", None) is None:
-            self._attached = True
+        if getattr(self._model, "_compiled_call_impl", None) is None:
             # Not as a method: a scripted model refuses it, but runs the hook.
             nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)
 
@@ -56,10 +54,8 @@ class BoundaryProbe:
                 hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
     def detach(self) -> None:
-        """Take the hook off."""
-        if self._attached:
-            remove_hooks(self._model, lambda owner: owner is self)
-            self._attached = False
+        """Remove the hook of this probe, or of another one with the same callback."""
+        remove_hooks(self._model, lambda owner: isinstance(owner, BoundaryProbe) and owner._before == self._before)
 
     def remove(self) -> None:
         """Remove the hook for good."""

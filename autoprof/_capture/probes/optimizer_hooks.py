@@ -44,12 +44,11 @@ class OptimizerHooks:
                 torch_optimizer.register_optimizer_step_post_hook(self._after)
 
     def detach(self) -> None:
-        """Remove the hooks, also where a signal cut ``attach`` short."""
-        if self._attached:
-            for hooks in self._hooks():
-                for key in [key for key, hook in hooks.items() if hook in (self._before, self._after)]:
-                    del hooks[key]
-            self._attached = False
+        """Remove the hooks with these functions, also where a signal cut ``attach`` short or another object did it."""
+        for hooks in self._hooks():
+            for key in [key for key, hook in hooks.items() if hook in (self._before, self._after)]:
+                del hooks[key]
+        self._attached = False
 
     remove = detach
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Final
 
-from ..._session.governor import COMPARED_STEPS, FIRST_CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS
 from ..._stats.intervals import Interval
+from ..._stats.paired_steps import COMPARED_STEPS, FIRST_CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS
 from ..._units import format_percent
 from ...summary import Finding, Summary
 from .._evidence import Evidence

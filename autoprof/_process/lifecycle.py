@@ -40,10 +40,9 @@ _terminated = False
 _started = False
 
 
-def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
-    """Note that the session is open and owns these modules. Raises ``SessionError`` when another owns one of them."""
-    wanted = list(modules)
-    for module in wanted:
+def check_unclaimed(modules: Iterable[nn.Module]) -> None:
+    """Raise ``SessionError`` where an open session owns one of these modules."""
+    for module in modules:
         if module in _owners:
             raise SessionError(
                 f"autoprof.instrument: this model ({type(module).__name__}) is instrumented by a session that is "
@@ -51,6 +50,12 @@ def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
                 "'with autoprof.instrument(…) as session:', which closes it when the block is left",
                 _owners[module],
             )
+
+
+def claim(session: Closable, modules: Iterable[nn.Module]) -> None:
+    """Note that the session is open and owns these modules. Raises ``SessionError`` when another owns one of them."""
+    wanted = list(modules)
+    check_unclaimed(wanted)
     _start()
     _open.append(session)
     for module in wanted:

@@ -1,0 +1,39 @@
+"""The notes of a run: sentences for its reports, each logged once, and counts of skipped steps."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from ._process.failures import contain, describe
+
+logger = logging.getLogger("autoprof")
+
+
+class Notes:
+    """Collect the sentences and counts that the reports of one run must mention."""
+
+    def __init__(self, notes: Iterable[str] = ()) -> None:
+        self._notes = list(notes)
+        self.skipped: Counter[str] = Counter()
+        """Why steps are in no statistic, and how many."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The notes so far, in order."""
+        return tuple(self._notes)
+
+    def warn_once(self, note: str) -> None:
+        """Keep a note for the reports; log it the first time."""
+        if note not in self._notes:
+            self._notes.append(note)
+            logger.warning(note)
+
+    def skip(self, reason: str) -> None:
+        """Count a step that is in no statistic."""
+        self.skipped[reason] += 1
+
+    def contain(self, where: str) -> contain:
+        """Return a ``with`` block whose failure becomes the note ``{where}: {error}``."""
+        return contain(lambda error: self.warn_once(f"{where}: {describe(error)}"))

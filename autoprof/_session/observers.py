@@ -1,0 +1,110 @@
+"""The session's own observers: memory held, compiled modules, and counts of what is outside of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.memory import Footprint, tabulate
+from .._capture.recorder import Recorder
+from .._names import shorten, visible
+from .._notes import Notes
+from .._observer import Observer
+from .._resolve import RawStep
+from ..probes import Prefetch
+from ..summary import Excluded, Summary
+from .governor import Governor
+
+COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
+"""Why a step is in no statistic: compiling takes seconds that no other step takes."""
+
+
+class MemoryTable(Observer):
+    """Add the table of memory held by the model and its optimizers."""
+
+    provides = "table of memory"
+
+    def __init__(self, footprint: Footprint) -> None:
+        self._footprint = footprint
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with its memory table."""
+        return tabulate(summary, self._footprint.holdings(), self._footprint.failure)
+
+    def finish(self, *, complete: bool) -> None:
+        """Count parameters, buffers and optimizer state once more."""
+        self._footprint.holdings(again=True)
+
+
+class ExcludedTime:
+    """Count the time that belongs to no step, by name: validation, ``torch.save``, pauses."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, list[int]] = {}
+
+    def add(self, name: str, ns: int) -> None:
+        """Count one interval."""
+        spent = self._spent.setdefault(name, [0, 0])
+        spent[0] += 1
+        spent[1] += max(ns, 0)
+
+    def all(self) -> tuple[Excluded, ...]:
+        """Return the counts so far, in order of first appearance."""
+        return tuple(Excluded(name, calls, ns) for name, (calls, ns) in self._spent.items())
+
+
+class OutsideSteps(Observer):
+    """Add what is counted outside of recorded steps: their cost, excluded time, and fetches that found no batch."""
+
+    provides = "counts of excluded time"
+
+    def __init__(self, governor: Governor, excluded: ExcludedTime, prefetch: Prefetch) -> None:
+        self._governor = governor
+        self._excluded = excluded
+        self._prefetch = prefetch
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with these counts."""
+        return replace(
+            summary, paired=self._governor.paired(), excluded=self._excluded.all(), loader=self._prefetch.counts()
+        )
+
+
+class CompiledModules(Observer):
+    """Name the modules whose hooks no longer fire since torch compiled them, and exclude the step that compiled."""
+
+    def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
+        self._recorder = recorder
+        self._notes = notes
+        self._named = set(unseen)
+        """The fqns of modules without hooks that a note names already."""
+        self._compiled = False
+
+    def compiled(self) -> None:
+        """Called when torch has compiled: the open step shows which modules hooks no longer see."""
+        self._compiled = True
+
+    def observe_step(self, raw: RawStep) -> RawStep:
+        """Return the step, as a warm-up step where torch compiled in it."""
+        if not self._compiled:
+            return raw
+        self._compiled = False
+        self._name_unseen(raw)
+        if raw.warmup:
+            return raw
+        self._notes.skip(COMPILED)
+        return raw._replace(warmup=True)
+
+    def _name_unseen(self, raw: RawStep) -> None:
+        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.taken.codes if code & KIND_MASK == ENTER}
+        labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
+        expected = raw.instrumented - self._named
+        unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
+        self._named.update(fqn for fqn in unseen if fqn is not None)
+        if unseen:
+            self._notes.warn_once(
+                f"since torch.compile has compiled, hooks do not fire inside its graphs: step {raw.step} did not call "
+                f"{shorten(visible(', '.join(unseen.values())), 200)}"
+            )
