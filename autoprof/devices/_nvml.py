@@ -21,7 +21,7 @@ _THROTTLES: Final = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that mean less speed than was asked for (nvml.h); idle does not."""
+"""Bits of nvmlDeviceGetCurrentClocksThrottleReasons that mean less than the requested speed (nvml.h); idle does not."""
 _SM_CLOCK: Final = 1
 _MEMORY_CLOCK: Final = 2
 _DIE_SENSOR: Final = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class NVMLError(Exception):
-    """What the driver answers."""
+    """An answer of the driver."""
 
 
 class NVMLError_NotSupported(NVMLError):
@@ -19,7 +19,7 @@ class NVMLError_NoPermission(NVMLError):
 
 
 class FakeNvml:
-    """The module, with the devices given; ``calls`` notes what was asked, ``broken`` what fails for now."""
+    """The module, with the devices given; ``calls`` has the functions called, ``broken`` those that fail for now."""
 
     NVMLError = NVMLError
     NVMLError_NotSupported = NVMLError_NotSupported
@@ -87,10 +87,10 @@ class FakeNvml:
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:
         return self._answer("throttle", handle.get("throttle", 0))
 
-    def _answer(self, what: str, value: Any) -> Any:
-        self.calls.append(what)
-        if what in self.unsupported:
+    def _answer(self, function: str, value: Any) -> Any:
+        self.calls.append(function)
+        if function in self.unsupported:
             raise NVMLError_NotSupported("Not Supported")
-        if what in self.broken:
+        if function in self.broken:
             raise NVMLError("GPU is lost")
         return value

@@ -73,7 +73,7 @@ def test_the_real_host_is_read():
 
 
 class Source:
-    """A source that counts, and fails when told."""
+    """A reader that counts its calls, and fails on request."""
 
     def __init__(self) -> None:
         self.reads, self.closed, self.fails = 0, False, False
@@ -110,7 +110,7 @@ def test_what_reading_costs_is_known():
 
 
 def test_a_source_that_fails_loses_only_its_own_reading():
-    """An old reading is not shown as a new one, and a source that goes on failing is left alone."""
+    """An old reading is not shown as a new one, and a reader that keeps failing is not called again."""
     bad, good = Source(), Source()
     monitor = Monitor({"bad": bad, "good": good})
     monitor.read_now()

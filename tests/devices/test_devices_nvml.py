@@ -1,4 +1,4 @@
-"""The device that is read is the one that torch uses, and what it does not tell is not made up."""
+"""The reader reads the device that torch uses, and leaves None for values that it does not report."""
 
 import sys
 
@@ -37,7 +37,7 @@ def test_a_reading_has_everything_with_its_unit():
 
 
 def test_why_the_clock_is_low_is_said_in_words():
-    """Idle and what the user set are no reasons."""
+    """Idle and the user's own limits are no reasons."""
     reading = read(FakeNvml(A | {"throttle": 0x01 | 0x02 | 0x04 | 0x40}), 0, "aaaa-1")
     assert reading.throttled_by == ("power cap", "hardware thermal slowdown")
 
@@ -82,7 +82,7 @@ def test_a_slice_is_read_as_a_slice():
         (FakeNvml(CUT), 0, None, {}, "the device is split into slices"),
     ],
 )  # fmt: skip
-def test_a_device_that_cannot_be_told_is_not_guessed(nvml, index, uuid, environment, why):
+def test_a_device_that_is_not_identified_is_not_guessed(nvml, index, uuid, environment, why):
     """There is no reader, a reason, and NVML is given back."""
     reader, reason = open_reader(nvml, index, uuid, environment)
     assert reader is None
@@ -141,7 +141,7 @@ def test_a_missing_package_says_how_to_get_it(monkeypatch):
 
 
 def test_the_package_is_imported_when_it_is_there(monkeypatch):
-    """Only when asked for."""
+    """Only when telemetry is on."""
     nvml = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert import_nvml() is nvml

@@ -127,7 +127,7 @@ def test_a_module_has_a_figure_of_its_own():
 
 @pytest.mark.parametrize("phase", [Phase.FORWARD, Phase.RECOMPUTE])
 def test_more_than_the_peak_is_refused(phase):
-    """152 % is not a figure; what the model does per second is still said."""
+    """152 % is not a figure; FLOP/s are still given."""
     found = utilization(work(("a", phase, BF16, 312 * 1.52)), SECOND, PEAKS["NVIDIA A100 80GB PCIe"], OFF)
     assert (found.mfu, found.hfu) == (None, None)
     assert found.reason == "1.52 of the peak is impossible: a type, a count or a time is wrong"
@@ -135,7 +135,7 @@ def test_more_than_the_peak_is_refused(phase):
 
 
 def test_without_a_peak_there_is_a_rate_and_a_reason():
-    """What is known is said."""
+    """FLOP/s are given without a peak."""
     peak, why = find_peak("NVIDIA H999", PEAKS)
     found = utilization(work(("a", Phase.FORWARD, BF16, 2)), 2 * SECOND, peak, OFF, why_no_peak=why)
     assert (found.mfu, found.hfu, found.model_flops_per_s) == (None, None, 1e12)
@@ -188,7 +188,7 @@ class Mixed:
 
 
 def test_flags_set_in_the_new_way_are_read_in_the_new_way():
-    """torch raises when asked for the old flag after the new setting was used."""
+    """torch raises when the old flag is read after the new setting was used."""
 
     class Backends:
         class cuda:

@@ -1,4 +1,4 @@
-"""What the tests of counted work share."""
+"""Fixtures of the tests of FLOP counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models whose work can be worked out by hand, and what the tests ask of a count."""
+"""Small models whose FLOPs can be computed by hand, and helpers that count a call."""
 
 from __future__ import annotations
 

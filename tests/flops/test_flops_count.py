@@ -23,7 +23,7 @@ def test_a_linear_layer_multiplies_and_adds_once_for_each_weight_and_row():
 
 
 def test_an_input_that_needs_a_gradient_costs_as_much_again():
-    """The backward is twice the forward once both gradients are asked for."""
+    """The backward is twice the forward when both gradients are needed."""
     count = counted(nn.Linear(5, 7), torch.randn(3, 5, requires_grad=True))
     assert count.self_flops() == {("", F): 210, ("", B): 420}
 
@@ -40,7 +40,7 @@ def test_forward_and_backward_of_dense_layers_are_three_times_the_forward():
 
 
 def test_frozen_layers_have_no_gradient_of_their_weights():
-    """What does not train costs its input's gradient, and nothing where that is not needed either."""
+    """A frozen layer costs its input's gradient, and nothing where that is not needed."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
     model[0].requires_grad_(False)
     model[2].requires_grad_(False)
@@ -123,7 +123,7 @@ def test_reentrant_checkpointing_recomputes_the_whole_block():
 
 
 def test_checkpointing_that_stops_early_spares_the_last_product():
-    """What the backward of a block's last layer needs is there before that layer has run."""
+    """The tensors for the backward of a block's last layer exist before that layer runs again."""
     count = counted(GPT(again="early stop"), tokens())
     for block in ("blocks.0", "blocks.1"):
         assert count.flops(block, R) == count.flops(block, F) - count.flops(f"{block}.mlp.2", F)
@@ -203,7 +203,7 @@ def test_shared_modules_and_repeated_calls_add_up_under_one_name():
 
 
 def test_autocast_and_its_absence_are_told_apart_by_kind():
-    """What decides about the peak is the type that the product is computed in, not that of the weights."""
+    """The data type of the product selects the peak, not that of the weights."""
     model = nn.Sequential(nn.Conv1d(2, 2, 1), nn.Linear(4, 4))
     x = torch.randn(1, 2, 4)
     plain = counted(model, x)
@@ -223,7 +223,7 @@ def test_a_call_without_gradients_has_no_backward():
 
 
 def test_a_part_that_is_called_on_its_own_is_counted_under_its_name():
-    """A generator and a discriminator are called apart; each keeps its place in the model."""
+    """A generator and a discriminator are called separately; each keeps its fqn in the model."""
     model = nn.ModuleDict({"g": nn.Linear(2, 4), "d": nn.Sequential(nn.Linear(4, 1))})
     assert counted(model, torch.randn(3, 4, requires_grad=True), fqn="d").self_flops() == {
         ("d.0", F): 24,

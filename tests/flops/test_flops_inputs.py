@@ -59,7 +59,7 @@ def test_a_description_keeps_no_tensor_alive():
     ],
 )
 def test_inputs_in_containers_are_made_anew(value, take):
-    """Mappings, named tuples, dataclasses, nested, with what is no tensor as it was."""
+    """Mappings, named tuples, dataclasses, nested; values that are no tensors are unchanged."""
     assert counted(Takes(take), value, step=5).flops() == 2 * 2 * 2 * 16
 
 
@@ -151,7 +151,7 @@ def test_freezing_a_layer_makes_other_work(counts):
 
 
 def test_shapes_that_never_repeat_are_given_up(counts):
-    """Counting each of them would be a phase of its own; the reason says so."""
+    """Counting each of them would take too long; the reason names the limit."""
     model = nn.Linear(4, 4)
     counter = FlopCounter(model, limit=3)
     found = [counter.count([(call_of(model, torch.randn(rows, 4)), 1)]) for rows in range(1, 6)]

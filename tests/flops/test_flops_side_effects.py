@@ -42,7 +42,7 @@ HELD = {"kept": []}
 
 @dataclass
 class Pair:
-    """What a forward may return."""
+    """A return value of a forward."""
 
     left: torch.Tensor
     right: torch.Tensor
@@ -243,7 +243,7 @@ class GoesThroughObject(nn.Linear):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "reason"),
     [
         (lambda: KeepsInDict(4, 4), "KeepsInDict.forward may change KEPT, a dict outside of the model"),
         (lambda: KeepsDeep(4, 4), "KeepsDeep.forward may change KEPT"),
@@ -268,10 +268,10 @@ class GoesThroughObject(nn.Linear):
         (lambda: AliasesWhatIsHeld(4, 4), "AliasesWhatIsHeld.forward may change HELD"),
     ],
 )
-def test_a_forward_that_writes_elsewhere_is_refused_and_not_run(make, said, capsys):
-    """Neither a fake tensor nor a second line, count or entry may reach what is not the model's."""
+def test_a_forward_that_writes_elsewhere_is_refused_and_not_run(make, reason, capsys):
+    """No fake tensor, printed line, count or entry may reach objects outside of the model."""
     model = make()
-    assert said in refused(model, torch.randn(2, 4))
+    assert reason in refused(model, torch.randn(2, 4))
     assert (KEPT, LOSSES, len(RECENT), CALLS, SETTINGS.last, HELD) == ({}, [], 0, 0, None, {"kept": []})
     assert (CountsInClass.calls, CountsInNamedClass.calls, SharesWithItsClass.cache) == (0, 0, {})
     assert capsys.readouterr().out == ""
@@ -292,7 +292,7 @@ def doubled(x, by=2):
 
 
 class Reads(nn.Linear):
-    """Constants, caches, loggers and functions of the module are what most forwards use."""
+    """Most forwards use constants, caches, loggers and functions of their module."""
 
     factor = 3.0
     names = ("half", "none")
@@ -319,14 +319,14 @@ def test_a_forward_that_only_reads_is_counted(caplog):
 
 
 def test_code_without_a_source_is_refused():
-    """What cannot be read is not run."""
+    """Code without readable source is not run."""
     space = {"nn": nn}
     exec("class Made(nn.Linear):\n    def forward(self, x):\n        return super().forward(x)", space)
     assert "the source of Made.forward cannot be read" in refused(space["Made"](4, 4), torch.randn(1, 4))
 
 
 def test_a_tensor_that_is_kept_where_nobody_saw_it_is_reported():
-    """What the reading missed is found by the count: its tensors must be gone when it is over."""
+    """The count finds a side effect that the reader missed: no tensor of it may stay alive."""
     box = []
 
     class Sneaks(nn.Linear):

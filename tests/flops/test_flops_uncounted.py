@@ -1,4 +1,4 @@
-"""What cannot be counted gives no figure, and says why."""
+"""A call that is not countable gives no figure but a reason."""
 
 import copy
 import warnings
@@ -74,7 +74,7 @@ LIBRARY.impl("unknown", lambda x: x.clone(), "CPU")
 
 
 def test_a_custom_operator_needs_a_formula():
-    """What it computes is not known; with a formula registered with torch it counts."""
+    """An unknown operator has no figure; with a formula registered with torch it counts."""
     model = Does(lambda y: product(y.detach()) + y)
     assert refused(model, torch.randn(4, 4)) == "no formula for autoprof_test.product (1 times)"
     register_flop_formula(torch.ops.autoprof_test.product)(lambda shape, *_, out_shape=None, **__: 2 * shape[0] ** 3)
@@ -153,7 +153,7 @@ def test_the_fused_recurrent_layers_of_cuda_and_of_the_cpu_agree():
 
 
 def test_a_scripted_module_is_refused():
-    """What it runs cannot be followed."""
+    """Its operators are not visible to a dispatch mode."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch would have people export
         scripted = torch.jit.trace(nn.Linear(4, 4), torch.randn(1, 4))
@@ -166,7 +166,7 @@ def test_a_lazy_parameter_is_refused():
 
 
 def test_a_sparse_parameter_is_refused():
-    """Its work depends on what it holds."""
+    """Its FLOPs depend on its values."""
     model = nn.Linear(4, 4)
     model.register_buffer("graph", torch.eye(4).to_sparse())
     assert refused(model, torch.randn(1, 4)) == "'graph' is sparse, nested or quantized"

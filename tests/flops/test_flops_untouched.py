@@ -179,7 +179,7 @@ def test_a_cache_that_is_filled_is_used_and_kept():
 
 
 def test_a_tensor_from_outside_is_not_changed_in_place():
-    """A running mean in a global variable stays what it is, and there is no figure."""
+    """A running mean in a global variable is unchanged, and there is no figure."""
     mean = torch.zeros(4)
 
     class Counts(nn.Linear):
@@ -263,7 +263,7 @@ def test_a_distributed_model_is_counted_as_the_model_inside(alone):
 
 
 def test_a_norm_that_is_synchronised_stays_with_its_own_rank(alone):
-    """In the copy it is a plain one, which does as little work that counts; the real one stays what it is."""
+    """The copy has a plain batch norm, which also has no counted FLOPs; the real module is unchanged."""
     model = nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4))
     assert counted(model, torch.randn(2, 4)).flops() == 64 + 64
     assert type(model[1]) is nn.SyncBatchNorm

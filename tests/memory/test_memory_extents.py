@@ -1,4 +1,4 @@
-"""Bytes of tensors: what is shared counts once, what is elsewhere or nowhere not at all."""
+"""Bytes of tensors: shared bytes count once; meta, fake and lazy tensors have none."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_meta_and_lazy_tensors_hold_nothing() -> None:
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
 def test_a_sparse_tensor_holds_indices_and_values(layout: str) -> None:
-    """Not what its shape says."""
+    """Fewer than its shape suggests."""
     dense = torch.eye(4)
     sparse = {"coo": dense.to_sparse_coo, "csr": dense.to_sparse_csr, "csc": dense.to_sparse_csc}[layout]()
     indices = 2 * 4 * 8 if layout == "coo" else (5 + 4) * 8

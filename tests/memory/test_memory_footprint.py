@@ -1,4 +1,4 @@
-"""What a model and its optimizers hold, by name, counted at the optimizer's steps."""
+"""Bytes of a model and its optimizers, by name, counted at the optimizer's steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autoprof.summary import MemoryRow, Summary
 
 
 def follow(footprint: Footprint, optimizers: list[Any]) -> list[Callable[[], None]]:
-    """Let it hear of these optimizers' steps, as a session does; return what undoes it."""
+    """Count at these optimizers' steps, as a session does; return the function that undoes it."""
     hooks = OptimizerHooks(tuple(optimizers), after=footprint.stepped)
     hooks.attach()
     return [hooks.detach]
@@ -60,7 +60,7 @@ def test_tied_weights_count_once_in_all_and_in_each_name() -> None:
 
 
 def test_several_modules_under_one_name_add_up() -> None:
-    """And what they share counts once."""
+    """Shared bytes count once."""
     model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False))
     footprint = Footprint(model, [("both", model[0]), ("both", model[1]), ("both", model)])
     found = footprint.holdings()
@@ -214,7 +214,7 @@ def run(model: nn.Module, optimizer: Any, *, given: bool = True, **config: Any) 
 
 
 def test_the_summary_has_the_whole_run_and_then_the_names() -> None:
-    """The name with most first; on the CPU what nobody can know is not there, with its reason."""
+    """The largest name first; columns that the CPU cannot measure are empty, with a reason."""
     model = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 16, bias=False))
     summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
     assert summary.memory_table == (

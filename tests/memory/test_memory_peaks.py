@@ -1,4 +1,4 @@
-"""Peaks within peaks, from one running peak that nobody resets: exact where it grew, else between two bounds."""
+"""Nested peaks from one running peak that is never reset: exact where it grew, else between two bounds."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_first_to_reach_a_height_has_an_exact_peak() -> None:
 
 
 def test_one_in_the_shadow_of_a_peak_lies_between_its_ends_and_that_peak() -> None:
-    """What it read at its ends it did reach; more than the running peak it did not."""
+    """It reached the levels at its ends, and at most the running peak."""
     allocator = FakeAllocator(1 << 20, base_bytes=100)
     frames, summary = train(nn.Sequential(Work(allocator, 10, scratch=500), Work(allocator, 20, scratch=50)), allocator)
     second = spans_of(frames[0])["1"]
@@ -102,7 +102,7 @@ def test_a_span_reached_what_those_in_it_reached() -> None:
 
 
 def test_a_reset_by_the_user_inside_a_call_leaves_it_without_an_upper_bound() -> None:
-    """How high the running peak had been, nobody knows; the lower bound holds."""
+    """The height of the running peak before is unknown; the lower bound holds."""
     allocator = FakeAllocator(1 << 20, base_bytes=100)
     allocator.free(allocator.allocate(5000))
     work = Work(allocator, 10, scratch=500)
@@ -131,7 +131,7 @@ def test_the_users_counters_read_the_same_with_and_without() -> None:
 
 
 def test_reserved_memory_is_the_larger_of_the_two_ends() -> None:
-    """What a call makes the allocator reserve stays."""
+    """Memory that the allocator reserved in a call stays reserved."""
     allocator = FakeAllocator(1 << 20, base_bytes=100)
     frames, summary = train(nn.Sequential(Work(allocator, 10, scratch=500)), allocator)
     assert spans_of(frames[0])["0"].memory_reserved_bytes == 610
@@ -239,7 +239,7 @@ def test_the_true_peak_always_lies_between_the_bounds(shape: tuple[int, int, tup
 
 
 def test_the_fake_allocator_gives_its_cache_back_before_it_fails() -> None:
-    """As torch's: a retry frees what is cached; what does not fit then is an error, and both are counted."""
+    """As torch's: a retry frees the cache; a request that still does not fit is an error. Both are counted."""
     allocator = FakeAllocator(100)
     small = [allocator.allocate(30), allocator.allocate(30)]
     for block in small:

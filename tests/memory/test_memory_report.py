@@ -1,4 +1,4 @@
-"""The memory tables as people see them: the whole run, the names, and what is not known."""
+"""The memory tables in the report: the whole run, the names, and the unmeasured columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def summary_of(*names: MemoryRow, whole: MemoryRow | None = None, **unmeasured: 
 
 
 def test_the_parts_and_the_rest_are_the_peak() -> None:
-    """With the share of each; what is not there has no line."""
+    """With the share of each; an empty category has no line."""
     lines = render_memory(summary_of(), width=80)
     assert [line.split()[-4:] for line in lines[1:]] == [
         ["6.00", "GiB", "18.8", "%"],
@@ -40,13 +40,13 @@ def test_the_parts_and_the_rest_are_the_peak() -> None:
 
 def test_without_a_peak_the_shares_are_of_what_was_counted() -> None:
     """There is no rest to speak of then."""
-    lines = render_memory(summary_of(whole=MemoryRow(None, 10, 0, 10, 20), activations="nobody knows"), width=80)
+    lines = render_memory(summary_of(whole=MemoryRow(None, 10, 0, 10, 20), activations="no allocator"), width=80)
     assert lines[-2].split() == ["together", "40", "B", "100.0", "%"]
-    assert lines[-1] == "unmeasured activations: nobody knows"
+    assert lines[-1] == "unmeasured activations: no allocator"
 
 
 def test_a_peak_that_is_only_bounded_is_shown_as_such() -> None:
-    """At least what was reached."""
+    """At least the level that was reached."""
     exact = MemoryRow("A", 1, 0, 1, 1, 1, GIB, GIB)
     lines = render_memory(summary_of(exact, replace(exact, name="B", bound_bytes=2 * GIB)), width=80)
     assert next(line for line in lines if line.startswith("A ")).endswith(" 1.00 GiB")
@@ -125,7 +125,7 @@ def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.Cap
 def test_a_run_that_was_killed_still_has_what_its_records_say(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Peaks by name from the records; what only the live model knew is not known."""
+    """Peaks by name come from the records; figures of the live model are unmeasured."""
     from autoprof.demo.defects import MEMORY_CONFIG, four_layers, train
     from autoprof.testing import FakeClock
 

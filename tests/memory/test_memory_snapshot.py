@@ -20,11 +20,11 @@ from autoprof.errors import ConfigError
 
 
 class FakeHistory:
-    """An allocator's recording that keeps what was asked of it."""
+    """An allocator's recording that keeps its calls."""
 
     def __init__(self, *, there: bool = True, on: bool = False, events: int = 4) -> None:
         self.there, self.on, self.events = there, on, events
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.observers: list[Callable[[], None]] = []
         self.fails = False
 
@@ -35,17 +35,17 @@ class FakeHistory:
         return self.on
 
     def start(self, *, entries: int, stacks: str) -> None:
-        self.asked.append(f"start {entries} {stacks}")
+        self.calls.append(f"start {entries} {stacks}")
         self.on = True
 
     def stop(self) -> None:
-        self.asked.append("stop")
+        self.calls.append("stop")
         self.on = False
 
     def snapshot(self) -> dict[str, Any]:
         if self.fails:
             raise RuntimeError("no snapshot")
-        self.asked.append("snapshot")
+        self.calls.append("snapshot")
         return {"segments": [{"address": 1}], "device_traces": [list(range(self.events)), []]}
 
     def on_oom(self, call: Callable[[], None]) -> None:
@@ -57,29 +57,29 @@ def wanted(**options: Any) -> Any:
 
 
 def window(folder: Path, fake: FakeHistory, rank: int = 0, **options: Any) -> tuple[SnapshotWindow, list[str]]:
-    said: list[str] = []
-    return SnapshotWindow(wanted(**options), folder, rank, said.append, fake), said
+    notes: list[str] = []
+    return SnapshotWindow(wanted(**options), folder, rank, notes.append, fake), notes
 
 
 def test_a_window_of_steps_is_recorded_and_written(tmp_path: Path) -> None:
     """From the start of the first step to the end of the last; the rank is in the file's name."""
     history = FakeHistory()
-    one, said = window(tmp_path, history, rank=3, first=2, window=2, entries=50)
+    one, notes = window(tmp_path, history, rank=3, first=2, window=2, entries=50)
     one.begin()
-    assert history.asked == []
+    assert history.calls == []
     one.step_begins(one._ended + 2)
-    assert history.asked == ["start 50 python"]
+    assert history.calls == ["start 50 python"]
     one.step_begins(one._ended + 2)
     one.step_begins(one._ended + 2)
-    assert history.asked == ["start 50 python", "snapshot", "stop"]
+    assert history.calls == ["start 50 python", "snapshot", "stop"]
     for _ in range(5):
         one.step_begins(one._ended + 2)
     one.close()
-    assert history.asked == ["start 50 python", "snapshot", "stop"]
+    assert history.calls == ["start 50 python", "snapshot", "stop"]
     (path,) = tmp_path.iterdir()
     assert path.name == "memory_snapshot_rank3.pickle"
     assert pickle.loads(path.read_bytes())["device_traces"] == [[0, 1, 2, 3], []]
-    assert said == [
+    assert notes == [
         "memory_snapshot_rank3.pickle has the allocations of steps 2 to 3; their times include the cost of recording"
     ]
 
@@ -103,17 +103,17 @@ def test_a_run_that_ends_within_the_window_writes_what_there_is(tmp_path: Path) 
     one.close()
     assert (history.on, [path.name for path in tmp_path.iterdir()]) == (False, ["memory_snapshot_rank0.pickle"])
     one.close()
-    assert history.asked.count("snapshot") == 1
+    assert history.calls.count("snapshot") == 1
 
 
 def test_a_recording_of_the_users_is_left_alone(tmp_path: Path) -> None:
-    """Its snapshot is taken; nobody starts or stops anything."""
+    """Its snapshot is taken; the recording is neither started nor stopped."""
     history = FakeHistory(on=True)
     one, _ = window(tmp_path, history, first=1, window=1)
     one.begin()
     one.step_begins(one._ended + 2)
     one.close()
-    assert history.asked == ["snapshot"]
+    assert history.calls == ["snapshot"]
     assert history.on
 
 
@@ -121,23 +121,23 @@ def test_a_failure_says_so_once_and_stops_recording(tmp_path: Path) -> None:
     """The training goes on without a snapshot."""
     history = FakeHistory()
     history.fails = True
-    one, said = window(tmp_path, history, first=1, window=1)
+    one, notes = window(tmp_path, history, first=1, window=1)
     one.begin()
     one.step_begins(one._ended + 2)
     one.step_begins(one._ended + 2)
     one.close()
-    assert said == ["memory_snapshot is off after RuntimeError: no snapshot"]
+    assert notes == ["memory_snapshot is off after RuntimeError: no snapshot"]
     assert not history.on
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
-    """What could not be written is said."""
+    """A snapshot that cannot be written has a note."""
     history = FakeHistory()
-    one, said = window(tmp_path / "gone", history, first=1, window=1)
+    one, notes = window(tmp_path / "gone", history, first=1, window=1)
     one.begin()
     one.step_begins(one._ended + 2)
-    assert said[0].startswith("memory_snapshot is off after FileNotFoundError")
+    assert notes[0].startswith("memory_snapshot is off after FileNotFoundError")
     assert not history.on
 
 
@@ -147,11 +147,11 @@ def test_when_memory_runs_out_what_is_held_is_written(tmp_path: Path) -> None:
     one, _ = window(tmp_path, history, first=None, oom=True)
     one.begin()
     try:
-        assert history.asked == []
+        assert history.calls == []
         for _ in range(10):
             for call in history.observers:
                 call()
-        assert history.asked == ["snapshot"] * 4
+        assert history.calls == ["snapshot"] * 4
         assert [path.name for path in tmp_path.iterdir()] == ["memory_snapshot_rank0_oom.pickle"]
     finally:
         one.close()
@@ -169,18 +169,18 @@ def test_an_observer_that_outlives_its_session_does_nothing(tmp_path: Path) -> N
     for call in history.observers:
         call()
     assert history.observers
-    assert history.asked == []
+    assert history.calls == []
 
 
 def test_a_failure_when_memory_runs_out_is_not_raised(tmp_path: Path) -> None:
     """The exception that follows is the user's."""
     history = FakeHistory()
     history.fails = True
-    one, said = window(tmp_path, history, first=None, oom=True)
+    one, notes = window(tmp_path, history, first=None, oom=True)
     one.begin()
     one.memory_ran_out()
     one.close()
-    assert said == ["memory_snapshot is off after RuntimeError: no snapshot"]
+    assert notes == ["memory_snapshot is off after RuntimeError: no snapshot"]
 
 
 def test_history_records_from_the_start_to_the_end(tmp_path: Path) -> None:
@@ -191,18 +191,18 @@ def test_history_records_from_the_start_to_the_end(tmp_path: Path) -> None:
     one.step_begins(one._ended + 2)
     assert history.on
     one.close()
-    assert history.asked == ["start 100000 python", "snapshot", "stop"]
+    assert history.calls == ["start 100000 python", "snapshot", "stop"]
 
 
 def test_without_a_device_it_says_so(tmp_path: Path) -> None:
-    """Nothing is asked of an allocator that is not there."""
+    """Without a device no recording is started."""
     history = FakeHistory(there=False)
-    one, said = window(tmp_path, history, first=1, oom=True)
+    one, notes = window(tmp_path, history, first=1, oom=True)
     one.begin()
     one.step_begins(one._ended + 2)
     one.close()
-    assert said == ["memory_snapshot: there is no CUDA device, so no snapshot is written"]
-    assert (history.asked, history.observers) == ([], [])
+    assert notes == ["memory_snapshot: there is no CUDA device, so no snapshot is written"]
+    assert (history.calls, history.observers) == ([], [])
 
 
 def test_a_file_has_a_largest_size() -> None:
@@ -236,18 +236,18 @@ def test_torch_gets_one_observer_a_process(monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.fixture
 def torch_history(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Put fakes where torch has the functions of a CUDA allocator."""
-    asked: list[Any] = []
+    calls: list[Any] = []
     state = {"on": False}
 
     def record(enabled: str | None = "all", **given: Any) -> None:
-        asked.append((enabled, given))
+        calls.append((enabled, given))
         state["on"] = enabled is not None
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", record)
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": [], "device_traces": [[1]]})
     monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: state["on"], raising=False)
-    return asked
+    return calls
 
 
 def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
@@ -263,7 +263,7 @@ def test_torch_is_asked_to_record_and_to_stop(torch_history: list[Any]) -> None:
 
 
 def test_a_recording_that_the_user_starts_meanwhile_goes_on(torch_history: list[Any]) -> None:
-    """What was asked for last is what holds."""
+    """The last call wins."""
     history = CudaHistory()
     history.start(entries=7, stacks="python")
     torch.cuda.memory._record_memory_history(max_entries=9)

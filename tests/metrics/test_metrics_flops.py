@@ -114,7 +114,7 @@ def test_new_shapes_are_counted_when_they_come(counts: list[Any]) -> None:
     """The work is that of the mean step."""
     work = work_of(trained(nn.Linear(4, 4), batch(8), batch(8), batch(8), batch(16), batch(8)))
     assert len(counts) == 2
-    assert work.flops["forward"] == LAYER * 3 // 2  # of the third step and the fourth; the fifth is kept apart
+    assert work.flops["forward"] == LAYER * 3 // 2  # of the third step and the fourth; the fifth is warm-up
 
 
 def test_thawing_a_layer_is_new_work(counts: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +295,7 @@ def test_the_work_goes_through_the_summary_s_file_and_back() -> None:
 
 
 def learned(make: Any, x: Tensor, config: dict[str, Any] | None) -> list[Tensor]:
-    """Train a model for five steps; return all that it came to, and what the generators draw next."""
+    """Train a model for five steps; return its state, and the next draws of the random generators."""
     torch.manual_seed(0)
     model = make()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

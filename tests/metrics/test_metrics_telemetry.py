@@ -22,7 +22,7 @@ UUID = "GPU-aaaa"
 
 
 class StillMonitor(Monitor):
-    """A monitor that reads when the test says so; its readings differ by their number."""
+    """A monitor that reads when the test calls it; its readings differ by their number."""
 
     def start(self) -> None:
         pass
@@ -102,7 +102,7 @@ def test_values_that_a_device_does_not_report_are_missing() -> None:
 
 
 def test_a_scalar_of_the_user_s_with_the_same_name_stays() -> None:
-    """What the user logs is the user's."""
+    """The user's own scalars take precedence."""
     telemetry, monitor = of_device(FakeNvml({"uuid": UUID}))
     monitor.read_now()
     scalars = telemetry.complete({"gpu_utilization": 5.0}, warmup=False)
@@ -200,7 +200,7 @@ def test_a_device_is_read_by_a_thread_that_ends_with_the_session(monkeypatch: py
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_reads_nothing(tmp_path: Path) -> None:
-    """What it inherits is the parent's: closing it there gives back nothing of the parent's."""
+    """Its resources belong to the parent: closing it in the fork releases nothing."""
     nvml = FakeNvml({"uuid": UUID})
     telemetry, monitor = of_device(nvml)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Throughput, the epoch's length and the time to the end, from what is logged or from what the model takes."""
+"""Throughput, the epoch's length and the time to the end, from logged scalars or the model's inputs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_logged_counts_and_not_what_would_be_recognised(unit: str) -> No
 
 
 def test_a_size_that_does_not_come_out_is_not_taken_for_the_batch() -> None:
-    """A sequence first, a graph, a table of anchors: nobody knows which dimension the batch is."""
+    """A sequence first, a graph, a table of anchors: the batch dimension is unknown."""
 
     class Pools(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def test_micro_batches_of_one_step_add_up() -> None:
 
 
 def test_a_model_called_twice_for_one_backward_has_no_known_batch() -> None:
-    """Two views of the same samples, or a batch in two halves: it cannot be told."""
+    """Two views of the same samples look like a batch in two halves."""
 
     def step(model: nn.Module) -> None:
         (model(torch.ones(8, 4)) - model(torch.zeros(8, 4))).sum().backward()
@@ -152,7 +152,7 @@ def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
 
 
 def test_shapes_that_never_repeat_do_not_make_the_run_grow() -> None:
-    """What is beyond the limit has no samples, and no memory."""
+    """Shapes beyond the limit have no samples, and use no memory."""
     summary = trained(nn.Linear(4, 4), *[batch(1 + size) for size in range(200)])
     assert summary.throughput is not None
     assert summary.steps == 199

@@ -38,7 +38,7 @@ _SHARDED: Final = ("FSDP", "FullyShardedDataParallel")
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """The copies of the model's modules by fqn, and notes on what the copy omits."""
+    """The copies of the model's modules by fqn, and notes on its omissions."""
 
     modules: Mapping[str, nn.Module]
     notes: tuple[str, ...]
