@@ -7,6 +7,7 @@ copies (``copy_`` into a buffer on the device, ``torch.tensor(…, device=…)``
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from threading import get_ident
 from types import MethodType
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._capture.replace import Attribute, CallProbe, Replacement, skip_frames
+from ..devices import DEVICES
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 
@@ -105,14 +107,14 @@ def _replace_to(original: Any, listeners: list[Any]) -> TensorMethod:
     return TensorMethod(original, to)
 
 
-def _replace_cuda(original: Any, listeners: list[Any]) -> TensorMethod:
-    def cuda(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _replace_copy_method(original: Any, listeners: list[Any]) -> TensorMethod:
+    def copy_to_device(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not listeners or not _is_on_host(self):
             return original(self, *args, **kwargs)
         return _copy(original, listeners, self, args, kwargs)
 
-    skip_frames(cuda)
-    return TensorMethod(original, cuda)
+    skip_frames(copy_to_device)
+    return TensorMethod(original, copy_to_device)
 
 
 def _copy(original: Any, listeners: list[Any], tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -127,7 +129,13 @@ def _copy(original: Any, listeners: list[Any], tensor: Tensor, args: tuple[Any, 
 for _function in (_is_on_host, leaves_host, _copy):
     skip_frames(_function)
 TO = Replacement(Attribute(Tensor, "to"), _replace_to)
-CUDA = Replacement(Attribute(Tensor, "cuda"), _replace_cuda)
+
+
+@cache
+def replacements() -> tuple[Replacement, ...]:
+    """Return the replacements of ``Tensor.to``, and of methods that copy to one kind of device (``Tensor.cuda``)."""
+    names = dict.fromkeys(name for kind in DEVICES.parts.values() for name in kind.copy_methods)
+    return TO, *(Replacement(Attribute(Tensor, name), _replace_copy_method) for name in names)
 
 
 class CopyProbe(CallProbe):
@@ -135,7 +143,7 @@ class CopyProbe(CallProbe):
 
     def __init__(self, recorder: Recorder) -> None:
         listener = CopyListener(recorder)
-        super().__init__([(TO, listener), (CUDA, listener)])
+        super().__init__([(replacement, listener) for replacement in replacements()])
         self._recorder = recorder
         self._attached = False
         recorder.on_change(self._update)

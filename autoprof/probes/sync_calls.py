@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from threading import get_ident
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ import torch
 
 from .._capture.recorder import Recorder
 from .._capture.replace import Attribute, InCompiler, Make, Replacement, never_compile
-from ..devices import Clock, DeviceClock, TorchEvents
+from ..devices import DEVICES, Clock, DeviceClock, TorchEvents
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, site_of
 
@@ -115,15 +115,16 @@ class SyncProbe:
     def remove(self) -> None:
         """Put the originals back once no session needs the descriptors."""
         self.detach()
-        for replacement in REPLACEMENTS:
-            replacement.release(self)
-        self._holds = False
+        if self._holds:
+            self._holds = False
+            for replacement in replacements():
+                replacement.release(self)
 
     def _listen(self) -> None:
         wanted = self._attached and self.on_device
         if wanted and not self._holds:
             self._holds = True
-            for replacement in REPLACEMENTS:
+            for replacement in replacements():
                 replacement.hold(self)
         if wanted and self not in listeners:
             listeners.append(self)
@@ -158,17 +159,22 @@ def _timed_function(original: Any, _listeners: list[Any]) -> Any:
     return waiting
 
 
+@cache
+def replacements() -> tuple[Replacement, ...]:
+    """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices."""
+    return tuple(_find_replacements())
+
+
 def _find_replacements() -> Iterator[Replacement]:
     for name in METHODS:
         yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
-    for kind in (torch.cuda.Event, torch.cuda.Stream):
-        place = Attribute(kind, "synchronize")
-        yield Replacement(place, _timed_method("synchronize", False), listeners=listeners)
-    place = Attribute(torch.cuda, "synchronize")
-    yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
+    for owner, name in (call for kind in DEVICES.parts.values() for call in kind.waiting_calls()):
+        place = Attribute(owner, name)
+        if isinstance(owner, type):
+            yield Replacement(place, _timed_method(name, False), listeners=listeners)
+        else:
+            yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
 
-
-REPLACEMENTS: Final = tuple(_find_replacements())
 
 for _function in (
     DeviceClock.index_of,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 import autoprof
 from autoprof._metrics import open_telemetry, peak_of
 from autoprof.devices import DEVICES, device_of
+from autoprof.probes import sync_calls
 from autoprof.testing import ListSink
 
+CONFIG = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"warmup": 0, "budget": None}}
 ACME = '''
 """An accelerator whose tensors torch takes for the CPU's: it needs no hardware."""
 
@@ -101,6 +104,7 @@ def acme_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 def forget() -> None:
     for cached in ("parts", "entry_points"):
         vars(DEVICES).pop(cached, None)
+    sync_calls.replacements.cache_clear()
 
 
 def test_another_package_s_device_precedes_the_built_in_one() -> None:
@@ -113,8 +117,7 @@ def test_another_package_s_device_precedes_the_built_in_one() -> None:
 def test_a_session_reads_the_device_s_clock_and_memory() -> None:
     """Spans have device times to the nanosecond, and steps the allocator's levels."""
     model, sink = nn.Sequential(Layer(4, 4)), ListSink()
-    config = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"warmup": 0, "budget": None}}
-    with autoprof.instrument(model, config, sinks=[sink]) as session:
+    with autoprof.instrument(model, CONFIG, sinks=[sink]) as session:
         for _ in range(3):
             model(torch.ones(2, 4))
             session.step()
@@ -122,6 +125,19 @@ def test_a_session_reads_the_device_s_clock_and_memory() -> None:
     assert [span.device_ns for span in spans] == [40_000] * 3
     assert sink.frames[0].memory["allocated_bytes"] == 4_000
     assert session.summary().clock == "device"
+
+
+def test_its_waiting_calls_are_timed_while_a_session_is_open() -> None:
+    """The call is replaced from the first recorded step on, still waits, and is the original after the session."""
+    model, device = nn.Sequential(Layer(4, 4)), acme()
+    original = vars(type(device))["drain"]
+    with autoprof.instrument(model, CONFIG) as session:
+        for _ in range(3):
+            model(torch.ones(2, 4))
+            device.drain()
+            assert isinstance(device.drain, partial)
+            session.step()
+    assert vars(type(device))["drain"] is original
 
 
 def test_its_peak_and_telemetry_are_read() -> None:
