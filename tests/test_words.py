@@ -23,14 +23,11 @@ PENDING: frozenset[str] = frozenset(
     {
         "_capture",
         "_process",
-        "_reports",
         "_resolve",
         "_session",
-        "_storage",
         "deep",
         "demo",
         "sinks",
-        "summary",
         "testing",
     }
 )

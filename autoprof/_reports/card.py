@@ -1,4 +1,4 @@
-"""The card: Verdict, Why, Next; then the other findings, the what-if table, and the rules without enough data."""
+"""The card: Verdict, Why, Next; then the other findings, the table of scenarios, and the rules without enough data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .text import crop, fit, safe, wrap
 CHANGE_CELLS: Final = 17
 RULE_CELLS: Final = 18
 BOTH_TIMES_CELLS: Final = 90
-"""The width from which the what-if table has the time of an epoch and the time to finish; below, only the latter."""
+"""The least width for both the time of an epoch and the time to finish; a narrower table has only the latter."""
 HEALTHY: Final = "nothing stands out"
 
 
@@ -82,7 +82,7 @@ def _healthy(summary: Summary, width: int) -> Iterator[str]:
     yield from wrap("Verdict", text, width)
     if text == HEALTHY:
         yield from wrap("Why", f"no rule found anything in {summary.steps} steps", width)
-        yield from wrap("Next", "nothing to do; rules without enough data are listed below, with what they need", width)
+        yield from wrap("Next", "nothing to do; rules without enough data are listed below", width)
 
 
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from .publish import schema_text, with_reference
@@ -19,6 +20,10 @@ def main(arguments: list[str]) -> int:
     if arguments != ["--refresh"]:
         sys.stderr.write("usage: python -m autoprof.config [--refresh]\n")
         return 2
+    if foreign := import_module("autoprof.sinks").SINKS.entry_points:
+        names = ", ".join(sorted(foreign))
+        sys.stderr.write(f"sinks of other packages are installed ({names}); allowed: an environment without them\n")
+        return 1
     if not REFERENCE_FILE.is_file():
         sys.stderr.write(f"{REFERENCE_FILE}: there is no such file; allowed: the root of a checkout of autoprof\n")
         return 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CloseOrder(IntEnum):
-    """When a sink is closed: files first, then the terminal and what others read; the picture, which is slow, last."""
+    """When a sink is closed: files, then the terminal, then receivers of metrics; the picture, which is slow, last."""
 
     FILES = 0
     TERMINAL = 1

@@ -104,7 +104,7 @@ class PinnedLines:
                 self._restorer.send(shown=False)
 
     def _release(self) -> str:
-        # The cursor is above the panel, so erasing below it also removes what a resize has moved or folded.
+        # The cursor is above the panel, so erasing below it also removes lines that a resize has moved or folded.
         return _RESTORE_SCREEN if self._height else ""
 
     @staticmethod

@@ -51,7 +51,7 @@ class OpentelemetrySink(MetricsSink):
             ("autoprof.throughput", "{sample}/s", "Samples a second", _throughput),
             ("autoprof.overhead", "1", "autoprof's own time by step time", lambda m: [(m.overhead, {})]),
             ("autoprof.memory", "By", "Memory at the end of the last step", _memory),
-            ("autoprof.scalar", "1", "What the program logged last", _scalars),
+            ("autoprof.scalar", "1", "Last value of each logged scalar", _scalars),
             ("autoprof.steps", "{step}", "Recorded steps past the warm-up", lambda m: [(m.recorded, {})]),
         ]
 

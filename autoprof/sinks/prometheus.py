@@ -80,7 +80,7 @@ class PrometheusSink(MetricsSink):
         memory = {(kind.removesuffix("_bytes"),): float(value) for kind, value in metrics.memory.items()}
         yield self._labelled("memory_bytes", "Memory at the end of the last step", ("kind",), memory)
         scalars = {(name,): value for name, value in metrics.scalars.items()}
-        yield self._labelled("scalar", "What the program logged last", ("name",), scalars)
+        yield self._labelled("scalar", "Last value of each logged scalar", ("name",), scalars)
 
     def _gauge(self, name: str, about: str, value: float) -> Any:
         return self._labelled(name, about, (), {(): value})
