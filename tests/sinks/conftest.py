@@ -12,7 +12,7 @@ from autoprof.summary import Summary
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that stands still."""
+    """A clock whose time changes only by a test."""
     return Clock()
 
 

@@ -1,4 +1,4 @@
-"""A terminal small enough to read: what the console sink writes, and what a screen makes of it."""
+"""A small terminal: the bytes of the console sink, and the screen that they produce."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Screen:
 
 
 class TerminalStream(io.StringIO):
-    """A stream that says it is a terminal and shows what is written on a screen."""
+    """A stream that claims to be a terminal and shows the written text on a screen."""
 
     encoding = "utf-8"  # type: ignore[assignment]
 

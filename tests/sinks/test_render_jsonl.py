@@ -28,7 +28,7 @@ def same(a: StepFrame, b: StepFrame) -> bool:
 
 
 def test_a_line_says_what_people_look_for() -> None:
-    """Step, seconds, throughput, phases, memory and every scalar stand at the top level."""
+    """Step, seconds, throughput, phases, memory and every scalar are at the top level."""
     data = json.loads(FrameEncoder().encode(frame_of(scalars={"loss": 0.25, "samples": 2.0}, memory={"rss_bytes": 7})))
     assert (data["step"], data["step_time_s"], data["throughput"], data["loss"]) == (1, 1.0, 2.0, 0.25)
     assert data["phases_ms"]["recompute"] == 100.0
@@ -48,7 +48,7 @@ def test_the_phases_are_those_of_the_frame(tree: list[tuple[str, int]]) -> None:
 
 
 def test_without_samples_there_is_no_throughput() -> None:
-    """What was not logged is absent, not zero."""
+    """A value that was not logged is absent, not zero."""
     assert "throughput" not in json.loads(FrameEncoder().encode(frame_of()))
 
 
@@ -63,7 +63,7 @@ def test_a_layout_is_written_once() -> None:
 
 @pytest.mark.parametrize("value", [inf, -inf, nan])
 def test_a_scalar_that_json_cannot_say_is_null(value: float) -> None:
-    """NaN and infinity keep the line valid JSON, and are read back as what they were."""
+    """NaN and infinity keep the line valid JSON, and are read back as NaN and infinity."""
     line = FrameEncoder().encode(frame_of(scalars={"loss": value}))
     data = json.loads(line, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
     assert data["loss"] is None
@@ -80,7 +80,7 @@ def test_a_scalar_cannot_replace_a_field() -> None:
 
 
 def test_a_device_frame_reads_back() -> None:
-    """The device's columns and what it did not see survive."""
+    """The device's columns are read back, with spans that it did not measure."""
     device = np.array([int(ms * 1_000_000) for *_, ms in VRT])
     device[2] = -1
     frame = frame_of(
@@ -107,7 +107,7 @@ def test_more_layouts_than_are_remembered_still_read_back() -> None:
     memory=st.dictionaries(st.text(max_size=20), st.integers(0, 2**62), max_size=3),
 )
 def test_every_frame_reads_back_equal(names: list[str], scalars: dict[str, float], memory: dict[str, int]) -> None:
-    """Whatever names, scalars and readings hold, the line is one line and the frame comes back."""
+    """With any names, scalars and readings the line is one line, and the same frame is read back."""
     rows = tuple((name, "forward", i - 1, 100 - i) for i, name in enumerate(names))
     frame = frame_of(rows, scalars=scalars, memory=memory, warmup=bool(names))
     line = FrameEncoder().encode(frame)

@@ -22,7 +22,7 @@ def top_level(section: str) -> dict[str, float]:
 
 
 def test_a_step_of_the_log() -> None:
-    """Names stand in a tree, the longest first, with percentages of the step and running averages."""
+    """Names form a tree, the longest first, with percentages of the step and running averages."""
     text = render_step(frame_of(scalars={"loss": 0.25}, memory={"rss_bytes": 1 << 30}), Averages())
     assert text.splitlines() == [
         "=" * 80,
@@ -56,7 +56,7 @@ def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
     assert sum(top_level(text).values()) == pytest.approx(300)
 
 
-def test_a_child_without_its_parent_stands_below_a_header() -> None:
+def test_a_child_without_its_parent_is_below_a_header() -> None:
     """``A/B`` appears below ``A`` although ``A`` was never measured, and the header is marked as a sum."""
     rows = (("A/B", "forward", -1, 10), ("A/C/D", "forward", -1, 20))
     lines = render_step(frame_of(rows, step_ms=40), Averages()).splitlines()[3:7]
@@ -89,7 +89,7 @@ def test_averages_run_over_recorded_steps() -> None:
     assert "[avg:     20.000ms]" in texts[2]
 
 
-def test_the_work_of_other_threads_stands_beside_the_account() -> None:
+def test_the_work_of_other_threads_is_not_part_of_the_step() -> None:
     """Spans of other threads and logged durations are listed below Total and are no part of it."""
     rows = (("A", "forward", -1, 10), ("worker", "user", -1, 500), ("log/x", "user", -1, 7))
     text = render_step(frame_of(rows, step_ms=40, lanes=(0, 1, -1)), Averages())
@@ -99,7 +99,7 @@ def test_the_work_of_other_threads_stands_beside_the_account() -> None:
 
 
 def test_a_step_without_spans_is_all_other() -> None:
-    """Nothing measured is said as other, not as an empty step."""
+    """A step without spans is all other, not empty."""
     assert top_level(render_step(frame_of((), step_ms=40), Averages())) == {"other": 40.0}
 
 

@@ -1,4 +1,4 @@
-"""A stretch of steps as numbers with names."""
+"""The means of several steps as numbers with names."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def taken(frames: list[StepFrame]):
 
 
 def test_without_a_step_there_is_nothing() -> None:
-    """What was not measured is not zero."""
+    """A value that was not measured is absent, not zero."""
     assert MeansOfSteps().take() is None
 
 
 @given(runs())
 def test_the_numbers_are_those_of_the_summary(frames: list[StepFrame]) -> None:
-    """Steps, phases and rows of a stretch are what the statistics of the same frames say."""
+    """Steps, phases and rows of several steps equal the statistics of the same frames."""
     frames = [StepFrame.of(**{**vars(frame), "warmup": False}) for frame in frames]
     metrics, summary = taken(frames), summary_of(frames)
     if not summary.steps:
@@ -42,7 +42,7 @@ def test_the_numbers_are_those_of_the_summary(frames: list[StepFrame]) -> None:
     assert {key: ns for key, ns in metrics.rows.items() if ns} == {key: ns for key, ns in rows.items() if ns}
 
 
-def test_more_layouts_than_are_kept_apart_add_up_too() -> None:
+def test_more_layouts_than_have_sums_of_their_own_add_up() -> None:
     """A stretch whose steps all differ is bounded, and loses nothing."""
     metrics = taken([frame_of(((f"n{i % 50}", "forward", -1, 10),)) for i in range(3 * LAYOUTS)])
     assert sum(metrics.rows.values()) == 3 * LAYOUTS * 10 * MS

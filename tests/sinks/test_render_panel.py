@@ -53,7 +53,7 @@ def test_colours_take_no_room(summary: Summary, width: int) -> None:
 
 
 def test_the_shown_lines_add_up_to_the_step(summary: Summary) -> None:
-    """What is shown never overlaps, and with everything else it is the whole step."""
+    """The lines never overlap, and together with everything else they are the whole step."""
     bars = top_lines(name_lines(summary), 5, summary.total_step_ns)
     assert sum(bar.total_ns for bar in bars) <= summary.total_step_ns
     assert all(bar.forward_ns + bar.recompute_ns + bar.backward_ns in (0, bar.total_ns) for bar in bars)
@@ -70,7 +70,7 @@ def test_a_name_gives_way_to_its_children_only_when_they_explain_it(make_summary
     assert [bar.name for bar in top_lines(name_lines(summary), 5, summary.total_step_ns)] == ["A"]
 
 
-def test_a_lone_child_does_not_stand_beside_its_parent(make_summary: Callable[..., Summary]) -> None:
+def test_a_single_child_is_not_shown_beside_its_parent(make_summary: Callable[..., Summary]) -> None:
     """A parent and its only child are one line's time, shown once."""
     rows = (("A", "forward", -1, 900), ("A/B", "forward", 0, 900))
     summary = make_summary(rows)
@@ -102,7 +102,7 @@ def test_before_the_first_recorded_step_the_panel_says_so() -> None:
     assert "ms" not in text
 
 
-def test_what_was_lost_is_said(make_summary: Callable[..., Summary]) -> None:
+def test_dropped_and_skipped_marks_are_shown(make_summary: Callable[..., Summary]) -> None:
     """Dropped marks are in the panel."""
     text = "\n".join(render_panel(make_summary(dropped=3), width=80, top=5, color=False))
     assert "dropped 3 marks" in text
@@ -139,7 +139,7 @@ def test_the_plain_line_before_the_first_recorded_step() -> None:
     assert render_plain(summary_of([]), step=1) == "autoprof | step 1 | warming up"
 
 
-def test_what_the_clock_cannot_tell_is_less_than_its_limit(make_summary: Callable[..., Summary]) -> None:
+def test_a_time_below_the_clocks_resolution_is_less_than_it(make_summary: Callable[..., Summary]) -> None:
     """In the panel and in the plain line, in milliseconds as in percent; two calls have twice the limit."""
     rows = (("A", "forward", -1, 900), ("B", "forward", -1, 4), ("B", "forward", -1, 4), ("B", "backward", -1, 3))
     summary = replace(make_summary(rows), clock_limit_ns=6_000_000)

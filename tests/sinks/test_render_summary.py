@@ -54,7 +54,7 @@ def test_the_report_at_80_columns(summary: Summary) -> None:
 
 
 def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
-    """What is not shown is said."""
+    """The report gives the number of names that it does not show."""
     assert "… and 4 more names, at most 24.0 % of the step each" in render_summary(summary, top=2)
 
 
@@ -63,7 +63,7 @@ def test_a_shown_name_never_lacks_its_parent(summary: Summary) -> None:
     assert [line.split()[0] for line in render_summary(summary, top=2)[21:23]] == ["VRT", "Stage8"]
 
 
-def test_what_was_dropped_and_skipped_is_said_with_reasons(summary: Summary) -> None:
+def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> None:
     """Losses are part of the report."""
     text = "\n".join(render_summary(replace(summary, dropped={"marks": 3}, skipped={"steps (budget)": 2})))
     assert "dropped    3 marks" in text
@@ -84,8 +84,8 @@ def test_findings_say_why_and_what_next(summary: Summary) -> None:
     assert card in text
 
 
-def test_what_steps_took_that_were_left_alone_is_said(summary: Summary) -> None:
-    """Beside the mean of the recorded ones, which they differ from by what recording costs."""
+def test_the_mean_of_unsampled_steps_is_shown(summary: Summary) -> None:
+    """It is next to the mean of the recorded ones; they differ by the cost of recording."""
     cost = PairedCost(0.05, 0.04, 0.06, 20, 0.1)
     alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000, paired=cost)
     assert "           unsampled steps: mean 950.0 ms\n" in "\n".join(render_summary(alike))
@@ -95,8 +95,8 @@ def test_what_steps_took_that_were_left_alone_is_said(summary: Summary) -> None:
 @pytest.mark.parametrize(
     ("unsampled_ns", "said"), [(8_000_000_000, "19.0 % longer"), (30_000_000_000, "68.3 % shorter")]
 )
-def test_recorded_steps_that_are_not_typical_are_said_to_be_so(summary: Summary, unsampled_ns: int, said: str) -> None:
-    """Longer or shorter than those left alone by more than a tenth, whatever recording costs."""
+def test_a_sampling_bias_is_shown(summary: Summary, unsampled_ns: int, said: str) -> None:
+    """Recorded steps are longer or shorter than unsampled ones by more than a tenth, beyond the cost of recording."""
     apart = replace(
         summary, unsampled_steps=10, unsampled_ns=unsampled_ns, paired=PairedCost(0.05, 0.04, 0.06, 20, 0.1)
     )
@@ -104,7 +104,7 @@ def test_recorded_steps_that_are_not_typical_are_said_to_be_so(summary: Summary,
     assert f"recorded steps are {said}, beyond the cost of recording: their means do not represent all steps" in text
 
 
-def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summary: Summary) -> None:
+def test_a_difference_within_the_cost_of_recording_is_not_shown(summary: Summary) -> None:
     """Pairs that leave it open, or none at all."""
     apart = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000)
     assert apart.sampling_bias is None
@@ -112,8 +112,8 @@ def test_where_the_cost_of_recording_may_be_the_difference_nothing_is_said(summa
     assert replace(apart, paired=PairedCost(0.1, 0.05, 0.12, 20, 0.1)).sampling_bias == pytest.approx(1.25 / 1.1 - 1)
 
 
-def test_nothing_recorded_is_said() -> None:
-    """A run of warm-up alone reports no zeros."""
+def test_a_run_without_recorded_steps_is_reported() -> None:
+    """A run with only warm-up reports no zeros."""
     text = "\n".join(render_summary(summary_of([frame_of(warmup=True)])))
     assert "0 steps on the host's clock (1 warm-up, excluded)" in text
     assert "nothing was recorded" in text
@@ -134,8 +134,8 @@ def test_the_number_of_steps_does_not_lengthen_the_report() -> None:
     assert len(render_summary(short)) == len(render_summary(long))
 
 
-def test_what_the_clock_cannot_tell_is_less_than_its_limit() -> None:
-    """Names, phases and the spread: as less than what so many calls could read of nothing; and the limit is said."""
+def test_a_time_below_the_clocks_resolution_is_less_than_it() -> None:
+    """Names, phases and the spread: as less than the resolution times the calls; the report names it."""
     rows = (("A", "forward", -1, 900), ("B", "user", -1, 4), ("B", "user", -1, 4))
     summary = replace(summary_of([frame_of(rows)]), clock_limit_ns=6_000_000)
     text = "\n".join(render_summary(summary))
@@ -153,7 +153,7 @@ def test_a_duration_measured_elsewhere_has_a_clock_of_its_own() -> None:
     assert "4.00 ms" in text
 
 
-def test_the_cost_is_said_in_two_ways(summary: Summary) -> None:
+def test_the_overhead_is_shown_by_two_methods(summary: Summary) -> None:
     """By the own clock, and by comparison with its interval; a third of the steps carry a third of the cost."""
     paired = PairedCost(cost=0.03, low=-0.003, high=0.06, pairs=24, recorded=1 / 3)
     own, compared = render_summary(replace(summary, paired=paired))[5:7]

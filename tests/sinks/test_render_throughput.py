@@ -1,4 +1,4 @@
-"""Pace, work and readings in the reports, in the words of those who read them."""
+"""Throughput, progress, operations and device metrics in the reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def full(summary: Summary) -> Summary:
     return replace(summary, progress=PACE, metrics=GAUGES, work=WORK)
 
 
-def test_the_report_tells_pace_work_and_readings(full: Summary) -> None:
+def test_the_report_has_progress_operations_and_metrics(full: Summary) -> None:
     """One paragraph each at the head, none wider than the page."""
     text = "\n".join(render_summary(full))
     assert (
@@ -82,7 +82,7 @@ def test_no_line_is_wider_than_the_page(full: Summary, width: int) -> None:
     assert max(map(cell_len, lines)) <= width
 
 
-def test_columns_that_nobody_fills_are_left_out(full: Summary) -> None:
+def test_empty_columns_are_left_out(full: Summary) -> None:
     """On a processor there is no MFU, without checkpointing no recompute."""
     rows = (WorkRow("A", {"forward": 512, "recompute": 0, "backward": 1024}, 10**9),)
     lines = list(work_table(Work(rows=rows), 80, "…"))
@@ -90,8 +90,8 @@ def test_columns_that_nobody_fills_are_left_out(full: Summary) -> None:
     assert lines[1].split() == ["A", "512", "1.02", "k", "1.00", "G"]
 
 
-def test_a_reason_stands_where_the_figure_would(full: Summary) -> None:
-    """What is not counted says so; without a peak the operations stay."""
+def test_a_missing_figure_is_replaced_by_its_reason(full: Summary) -> None:
+    """The reason is shown; without a peak the operations remain."""
     assert "work       not counted: no formula for x" in render_summary(
         replace(full, work=Work(reason="no formula for x"))
     )
@@ -100,14 +100,14 @@ def test_a_reason_stands_where_the_figure_would(full: Summary) -> None:
     assert "6.00 TFLOP/s without recompute; no MFU: no peak is known for 'X'" in text
 
 
-def test_where_the_samples_came_from_is_said_unless_they_were_logged(full: Summary) -> None:
-    """A recognised batch size may be wrong; whoever reads the figure has to know."""
+def test_the_source_of_the_samples_is_shown_unless_they_were_logged(full: Summary) -> None:
+    """A recognised batch size may be wrong; the reader of the figure must know."""
     text = "\n".join(render_summary(replace(full, progress=replace(PACE, source="dimension 0 of x"))))
     assert "throughput 2.00 samples/s (samples: dimension 0 of x)" in text
 
 
 def test_the_panel_shows_the_last_readings_and_the_time_left(full: Summary) -> None:
-    """What is, not what was on average; within 80 columns."""
+    """The last values, not the means; within 80 columns."""
     text = "\n".join(render_panel(full, width=80, top=5, color=False))
     assert "2.00 samples/s · 15 min 00 s left" in text
     assert "│ work: 6.00 TFLOP/s · MFU 34.2 % · HFU 40.1 %\n" in text

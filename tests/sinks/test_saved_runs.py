@@ -1,4 +1,4 @@
-"""A saved run is data: what is read back equals what the live run had, and every file can be made again from it."""
+"""A saved run is data: it equals the live run field by field, and every file can be written again from it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ REMADE = {
 def test_a_file_made_again_is_the_file(
     option: str, saved: tuple[Path, ListSink, autoprof.Summary], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``autoprof show`` writes byte for byte what the sink of the live run wrote."""
+    """``autoprof show`` writes the file of the live run's sink, byte for byte."""
     folder = saved[0]
     again = tmp_path / "again"
     assert main(["show", str(folder), option, str(again)]) == 0
@@ -121,7 +121,7 @@ def test_the_table_of_spans_is_made_again(tmp_path: Path) -> None:
 def test_the_summary_is_printed_again(
     saved: tuple[Path, ListSink, autoprof.Summary], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``autoprof show`` prints what ``summary.txt`` holds."""
+    """``autoprof show`` prints the text of ``summary.txt``."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["show", str(saved[0])]) == 0
     assert capsys.readouterr().out == (saved[0] / "summary.txt").read_text("utf-8")
@@ -192,7 +192,7 @@ def test_tables_of_all_ranks_are_one(two_ranks: tuple[Path, dict[int, list[StepF
         (["--trace", "no/such/folder/t.json"], "cannot be written (No such file or directory)"),
     ],
 )
-def test_what_cannot_be_shown_is_said(
+def test_a_wrong_request_is_one_message(
     arguments: list[str],
     message: str,
     two_ranks: tuple[Path, dict[int, list[StepFrame]]],
@@ -200,7 +200,7 @@ def test_what_cannot_be_shown_is_said(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line that names the option, what is wrong and what is allowed; nothing is written."""
+    """One line with the option, the problem and the allowed values; nothing is written."""
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     assert main(["show", str(two_ranks[0]), *arguments]) == 2

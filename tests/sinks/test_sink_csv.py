@@ -52,7 +52,7 @@ def test_a_row_of_a_step_holds_its_account(frames: list[StepFrame]) -> None:
 
 @given(runs())
 def test_a_row_of_a_span_holds_its_times(frames: list[StepFrame]) -> None:
-    """Every span is a row with its name as it is; what was not measured is empty, never a number."""
+    """Every span is a row with its unchanged name; a value that was not measured is empty, never a number."""
     table = SpanTable()
     text = table.header() + "".join(table.rows(frame) for frame in frames)
     rows = iter(read(text))
@@ -73,14 +73,14 @@ def test_a_row_of_a_span_holds_its_times(frames: list[StepFrame]) -> None:
 
 
 def test_self_times_add_up() -> None:
-    """Over a step the own times and what no span covers are the step."""
+    """The self times of a step and its time in no span add up to the step."""
     table = SpanTable()
     rows = read(table.header() + table.rows(vrt_frame()))
     assert sum(int(row["self_ns"]) for row in rows) == 940 * MS
 
 
 def test_what_is_logged_late_gets_a_column_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """While the run goes on late scalars stand in the last column; afterwards each has its own."""
+    """During the run late scalars are in the last column; afterwards each has its own."""
     sink, path = open_sink(tmp_path, clock, flush_s=0)
     for step in range(1, 5):
         sink.write(frame_of(step=step, scalars={"lr": 0.1} | ({"loss": 1 / step} if step % 2 == 0 else {})))

@@ -37,7 +37,7 @@ def test_lines_wait_until_they_are_due(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_a_full_buffer_is_written_at_once(tmp_path: Path, clock: Clock) -> None:
-    """What is kept back is bounded, in however little time it comes."""
+    """The pending text is bounded, also when it comes quickly."""
     path = tmp_path / "lines"
     file = LineFile(path, 5.0, clock)
     file.write("x" * BUFFER_BYTES + "\n")
@@ -46,7 +46,7 @@ def test_a_full_buffer_is_written_at_once(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_closing_twice_is_closing_once(tmp_path: Path, clock: Clock) -> None:
-    """``close`` writes what waits and may be called again."""
+    """``close`` writes the pending text and may be called again."""
     file = LineFile(tmp_path / "lines", 5.0, clock)
     file.write("a\n")
     file.close()

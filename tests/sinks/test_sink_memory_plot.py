@@ -56,7 +56,7 @@ def test_a_long_run_keeps_the_maxima_in_bounded_space(steps: int) -> None:
 
 
 def test_a_reading_that_begins_late_is_a_gap_before() -> None:
-    """What was not measured is not zero."""
+    """A value that was not measured is not zero."""
     kept = History()
     kept.add(1, {"rss_bytes": 5})
     kept.add(2, {"rss_bytes": 5, "allocated_bytes": 7})
@@ -72,7 +72,7 @@ def test_kinds_of_readings_are_bounded() -> None:
 
 
 def test_a_history_survives_its_way_to_the_other_process() -> None:
-    """What is unpacked is what was packed."""
+    """An unpacked history equals the packed one."""
     before = replace(history(4, NameMemory("时间", 3, 4)), stride=2)
     after = unpack(pack(before))
     assert after.steps.tolist() == before.steps.tolist()
@@ -93,7 +93,7 @@ def test_the_phases_of_a_name_are_one_bar() -> None:
 @pytest.mark.parametrize("points", [1, 2, 2048])
 @pytest.mark.parametrize("names", [0, 1, 60])
 def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None:
-    """One step or thousands, no name or sixty: a picture without a warning, and what is left out is said."""
+    """One step or thousands, no name or sixty: a picture without a warning, with the number of names left out."""
     entries = tuple(NameMemory(f"VRT/Stage{i}/" + "x" * 3 * i, (60 - i) * MIB, 90 * MIB) for i in range(names))
     figure = memory_figure(history(points, *entries))
     assert len(figure.axes) == (2 if names else 1)
@@ -105,7 +105,7 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
 
 
 def test_no_texts_overlap() -> None:
-    """Titles, legend, names and numbers stand clear of one another."""
+    """Titles, legend, names and numbers do not overlap."""
     entries = tuple(NameMemory(f"VRT/Stage{i}/residual_group", (60 - i) * MIB, 90 * MIB) for i in range(MODULES))
     figure = memory_figure(history(30, *entries))
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
@@ -153,7 +153,7 @@ def test_dollar_signs_are_no_formula() -> None:
 
 
 def test_the_users_style_is_neither_used_nor_changed() -> None:
-    """matplotlib's settings are the program's: a picture of ours leaves them alone."""
+    """matplotlib's settings belong to the program: drawing does not change them."""
     import matplotlib as mpl
 
     with mpl.rc_context({"figure.facecolor": "black"}):
@@ -213,7 +213,7 @@ def test_another_process_draws_meanwhile(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["memory.png"]
 
 
-def test_a_process_that_is_gone_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_that_has_ended_is_ignored(tmp_path: Path) -> None:
     """A drawing process that was killed costs its drawings, not a step."""
     redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
     redrawer._process.kill()
@@ -237,6 +237,6 @@ def test_requests_to_a_busy_process_do_not_wait(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("heavy", ["matplotlib", "rich.console"])
 def test_the_sinks_are_light_to_import(heavy: str) -> None:
-    """What only the end needs is not imported with the sinks."""
+    """matplotlib, which only the end needs, is not imported with the sinks."""
     code = f"import sys, autoprof.sinks; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -57,7 +57,7 @@ def test_a_report_needs_steps_and_time(clock: Clock) -> None:
 
 
 def test_the_last_steps_are_reported_at_the_end(clock: Clock) -> None:
-    """``close`` reports what is left, and lets the receiver go."""
+    """``close`` reports the last steps and releases the receiver."""
     sink = Recorded(MetricsOptions(every=100), clock)
     sink.write(frame_of(step=7))
     sink.close(summary_of([]))
@@ -87,7 +87,7 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
     assert sink.ended
 
 
-def test_a_slow_receiver_holds_nobody_up() -> None:
+def test_a_slow_receiver_does_not_delay_a_step() -> None:
     """``send`` returns while the receiver is busy; reports beyond the queue are counted, and the end names them."""
     going, seen = threading.Event(), []
 
@@ -106,7 +106,7 @@ def test_a_slow_receiver_holds_nobody_up() -> None:
     assert len(seen) == QUEUE_SIZE + 10 - sender.lost
 
 
-def test_what_the_receiver_raises_is_raised_to_the_next() -> None:
+def test_an_exception_of_the_receiver_reaches_the_next_caller() -> None:
     """A failure on the thread reaches the caller, once, so that the sink is switched off."""
     failed = threading.Event()
 
@@ -144,7 +144,7 @@ OPTIONAL = {
 def test_a_package_that_is_missing_is_named_with_its_cure(
     key: str, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its package a sink is an error at set-up that says what to install, and what is open is closed."""
+    """Without its package a sink is an error at set-up with the command to install it; open sinks are closed."""
     options, module = OPTIONAL[key]
     monkeypatch.setitem(sys.modules, module, None)
     run = RunInfo(RunFolder.create(tmp_path), 0, sys.stdout, clock)

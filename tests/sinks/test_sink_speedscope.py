@@ -118,7 +118,7 @@ def test_a_profile_is_the_account_of_the_step() -> None:
 
 
 def test_the_training_thread_comes_first() -> None:
-    """What is shown when the file is opened is the account of the steps, not what was measured elsewhere."""
+    """The first profile, which speedscope shows first, has the steps, not logged durations."""
     rows = (("io", "user", -1, 10), ("A", "forward", -1, 10), ("B", "user", -1, 10))
     data = file_of(frame_of(rows, lanes=[-1, 0, 1]))
     names = [profile["name"] for profile in data["profiles"]]
@@ -146,7 +146,7 @@ def test_the_file_is_there_as_soon_as_the_window_is_over(tmp_path: Path, clock: 
 
 
 def test_a_window_that_the_run_did_not_fill_is_written_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """``close`` writes what there is; a run without a step has no file."""
+    """``close`` writes the gathered steps; a run without a step has no file."""
     sink, path = open_sink(tmp_path / "a", clock, first=1)
     sink.write(vrt_frame())
     sink.close(summary_of([]))
@@ -157,7 +157,7 @@ def test_a_window_that_the_run_did_not_fill_is_written_at_the_end(tmp_path: Path
 
 
 def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
-    """What is gathered in memory ends with the limit."""
+    """The gathered steps in memory end with the limit."""
     sink, path = open_sink(tmp_path, clock, first=1, count=None, max_mb=1)
     for step in range(1, 3000):
         sink.write(frame_of(step=step))
@@ -167,6 +167,6 @@ def test_the_size_is_limited(tmp_path: Path, clock: Clock) -> None:
 
 @pytest.mark.parametrize("wrong", [{"profiles": [{}]}, {"other": 1}, {"shared": {"frames": [{"file": "a"}]}}])
 def test_the_types_are_checked(wrong: dict[str, Any]) -> None:
-    """The schema above refuses what is not in the format."""
+    """The schema above refuses everything outside the format."""
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(file_of(vrt_frame()) | wrong, FORMAT)

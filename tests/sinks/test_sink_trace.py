@@ -1,4 +1,4 @@
-"""The trace: valid by the format's rules, whatever the frames; what it shows; its window."""
+"""The trace: valid by the format's rules, whatever the frames; its content; its window."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_overlaps_gets_a_row_of_its_own() -> None:
 
 
 def test_scalars_and_memory_are_counters() -> None:
-    """All that was logged is passed through; what JSON has no word for stands in the step's arguments only."""
+    """All logged values are passed through; those that JSON cannot express are only in the step's arguments."""
     events = trace_of(
         vrt_frame(scalars={"loss": 0.5, "gpu_util": 93.0, "samples": 2.0, "x": float("nan")}, memory={"rss_bytes": 7})
     )
@@ -169,7 +169,7 @@ def test_a_span_shows_the_memory_that_was_read_around_it() -> None:
     assert "memory_end_bytes" not in found["VRT [backward]"]["args"]  # type: ignore[operator]
 
 
-def test_ranks_of_one_file_keep_apart() -> None:
+def test_ranks_of_one_file_are_separate_processes() -> None:
     """Two encoders write one valid file, with an instant in common."""
     first, second = TraceEncoder(0, origin_unix_ns=10**18), TraceEncoder(1, origin_unix_ns=10**18, first=False)
     events = check(OPEN + first.encode(vrt_frame(1)) + second.encode(vrt_frame(2)) + CLOSE)

@@ -1,4 +1,4 @@
-"""Trackers and monitors, each with its real library: what was written is read back by its own reader."""
+"""Trackers and monitors, each with its real library: the written metrics are read back by its own reader."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_prometheus_scrapes_the_last_report(tmp_path: Path, clock: Clock) -> Non
 
 
 def test_the_endpoint_is_on_the_loopback_and_gone_at_the_end(tmp_path: Path, clock: Clock) -> None:
-    """It listens on 127.0.0.1 alone, ``run.json`` names it, and ``close`` frees the port."""
+    """It listens on 127.0.0.1 only, ``run.json`` names it, and ``close`` frees the port."""
     run = run_info(tmp_path, clock)
     sink = PrometheusSink(PrometheusOptions(port=0), run)
     assert sink._server.server_address[0] == "127.0.0.1"

@@ -35,7 +35,7 @@ def names(sinks: tuple[Sink, ...]) -> list[str]:
 
 
 def test_each_key_is_a_sink(tmp_path: Path, clock: Clock) -> None:
-    """What the configuration names is open, on rank 0."""
+    """The sinks that the configuration names are open, on rank 0."""
     made = make_sinks(ALL, run_info(RunFolder.create(tmp_path), clock))
     assert names(made) == ["ConsoleSink", "JsonlSink", "LogSink", "MemoryPlotSink"]
 
@@ -55,7 +55,7 @@ def test_every_sink_has_a_section_of_the_configuration() -> None:
 
 
 def test_a_sink_that_writes_files_asks_for_a_folder() -> None:
-    """A run has a folder when one of its sinks writes there, and none for an endpoint alone."""
+    """A run has a folder when one of its sinks writes there, and none for an endpoint only."""
     assert writes_files(Sinks(trace=TraceOptions()))
     assert not writes_files(Sinks(prometheus=PrometheusOptions(), console=ConsoleOptions()))
 
@@ -79,7 +79,7 @@ def test_a_sink_that_cannot_open_closes_the_others(tmp_path: Path, clock: Clock)
 
 
 def test_every_sink_takes_a_frame_and_a_summary(tmp_path: Path, clock: Clock) -> None:
-    """The sinks keep the promise of the protocol, and a run's folder holds what the design says."""
+    """The sinks follow the protocol, and a run's folder holds the files of the design."""
     folder = RunFolder.create(tmp_path)
     frame = frame_of(memory={"rss_bytes": 1 << 20})
     for sink in make_sinks(ALL, run_info(folder, clock)):

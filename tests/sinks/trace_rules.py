@@ -1,4 +1,4 @@
-"""The Trace Event Format as a checker: what the format demands, and what Perfetto's importer counts as an error."""
+"""A checker of the Trace Event Format: the rules of the format, and the errors of Perfetto's importer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(text: str) -> list[Event]:
     """Parse a trace in the array form; the closing bracket is optional."""
 
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not JSON")
 
     events: list[Event] = json.loads(text if text.rstrip().endswith("]") else text + "]", parse_constant=refuse)
     return events
@@ -91,7 +91,7 @@ def _check_flows(slices: list[Event]) -> None:
 
 
 def _check_nesting(track: list[Event]) -> None:
-    """The slices of a track are in order of time, and any two are nested or apart."""
+    """The slices of a track are in order of time, and any two are nested or disjoint."""
     open_: list[tuple[float, float]] = []
     last = 0.0
     for event in track:
