@@ -33,7 +33,8 @@ def classify(value: Interval, bound: float) -> Position:
 
 def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | None = None) -> Finding:
     """Return an abstention: the rule cannot judge, ``missing`` names the signal, ``remedy`` how to get it."""
-    return Finding(rule, "info", f"not judged: {missing}", remedy, evidence={"missing": missing, **(evidence or {})})
+    why = missing if missing.startswith("inconclusive") else f"missing: {missing}"
+    return Finding(rule, "info", why, remedy, evidence={"missing": missing, **(evidence or {})})
 
 
 def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:

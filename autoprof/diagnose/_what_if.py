@@ -11,7 +11,7 @@ from ._checkpointing import saved_bytes
 from ._evidence import Evidence
 from ._rule import MIN_STEPS
 
-EXTRAPOLATED: Final = "extrapolated beyond the measurements"
+EXTRAPOLATED: Final = "extrapolated"
 EIGHT_BIT: Final = "8-bit optimizer"
 NO_CHECKPOINTING: Final = "no checkpointing"
 TOGETHER: Final = "all together"

@@ -240,6 +240,13 @@ def test_facts_go_through_json() -> None:
     assert RunFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
 
 
+def test_the_environment_of_a_run_of_an_older_version_is_read() -> None:
+    """It was saved under another key."""
+    saved = RunFacts(environment=Environment("cuda", "nccl", {}, 2)).to_dict()
+    saved["surroundings"] = saved.pop("environment")
+    assert RunFacts.from_dict(saved).environment == Environment("cuda", "nccl", {}, 2)
+
+
 # ZeRO's offload.
 
 

@@ -31,7 +31,7 @@ def judge(run: Evidence) -> Finding | None:
     disabled = run.facts.environment.disabled_p2p
     p2p = f"unset {disabled}, which makes GPUs of one machine communicate through its memory; " if disabled else ""
     return found.finding(
-        f"communication takes {found} during which nothing is computed",
+        f"exposed communication takes {found}; nothing is computed meanwhile",
         f"{p2p}overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under "
         "no_sync(), or send less (bfloat16 gradients)",
         name=dominant_name(rows),

@@ -122,7 +122,7 @@ def _collection_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     if collected < CAUSE_SHARE * len(outliers) or 2 * in_others / others > collected / len(outliers):
         return None
     why = (
-        f"A full garbage collection ran in {collected} of the {len(outliers)} longest of them, and in {in_others} of "
+        f"A full garbage collection ran in {collected} of the {len(outliers)} longest, and in {in_others} of "
         f"{others} other steps."
     )
     return Cause(GARBAGE, None, why, "gc.freeze() after set-up, or gc.disable() and a gc.collect() between epochs")
@@ -136,7 +136,7 @@ def _clock_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
         return None
     why = (
         f"The device's clock was down to {min(low):.0f} MHz (usually {usual:.0f} MHz) in {len(low)} of the "
-        f"{len(outliers)} longest of them."
+        f"{len(outliers)} longest."
     )
     advice = "check the device's temperature and power limit (nvidia-smi -q -d PERFORMANCE)"
     return Cause(DEVICE_CLOCK, None, why, advice)
@@ -152,7 +152,7 @@ def _rank_cause(run: Evidence, outliers: list[LongStep]) -> Cause | None:
     if rank == run.facts.rank or count < CAUSE_SHARE * len(outliers):
         return None
     why = (
-        f"In {count} of the {len(outliers)} longest of them the own work of rank {rank} took that much longer, and the "
+        f"In {count} of the {len(outliers)} longest the own work of rank {rank} took that much longer, and the "
         "other ranks waited."
     )
     return Cause(None, None, why, f"look at these steps in the steps.jsonl of rank {rank}", rank)
