@@ -1,8 +1,8 @@
 """Metrics of a run beside its times: throughput, telemetry of the device and the host, FLOPs and MFU."""
 
-from .flop_meter import FlopMeter, peak_of
+from .flop_meter import FlopMeter
 from .metrics import Metrics
 from .model_calls import RootProbe
 from .telemetry import Telemetry, open_telemetry
 
-__all__ = ["FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry", "peak_of"]
+__all__ = ["FlopMeter", "Metrics", "RootProbe", "Telemetry", "open_telemetry"]

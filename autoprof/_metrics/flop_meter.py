@@ -61,8 +61,8 @@ class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
     A count takes about a second of the training thread. It is postponed until that is less than ``budget`` of the run's
-    time so far; a run that ends before is counted when it is closed. ``peak`` finds the device's peak at the first
-    count, because a model may move to its device after set-up.
+    time so far; a run that ends before is counted when it is closed. The device's peak is found at the first count,
+    because a model may move to its device after set-up; ``place`` is that of a model without parameters.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FlopMeter:
         model: nn.Module,
         targets: Iterable[tuple[str, str]],
         budget: float | None,
-        peak: Callable[[], DevicePeak],
+        place: torch.device,
         now_ns: Callable[[], int] = perf_counter_ns,
         *,
         trust: bool = False,
@@ -80,7 +80,8 @@ class FlopMeter:
         for name, fqn in targets:
             self._fqns.setdefault(name, []).append(fqn)
         self._budget = budget
-        self._find_peak = peak
+        self._model = model
+        self._place = place
         self._peak: DevicePeak | None = None
         self._now_ns = now_ns
         self._began_ns = now_ns()
@@ -141,7 +142,7 @@ class FlopMeter:
             recorder.active = active
         self._estimate_ns = max(self.counter.spent_ns - before, 1)  # the estimate for the next count
         if self._peak is None:
-            self._peak = self._find_peak()
+            self._peak = peak_of(self._model, self._place)
 
     def finish(self) -> None:
         """Count the sequences that are not counted yet, those of most steps first."""

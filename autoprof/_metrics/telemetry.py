@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from ..devices import FAILURES, DeviceReading, HostReader, HostReading, Monitor, device_of
+from ..devices import FAILURES, Device, DeviceReading, HostReader, HostReading, Monitor
 from ..summary import MetricStats
 
 PERIOD_S: Final = 1.0
@@ -135,11 +135,11 @@ class Telemetry:
             host.close()
 
 
-def open_telemetry(place: torch.device) -> tuple[Telemetry, str | None]:
+def open_telemetry(device: Device, place: torch.device) -> tuple[Telemetry, str | None]:
     """Start to read the host, and the device where it has telemetry; return the reason where it is missing."""
     host = HostReader()
     host.read()  # the CPU time counts from here
-    reader, reason = device_of(place).telemetry(place)
+    reader, reason = device.telemetry(place)
     monitor = None if reader is None else Monitor({DEVICE: reader})
     return Telemetry(host, monitor), None if reason is None else f"no telemetry of the GPU: {reason}"
 

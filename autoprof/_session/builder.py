@@ -132,10 +132,11 @@ class _Builder:
         from .._targets import select_targets
 
         anchor = find_anchor(model)
-        device = anchor.device if anchor is not None else torch.device("cpu")
+        place = anchor.device if anchor is not None else torch.device("cpu")
+        device = device_of(place)
         follow, note = clock is None, None
         if clock is None:
-            clock, note = device_of(device).clock(device)
+            clock, note = device.clock(place)
         recorder = make_recorder(clock, settings.ranges)
         price = measure_price(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
@@ -145,7 +146,7 @@ class _Builder:
         self._attached = Handle()
         self._modules = list(dict.fromkeys([model, *(target.module for target in selection.targets)]))
         lifecycle.check_unclaimed(self._modules)
-        memory = device_of(device).memory(device) if memory is None else memory
+        memory = device.memory(place) if memory is None else memory
         undo.add(memory.close)
         undo.add(self._attached.remove)
         self._setup = Setup(
@@ -154,6 +155,7 @@ class _Builder:
             selection,
             optimizers,
             device,
+            place,
             recorder,
             memory,
             price,
@@ -284,7 +286,7 @@ class _Builder:
         from .._storage.runs import RunFolder
         from ..sinks import writes_files
 
-        settings, device = self._setup.settings, self._setup.device
+        settings, setup = self._setup.settings, self._setup
         if not writes_files(settings.sinks) and settings.memory_snapshot is None and settings.deep is None:
             return None
         folder = RunFolder.create(
@@ -293,7 +295,7 @@ class _Builder:
             world_size=world_size(),
             name=launch_name() if world_size() > 1 else None,
             config=settings.model_dump(mode="json"),
-            devices=[device_of(device).name(device)],
+            devices=[setup.device.name(setup.place)],
         )
         self._undo.add(folder.discard)
         return folder
@@ -314,7 +316,7 @@ class _Builder:
             memory_capacity_bytes=setup.memory.capacity_bytes(),
             world_size=world_size(),
             rank=number,
-            environment=Environment.read(setup.device.type, os.environ),
+            environment=Environment.read(setup.place.type, os.environ),
         )
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size())
         find = capture.probes.find

@@ -12,9 +12,9 @@ from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.probes import Hooks, ModuleProbe, Placement, RangeProbe, RangingRecorder, ShapeProbe
 from .._capture.recorder import Recorder
-from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry, peak_of
+from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
 from .._notes import Notes
-from ..devices import Memory
+from ..devices import Device, Memory
 from ..frame import Phase
 from ..probes import Prefetch, ProbeContext
 from .sampling import Level
@@ -35,7 +35,10 @@ class Setup:
     settings: Config
     selection: Selection
     optimizers: tuple[Any, ...]
-    device: torch.device
+    device: Device
+    """The kind of the model's device, chosen once."""
+    place: torch.device
+    """The model's device at set-up."""
     recorder: Recorder
     memory: Memory
     price: MarkCost
@@ -55,17 +58,17 @@ class Setup:
 
 def make_metrics(setup: Setup, root: RootProbe, notes: Notes) -> Metrics:
     """Open telemetry and the FLOP meter where they are wanted."""
-    settings, model, device = setup.settings, setup.model, setup.device
+    settings = setup.settings
     telemetry: Telemetry | None = None
     if setup.follow and settings.monitor == "auto":
-        telemetry, note = open_telemetry(device)
+        telemetry, note = open_telemetry(setup.device, setup.place)
         if note is not None:
             notes.warn_once(note)
     flops = None
     if settings.flops != "off":
         targets = [(target.name, target.fqn) for target in setup.selection]
         trust = settings.flops == "trust"
-        flops = FlopMeter(model, targets, setup.budget, lambda: peak_of(model, device), trust=trust)
+        flops = FlopMeter(setup.model, targets, setup.budget, setup.place, trust=trust)
     return Metrics(root, notes, telemetry, flops)
 
 

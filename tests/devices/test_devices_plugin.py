@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics import open_telemetry, peak_of
+from autoprof._metrics import open_telemetry
+from autoprof._metrics.flop_meter import peak_of
 from autoprof.devices import DEVICES, device_of
 from autoprof.probes import sync_calls
 from autoprof.testing import ListSink
@@ -144,7 +145,7 @@ def test_its_peak_and_telemetry_are_read() -> None:
     """Utilization is against the peak of this device, and its readings are metrics of the run."""
     peak = peak_of(nn.Linear(4, 4), torch.device("cpu"))
     assert (peak.name, peak.peak.form_factor if peak.peak else None) == ("Acme One", "card")
-    telemetry, note = open_telemetry(torch.device("cpu"))
+    telemetry, note = open_telemetry(acme(), torch.device("cpu"))
     assert note is None
     assert telemetry._monitor is not None
     telemetry._monitor.read_now()

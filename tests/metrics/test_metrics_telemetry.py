@@ -17,6 +17,7 @@ import autoprof
 from autoprof._metrics.telemetry import DEVICE, Telemetry, open_telemetry
 from autoprof.devices import HostReader, Monitor
 from autoprof.devices._nvml import open_reader
+from autoprof.devices.cuda import Cuda
 
 UUID = "GPU-aaaa"
 
@@ -166,7 +167,7 @@ def test_without_the_extra_there_is_one_note(monkeypatch: pytest.MonkeyPatch) ->
     """It names the command that installs it; the host is read all the same."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(torch.version, "hip", None)
-    telemetry, note = open_telemetry(torch.device("cuda", 0))
+    telemetry, note = open_telemetry(Cuda(), torch.device("cuda", 0))
     assert note is not None
     assert note.startswith("no telemetry of the GPU: ")
     assert "pip install 'torch-autoprof[gpu]'" in note
@@ -178,7 +179,7 @@ def test_a_driver_that_does_not_start_is_one_note(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr("autoprof.devices.cuda.import_nvml", lambda: FakeNvml(starts=False))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
-    telemetry, note = open_telemetry(torch.device("cuda", 0))
+    telemetry, note = open_telemetry(Cuda(), torch.device("cuda", 0))
     assert note == "no telemetry of the GPU: NVML does not start: Driver Not Loaded"
     telemetry.close()
 
@@ -191,7 +192,7 @@ def test_a_device_is_read_by_a_thread_that_ends_with_the_session(monkeypatch: py
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: object())
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     before = threading.active_count()
-    telemetry, note = open_telemetry(torch.device("cuda", 0))
+    telemetry, note = open_telemetry(Cuda(), torch.device("cuda", 0))
     assert note is None
     assert (threading.active_count(), nvml.users) == (before + 1, 1)
     telemetry.close()
