@@ -19,9 +19,9 @@ from autoprof.devices import HostClock, device_of
 from autoprof.testing import FakeClock
 
 
-def marks_of(taken: MarkBatch) -> list[tuple[int, int]]:
-    """Return code and reading of each mark."""
-    return list(zip(map(int, taken.codes), map(int, taken.readings), strict=True))
+def marks_of(batch: MarkBatch) -> list[tuple[int, int]]:
+    """Return the code and the reading of each mark."""
+    return list(zip(map(int, batch.codes), map(int, batch.readings), strict=True))
 
 
 def test_a_mark_is_one_reading_and_one_append() -> None:
@@ -33,34 +33,34 @@ def test_a_mark_is_one_reading_and_one_append() -> None:
     assert list(recorder.buffer) == [code | ENTER, 5, code | LEAVE, 6]
 
 
-def test_a_mark_of_another_thread_says_whose_it_is() -> None:
-    """The training thread is the rule and needs no word."""
+def test_a_mark_of_another_thread_follows_a_mark_that_names_it() -> None:
+    """Marks of the training thread need none."""
     recorder = Recorder(FakeClock(tick_ns=1))
     names = []
 
-    def beside() -> None:
+    def on_another_thread() -> None:
         names.append(threading.get_ident())
         recorder.mark(ENTER)
 
-    thread = threading.Thread(target=beside)
+    thread = threading.Thread(target=on_another_thread)
     thread.start()
     thread.join()
-    taken = recorder.take()
-    assert marks_of(taken) == [(THREAD, names[0]), (ENTER, 0)]
-    assert taken[2:5] == (threading.get_ident(), True, 0)
+    batch = recorder.take()
+    assert marks_of(batch) == [(THREAD, names[0]), (ENTER, 0)]
+    assert batch[2:5] == (threading.get_ident(), True, 0)
     recorder.mark(ENTER)
     assert not recorder.take().multithreaded
 
 
 def test_taking_a_step_begins_a_new_buffer() -> None:
-    """What was taken is whole, and the next mark is the first of its step."""
+    """A batch has all marks of its step, and the next mark is the first of the next step."""
     recorder = Recorder(FakeClock(tick_ns=1))
     recorder.mark(ENTER)
-    taken = recorder.take()
+    batch = recorder.take()
     recorder.mark(LEAVE)
-    assert marks_of(taken) == [(ENTER, 0)]
+    assert marks_of(batch) == [(ENTER, 0)]
     assert marks_of(recorder.take()) == [(LEAVE, 1)]
-    assert taken.dropped == 0
+    assert batch.dropped == 0
 
 
 def test_kind_and_name_can_be_read_back_from_a_code() -> None:
@@ -78,15 +78,15 @@ def test_a_full_buffer_counts_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> 
     recorder = Recorder(FakeClock())
     for _ in range(25):
         recorder.mark(ENTER)
-    taken = recorder.take()
-    assert (len(taken.codes), taken.dropped) == (10, 15)
+    batch = recorder.take()
+    assert (len(batch.codes), batch.dropped) == (10, 15)
     recorder.mark(ENTER)
-    taken = recorder.take()
-    assert (marks_of(taken), taken.dropped) == ([(ENTER, 0)], 0)
+    batch = recorder.take()
+    assert (marks_of(batch), batch.dropped) == ([(ENTER, 0)], 0)
 
 
 def test_module_hooks_obey_the_buffer_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of too many calls is cut short and says how much it lost; the account still closes."""
+    """A step with too many calls counts the marks it drops; the times of the rest still add up."""
     monkeypatch.setattr("autoprof._capture.probes.hooks.MAX_BUFFER_LENGTH", 2 * 20)
     monkeypatch.setattr(recording, "MAX_BUFFER_LENGTH", 2 * 20)
     layer = nn.Linear(2, 2)
@@ -157,9 +157,9 @@ def test_two_threads_share_the_buffer_without_a_lock() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    taken = recorder.take()
-    assert taken.multithreaded
-    marks, owners = marks_of(taken), {}
+    batch = recorder.take()
+    assert batch.multithreaded
+    marks, owners = marks_of(batch), {}
     for (kind, thread), (code, _) in zip(marks[0::2], marks[1::2], strict=True):
         assert kind == THREAD
         owners.setdefault(thread, set()).add(code)
@@ -176,7 +176,7 @@ def test_a_stopped_recorder_records_nothing() -> None:
 
 
 class Failing(FakeClock):
-    """A clock that fails when told."""
+    """A clock that fails while ``broken`` is set."""
 
     broken = False
 
@@ -209,7 +209,7 @@ def test_a_clock_that_fails_in_a_step_never_reaches_the_user() -> None:
 
 
 def test_a_clock_that_fails_is_counted() -> None:
-    """What was lost for it is in the summary."""
+    """The summary shows the failures."""
     model = nn.Linear(2, 2)
     clock = Failing(tick_ns=1)
     with Watched(model, clock=clock) as watched:
@@ -248,7 +248,7 @@ def test_an_accelerator_without_timed_events_gets_the_host_clock_and_says_so() -
     assert "host times only" in note
 
 
-def test_nothing_of_a_step_is_kept_by_the_recorder() -> None:
+def test_the_recorder_keeps_nothing_of_a_step() -> None:
     """Bounded: 200 steps leave an empty buffer and no more labels than the first."""
     model = nn.Linear(2, 2)
     with Watched(model, config=everything()) as watched:
@@ -262,8 +262,8 @@ def test_nothing_of_a_step_is_kept_by_the_recorder() -> None:
         assert len(recorder.labels) == labels
 
 
-def test_readings_of_steps_make_one_matrix_however_they_were_kept() -> None:
-    """Bytes of a tape, or lists; a step with a value that no 64 bits hold says so."""
+def test_readings_of_steps_make_one_matrix_from_bytes_or_lists() -> None:
+    """Bytes of a buffer in C, or lists; a value of more than 64 bits raises ``OverflowError``."""
     recorder = Recorder(FakeClock(tick_ns=1))
 
     def step(*values: int) -> MarkBatch:
@@ -282,7 +282,7 @@ def test_readings_of_steps_make_one_matrix_however_they_were_kept() -> None:
 
 
 def test_a_build_of_another_abi_version_is_not_used() -> None:
-    """A build that older sources left behind: marks are made in Python until it is built again."""
+    """A build that older sources left behind: marks are recorded in Python until it is built again."""
     code = (
         "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.ABI_VERSION = 0; "
         "sys.modules['autoprof._capture.marks._c'] = old; "

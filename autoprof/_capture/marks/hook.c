@@ -110,11 +110,7 @@ PyType_Spec hook_spec = {
     .slots = hook_slots,
 };
 
-/* Read the clock and append the mark. */
-int append_reading(HookContext *self, long long code) {
-    long long now = self->reads_host_clock ? now_ns() : -1;
-    if (now >= 0)
-        return mark_buffer_append_ns(self->buffer, code, now);
+int append_clock_reading(HookContext *self, long long code) {
     PyObject *read_clock = Py_NewRef(self->read_clock); /* a reading in Python may have update() called */
     PyObject *reading = PyObject_CallNoArgs(read_clock);
     Py_DECREF(read_clock);

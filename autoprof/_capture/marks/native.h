@@ -123,7 +123,7 @@ hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, 
 hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
 hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
 
-int append_reading(HookContext *self, long long code);
+int append_clock_reading(HookContext *self, long long code);
 int current_graph_task(module_state *module, long long *task);
 
 /* Whether the mark needs an append and nothing else: it is of the training thread, and the step is sampled. */
@@ -144,6 +144,12 @@ static inline long long now_ns(void) {
 #else
     return -1;
 #endif
+}
+
+/* Read the clock and append the mark. The host's clock is read here, any other one by a call of Python. */
+static inline int append_reading(HookContext *self, long long code) {
+    long long now = self->reads_host_clock ? now_ns() : -1;
+    return now >= 0 ? mark_buffer_append_ns(self->buffer, code, now) : append_clock_reading(self, code);
 }
 
 /* Return the exception that is set, and clear it. */

@@ -1,8 +1,9 @@
-"""The usual path of hooks in C does what those in Python do, mark for mark, and everything works without it."""
+"""Hooks in C and in Python: the same marks in the same order, the same failures; and everything works without C."""
 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from typing import Any
 
@@ -40,11 +41,11 @@ class Ends(Life):
 
 @pytest.fixture
 def hooks_in() -> None:
-    """Leave it to the test in which way hooks are made."""
+    """Do not run each test in both ways: the tests here choose the way themselves."""
 
 
 def frames_of(watched: Watched) -> Frames:
-    """Return what tells one recording from another."""
+    """Return names, phases, nesting and times of all spans, step by step."""
     return [
         [(span.name, span.phase, span.parent, span.start_ns, span.host_ns) for span in frame.spans]
         for frame in watched.frames
@@ -52,7 +53,7 @@ def frames_of(watched: Watched) -> Frames:
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch, pure: bool) -> None:
-    """Have sessions make their hooks in Python, or in C."""
+    """Let sessions make their hooks in Python, or in C."""
     monkeypatch.setenv(PURE_VARIABLE, "1") if pure else monkeypatch.delenv(PURE_VARIABLE, raising=False)
 
 
@@ -105,7 +106,7 @@ def test_each_model_has_the_same_spans_in_both_ways(name: str, monkeypatch: pyte
 
 @needs_c
 @pytest.mark.parametrize("phases", [["forward"], ["forward", "backward"]])
-def test_hooks_in_c_keep_nothing(phases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_in_c_leak_no_memory(phases: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As many blocks of memory after a thousand further steps as before them."""
     in_python(monkeypatch, False)
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.Identity()), nn.ReLU())
@@ -128,7 +129,7 @@ def test_hooks_in_c_keep_nothing(phases: list[str], monkeypatch: pytest.MonkeyPa
 
 
 @needs_c
-def test_a_reading_that_fails_takes_a_hook_in_c_off_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_that_fails_removes_a_hook_in_c_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program goes on, as with hooks in Python."""
     in_python(monkeypatch, False)
 
@@ -154,8 +155,8 @@ def test_a_reading_that_fails_takes_a_hook_in_c_off_and_is_counted(monkeypatch: 
 
 
 @needs_c
-def test_a_ctrl_c_during_a_reading_goes_on_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no failure of ours."""
+def test_a_ctrl_c_during_a_reading_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not counted as a failure of ours."""
     in_python(monkeypatch, False)
 
     class Interrupted(FakeClock):
@@ -207,7 +208,7 @@ class Returns(nn.Module):
 
 @pytest.mark.parametrize("attribute", ["shape", "dtype", "grad_fn"])
 @pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
-def test_a_ctrl_c_in_an_attribute_of_an_input_goes_on_to_the_program(
+def test_a_ctrl_c_in_an_attribute_of_an_input_reaches_the_program(
     attribute: str, pure: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It vanished where the hook in C compared a call of the model with the one before."""
@@ -268,6 +269,46 @@ def test_an_error_in_an_attribute_of_an_output_leaves_the_same_marks_in_both_way
     assert fast[2] == (error is KeyboardInterrupt)
 
 
+class Handler(Exception):
+    """Raised by a signal handler of the user's."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "raise_signal"), reason="no signals")
+@pytest.mark.parametrize("attribute", ["shape", "grad_fn"])
+@pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
+def test_an_error_of_a_signal_handler_reaches_the_program(
+    attribute: str, pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a time limit does: the handler runs while the hook reads an attribute of a tensor."""
+    in_python(monkeypatch, pure)
+
+    def handle(*_args: Any) -> None:
+        raise Handler
+
+    class Signals(torch.Tensor):
+        strikes = True
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == attribute and Signals.strikes:
+                Signals.strikes = False
+                signal.raise_signal(signal.SIGUSR1)
+            return super().__getattribute__(name)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    model = nn.Sequential(Returns())
+    try:
+        with Watched(model, config=everything(step="manual")) as watched:
+            for _ in range(3):
+                model(torch.ones(1, 2))
+                watched.step()
+            value = torch.ones(1, 2).as_subclass(Signals)
+            with pytest.raises(Handler):
+                model(value)
+            assert not watched.session._recorder.failures
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 @needs_c
 def test_the_usual_call_runs_no_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise both ways would be equal because both are Python. The outermost call has a gap inside, for Python."""
@@ -317,13 +358,13 @@ def test_state_in_c_has_the_members_of_its_twin_in_python(name: str) -> None:
 
 
 @needs_c
-def test_what_is_not_usual_is_left_to_the_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another owner, another number of arguments: the hook behind gets them as they came."""
+def test_an_unusual_call_is_passed_to_the_hook_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another owner, another number of arguments: the fallback gets the arguments unchanged."""
     in_python(monkeypatch, False)
-    came: list[Any] = []
+    received: list[Any] = []
 
     def enter(*args: Any, **named: Any) -> None:
-        came.append((args, named))
+        received.append((args, named))
 
     recorder = Recorder(FakeClock())
     hook, _ = native_module_hooks(recorder, (enter, enter), lambda: recorder.read)
@@ -333,7 +374,7 @@ def test_what_is_not_usual_is_left_to_the_hook_in_python(monkeypatch: pytest.Mon
     hook(1)
     hook("owner", "module", ())
     hook("owner", "module", args=())
-    assert came == [((), {}), ((1,), {}), (("owner", "module", ()), {}), (("owner", "module"), {"args": ()})]
+    assert received == [((), {}), ((1,), {}), (("owner", "module", ()), {}), (("owner", "module"), {"args": ()})]
 
 
 def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,8 +389,8 @@ def test_without_the_extension_hooks_are_those_in_python(monkeypatch: pytest.Mon
 
 
 @needs_c
-def test_calls_of_the_model_are_told_apart_the_same_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another shape, type or mode, other tensors, an argument by name: each is another call, and comes back as one."""
+def test_calls_of_the_model_get_the_same_numbers_in_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another shape, type, mode, number of tensors or keyword argument is another call, the same when repeated."""
 
     class Sum(nn.Module):
         def forward(self, *tensors: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
@@ -383,7 +424,7 @@ def test_calls_of_the_model_are_told_apart_the_same_in_both_ways(monkeypatch: py
 
 @pytest.mark.parametrize("pure", [pytest.param(False, marks=needs_c), True])
 def test_a_graph_of_thousands_of_steps_ago_is_harmless(pure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So far back a code says only that it is: it fits 64 bits, and no mark is lost for it."""
+    """Its codes keep only that they are that old: they fit 64 bits, and no mark is lost."""
     in_python(monkeypatch, pure)
     model = nn.Linear(2, 2)
     config = everything(step="manual", flops="off")
