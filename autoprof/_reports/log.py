@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
+from .._stats.name_averages import NameAverages
 from .._stats.name_lines import name_lines, walk
 from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS, above, format_bytes, format_percent
-from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, StepFrame
+from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
 from ..summary import Summary
 from .measurements import measured_lines, overhead_lines
 from .memory_text import readings
@@ -21,63 +20,14 @@ RULE: Final = "=" * 80
 LABEL: Final = 40
 """Cells of a name with its indentation; longer names move the numbers to the right, up to ``LABEL_MAX`` cells."""
 LABEL_MAX: Final = 72
-PLACES: Final = 4096
-"""The most running averages in memory; further names (a program may make up a new one each step) have none."""
 
 _LINE: Final = "%s: %10.3fms (%5.1f%%) [avg: %10.3fms]"
 _LINE_WITHOUT_AVERAGE: Final = "%s: %10.3fms (%5.1f%%)"
 _TEXT_LINE: Final = "%s: %sms (%s%%) [avg: %sms]"
 _TEXT_LINE_WITHOUT_AVERAGE: Final = "%s: %sms (%s%%)"
-_WORDS: Final = ("fwd", "rec", "bwd")
 
 
-class Averages:
-    """The running average of every name at its place in the tree, over recorded steps with it. Bounded."""
-
-    __slots__ = ("_counts", "_index", "_places", "_sums")
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, ...], int] = {}
-        self._index: dict[Layout, Nanoseconds] = {}
-        self._sums = np.zeros(PLACES + 1, dtype=np.int64)
-        self._counts = np.zeros(PLACES + 1, dtype=np.int64)
-
-    def count(self, frame: StepFrame) -> None:
-        """Count a recorded step that is not written."""
-        if not frame.warmup:
-            tree = name_tree(frame.layout)
-            self.add(frame.layout, tree, tree.values_ns(frame.total_ns)[:, 0])
-
-    def add(self, layout: Layout, tree: NameTree, totals_ns: Nanoseconds) -> None:
-        """Count one recorded step."""
-        index = self._places_of(layout, tree)
-        self._sums[index] += totals_ns
-        self._counts[index] += 1
-
-    def of(self, layout: Layout, tree: NameTree) -> list[float | None]:
-        """Return each node's average so far in nanoseconds, None where there is none."""
-        index = self._places_of(layout, tree)
-        counts = np.where(index == PLACES, 0, self._counts[index])
-        means = (self._sums[index] / np.maximum(counts, 1)).tolist()
-        return [mean if count else None for mean, count in zip(means, counts.tolist(), strict=True)]
-
-    def _places_of(self, layout: Layout, tree: NameTree) -> Nanoseconds:
-        index = self._index.get(layout)
-        if index is None:
-            if len(self._index) >= 128:
-                self._index.clear()
-            places = []
-            for node in tree.nodes:
-                path = (*node.path, "") if node.is_beside else node.path
-                if path in self._places or len(self._places) < PLACES:
-                    places.append(self._places.setdefault(path, len(self._places)))
-                else:
-                    places.append(PLACES)
-            index = self._index[layout] = np.asarray(places, dtype=np.int64)
-        return index
-
-
-def render_step(frame: StepFrame, averages: Averages, clock_limit_ns: int = 0) -> str:
+def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 0) -> str:
     """Return one step's section and count a recorded step in ``averages``; warm-up steps are not counted.
 
     Siblings are in descending order of time and, with ``self``, add up to their parent; the top level, with ``other``,

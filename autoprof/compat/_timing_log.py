@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from .._reports.log import LABEL, LABEL_MAX, RULE, Averages
+from .._reports.log import LABEL, LABEL_MAX, RULE
 from .._reports.text import elide, fit, pad, safe
+from .._stats.name_averages import NameAverages
 from .._stats.name_lines import name_lines, walk
 from .._stats.name_tree import NameTree, name_tree
 from .._storage.line_file import LineFile
@@ -49,7 +50,7 @@ class TimingFiles:
         for path in (self.log, self.records):
             self._files[path] = LineFile(path, NO_FLUSH_BY_TIME, time.monotonic)
         self._encode = FrameEncoder().encode
-        self._averages = Averages()
+        self._averages = NameAverages()
         self._flush_every = flush_every
         self._steps_to_flush = flush_every
 
@@ -107,7 +108,9 @@ def _create_log(folder: Path, rank: int) -> Path:
         return path
 
 
-def render_timing_step(frame: StepFrame, averages: Averages, covered_ns: int, parents: Mapping[str, str | None]) -> str:
+def render_timing_step(
+    frame: StepFrame, averages: NameAverages, covered_ns: int, parents: Mapping[str, str | None]
+) -> str:
     """Return the section of a step: names in descending order, nested ones indented, percentages of the step.
 
     ``Total`` is the step, ``other`` its time without a name. A name that ran inside another one is marked ``in …``: its

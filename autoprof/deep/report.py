@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._storage.atomic import write_atomic
+from .._storage.atomic import replacing, write_atomic
 from .figures import memory_figure, time_figure
 from .options import DeepOptions
 from .profile import DeepProfile
@@ -35,10 +35,6 @@ def write_report(profile: DeepProfile, options: DeepOptions, path: Callable[[str
 def _save(figure: Figure | None, path: Path) -> list[Path]:
     if figure is None:
         return []
-    part = path.with_name(f".{path.stem}.part.png")
-    try:
-        figure.savefig(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as draft:
+        figure.savefig(draft, format="png")
     return [path]

@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from .._options import Options
-from .._reports.log import Averages, render_log_summary, render_step
+from .._reports.log import render_log_summary, render_step
+from .._stats.name_averages import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
 from ..frame import StepFrame
@@ -36,7 +37,7 @@ class LogSink:
         self._flush_every = options.flush_every
         self._count = 0
         self._sections = 0
-        self._averages = Averages()
+        self._averages = NameAverages()
         self._clock_limit_ns = 0
         self._file = LineFile(folder_of(run).rank_path / "timing.log", options.flush_s, run.clock)
 
@@ -65,7 +66,7 @@ class LogSink:
 
 def export_log(saved: SavedSteps, path: Path) -> None:
     """Write the readable log of one rank."""
-    averages, summary = Averages(), saved.summary()
+    averages, summary = NameAverages(), saved.summary()
     with open_replacing(path) as file:
         file.writelines(render_step(frame, averages, summary.clock_limit_ns) for frame in saved.frames(saved.rank))
         file.write(render_log_summary(summary))

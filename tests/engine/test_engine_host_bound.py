@@ -14,10 +14,11 @@ from torch import nn
 
 import autoprof
 from autoprof import StepFrame, read_run
-from autoprof._reports.log import Averages, render_step
+from autoprof._reports.log import render_step
 from autoprof._reports.panel import render_panel
 from autoprof._reports.summary_text import render_summary
 from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS
+from autoprof._stats.name_averages import NameAverages
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.frame import STREAM_LANES
 from autoprof.testing import FakeClock, FakeDevice
@@ -223,7 +224,7 @@ def test_what_is_host_bound_is_written_read_back_and_shown(tmp_path: Path) -> No
     assert any("0 *" in line for line in panel)
     assert not any("1 *" in line for line in panel)
     assert any("* host-bound" in line for line in panel)
-    step = render_step(watched.frames[0], Averages())
+    step = render_step(watched.frames[0], NameAverages())
     assert [line.split(":")[0].strip() for line in step.splitlines() if line.endswith("host-bound")] == ["0"]
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sink_builders import VRT, acts, frame_of, layout_of, summary_of
 
-from autoprof._reports.log import Averages, render_log_summary, render_step
+from autoprof._reports.log import render_log_summary, render_step
+from autoprof._stats.name_averages import NameAverages
 from autoprof.summary import Summary
 
 _LINE = re.compile(r"^(?P<name>.+?) *: +(?P<ms>[\d.]+)ms \( *(?P<percent>[\d.]+)%\)")
@@ -23,7 +24,7 @@ def top_level(section: str) -> dict[str, float]:
 
 def test_a_step_of_the_log() -> None:
     """Names form a tree, the longest first, with percentages of the step and running averages."""
-    text = render_step(frame_of(scalars={"loss": 0.25}, memory={"rss_bytes": 1 << 30}), Averages())
+    text = render_step(frame_of(scalars={"loss": 0.25}, memory={"rss_bytes": 1 << 30}), NameAverages())
     assert text.splitlines() == [
         "=" * 80,
         "Step 1",
@@ -51,7 +52,7 @@ def test_a_step_of_the_log() -> None:
 def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
     """A nested module is part of its parent: the seed counted it twice in Total, this does not."""
     rows = (("forward", "forward", -1, 280), ("VRT", "forward", 0, 150), ("VRT/Stage1", "forward", 1, 25))
-    text = render_step(frame_of(rows, step_ms=300), Averages())
+    text = render_step(frame_of(rows, step_ms=300), NameAverages())
     assert "Total-----------------------------------:    300.000ms" in text
     assert sum(top_level(text).values()) == pytest.approx(300)
 
@@ -59,7 +60,7 @@ def test_total_is_the_step_and_not_a_sum_of_rows() -> None:
 def test_a_child_without_its_parent_is_below_a_header() -> None:
     """``A/B`` appears below ``A`` although ``A`` was never measured, and the header is marked as a sum."""
     rows = (("A/B", "forward", -1, 10), ("A/C/D", "forward", -1, 20))
-    lines = render_step(frame_of(rows, step_ms=40), Averages()).splitlines()[3:7]
+    lines = render_step(frame_of(rows, step_ms=40), NameAverages()).splitlines()[3:7]
     assert [line.split(":")[0].rstrip() for line in lines] == ["A", "  - C/D", "  - B", "other"]
     assert lines[0].endswith("30.000ms] (sum of parts)")
 
@@ -67,19 +68,19 @@ def test_a_child_without_its_parent_is_below_a_header() -> None:
 def test_a_measured_sibling_is_no_header() -> None:
     """``A`` and ``A/B`` that ran one after the other are not put into one another."""
     rows = (("A", "forward", -1, 10), ("A/B", "forward", -1, 20))
-    text = render_step(frame_of(rows, step_ms=40), Averages())
+    text = render_step(frame_of(rows, step_ms=40), NameAverages())
     assert top_level(text) == {"A/B": 20.0, "A": 10.0, "other": 10.0}
 
 
 def test_a_name_inside_itself_counts_once() -> None:
     """A recursive module's time is that of its outermost call."""
     rows = (("A", "forward", -1, 30), ("B", "forward", 0, 20), ("A", "forward", 1, 10))
-    assert top_level(render_step(frame_of(rows, step_ms=30), Averages())) == {"A": 30.0, "other": 0.0}
+    assert top_level(render_step(frame_of(rows, step_ms=30), NameAverages())) == {"A": 30.0, "other": 0.0}
 
 
 def test_averages_run_over_recorded_steps() -> None:
     """The average is of the steps so far; a warm-up step is shown but not counted."""
-    averages, layout = Averages(), layout_of((("A", "forward", -1, 10),))
+    averages, layout = NameAverages(), layout_of((("A", "forward", -1, 10),))
     texts = [
         render_step(frame_of((("A", "forward", -1, ms),), layout=layout, step=step, warmup=step == 1), averages)
         for step, ms in enumerate((90, 10, 30), start=1)
@@ -92,7 +93,7 @@ def test_averages_run_over_recorded_steps() -> None:
 def test_the_work_of_other_threads_is_not_part_of_the_step() -> None:
     """Spans of other threads and logged durations are listed below Total and are no part of it."""
     rows = (("A", "forward", -1, 10), ("worker", "user", -1, 500), ("log/x", "user", -1, 7))
-    text = render_step(frame_of(rows, step_ms=40, lanes=(0, 1, -1)), Averages())
+    text = render_step(frame_of(rows, step_ms=40, lanes=(0, 1, -1)), NameAverages())
     account, beside = text.split("Not part of the step's time")
     assert top_level(account) == {"A": 10.0, "other": 30.0}
     assert set(top_level(beside)) == {"worker", "log"}
@@ -100,7 +101,7 @@ def test_the_work_of_other_threads_is_not_part_of_the_step() -> None:
 
 def test_a_step_without_spans_is_all_other() -> None:
     """A step without spans is all other, not empty."""
-    assert top_level(render_step(frame_of((), step_ms=40), Averages())) == {"other": 40.0}
+    assert top_level(render_step(frame_of((), step_ms=40), NameAverages())) == {"other": 40.0}
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-1, 6), st.integers(0, 3)), max_size=12))
@@ -119,13 +120,13 @@ def test_the_top_level_adds_up_to_the_step(tree: list[tuple[str, int, int]]) -> 
             left -= ms
         budgets.append(ms)
         rows.append((name, phases[phase], parent, ms))
-    assert sum(top_level(render_step(frame_of(rows), Averages())).values()) == pytest.approx(1000, abs=0.01)
+    assert sum(top_level(render_step(frame_of(rows), NameAverages())).values()) == pytest.approx(1000, abs=0.01)
 
 
 @given(st.text(min_size=1, max_size=300))
 def test_a_name_never_breaks_a_line(name: str) -> None:
     """A name is one line of printable characters, whatever it holds."""
-    text = render_step(frame_of(((name, "forward", -1, 10),)), Averages())
+    text = render_step(frame_of(((name, "forward", -1, 10),)), NameAverages())
     assert not acts(text.replace("\n", ""))
 
 

@@ -8,11 +8,12 @@ import pytest
 from rich.cells import cell_len
 from sink_builders import frame_of
 
-from autoprof._reports.log import Averages, render_log_summary, render_step
+from autoprof._reports.log import render_log_summary, render_step
 from autoprof._reports.measurements import work_table
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
 from autoprof._reports.summary_text import render_summary
+from autoprof._stats.name_averages import NameAverages
 from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
 
 TERA = 10**12
@@ -122,7 +123,7 @@ def test_the_plain_line_has_the_same_words(full: Summary) -> None:
 
 def test_the_log_has_the_scalars_of_each_step_and_the_sums_at_the_end(full: Summary) -> None:
     """Bytes in the units of people."""
-    text = render_step(frame_of(scalars={"loss": 0.25, "gpu_memory_bytes": float(2**30)}), Averages())
+    text = render_step(frame_of(scalars={"loss": 0.25, "gpu_memory_bytes": float(2**30)}), NameAverages())
     assert "loss=0.25 gpu_memory_bytes=1.00GiB" in text
     assert "GPU        busy 87 % (10 to 100)" in render_log_summary(full)
 
