@@ -22,10 +22,11 @@ from autoprof._capture.marks import (
     PURE_VARIABLE,
     uses_extension,
 )
+from autoprof.frame import MODULE_PHASES
 from autoprof.testing import ListSink
 
 OPTIONS = {"sinks": {}, "step": "manual", "sample": {"every": 1, "warmup": 0, "budget": None}}
-_PHASES = frozenset((Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
+_PHASES = frozenset(MODULE_PHASES)
 
 
 def marks_are_in() -> str:

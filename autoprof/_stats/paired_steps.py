@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from math import floor, sqrt
-from statistics import median
 from typing import Final
 
 from ..summary import PairedCost
+from .intervals import median_of_values
 
 FIRST_STEPS: Final = 20
 """Steps at the start of a run that are always recorded, so that short runs show something; paid back afterwards."""
@@ -64,12 +63,9 @@ class PairedSteps:
     def cost(self, recorded: float) -> PairedCost | None:
         """Return the cost of a recorded step, or None while there are too few pairs; ``recorded`` is their fraction.
 
-        The interval is that of the median by its order statistics (Conover, "Practical Nonparametric Statistics",
-        3rd edition, 3.2): one step that takes minutes is one pair among many.
+        It is a median, in which one step that takes minutes is one pair among many.
         """
-        count = len(self._pairs)
-        if count < MIN_PAIRS:
+        if len(self._pairs) < MIN_PAIRS:
             return None
-        pairs = sorted(self._pairs)
-        outside = max(floor((count - 1.96 * sqrt(count)) / 2), 0)
-        return PairedCost(median(pairs), pairs[outside], pairs[count - 1 - outside], self.count, recorded)
+        extra = median_of_values(tuple(self._pairs))
+        return PairedCost(extra.middle, extra.low, extra.high, self.count, recorded)
