@@ -12,11 +12,9 @@ import autoprof
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "_plugins", "_options", "_process", "_notes", "_names", "_units", "frame", "summary", "_stats",
-    "_storage", "devices", "config", "_capture.handle", "_capture.replace", "_capture.compiler",
-    "_capture.memory", "_capture.mark_cost",
-    "_targets", "_capture.marks", "_capture.recorder", "_resolve", "_observer",
+    "_storage", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
     "_reports", "compare", "logs",
-    "_capture.probes", "probes", "diagnose", "_metrics", "_capture.calibration", "sinks", "deep", "_session",
+    "probes", "diagnose", "_metrics", "sinks", "deep", "_session",
     "compat",
     "testing", "demo", "diagnose.rules", "doctor", "cli", "__main__",
 )  # fmt: skip

@@ -45,7 +45,7 @@ def in_use() -> bool:
 def supported(wanted: Sequence[str]) -> tuple[list[Any], list[str]]:
     """Return torch's activities of these names (all if empty), and the names that it cannot record."""
     available = {str(one.name).lower(): one for one in _supported()}
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_available():  # torch lists the activities of its build, also without a device
         available.pop("cuda", None)
     if not (hasattr(torch, "xpu") and torch.xpu.is_available()):
         available.pop("xpu", None)

@@ -85,6 +85,8 @@ class Device:
 
 
 DEVICES: Final = PartKind("device", "autoprof.devices", "DEVICE", Device)
+HOST_TYPES: Final = ("cpu", "meta")
+"""The ``torch.device.type`` values of tensors in host memory, or in none."""
 FALLBACK: Final = "accelerator"
 """The kind for types that no part claims: torch's generic accelerator interface."""
 

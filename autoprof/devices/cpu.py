@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ._device import Device
+from ._device import HOST_TYPES, Device
 
 
 class Cpu(Device):
     """The host: its own clock and resident set, no peak."""
 
-    types = ("cpu", "meta")
+    types = HOST_TYPES
 
 
 DEVICE: Final = Cpu()

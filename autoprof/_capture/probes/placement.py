@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ...devices import Clock, device_of
+from ...devices import HOST_TYPES, Clock, device_of
 from ..recorder import Recorder
 from .hooks import Hooks
 from .module import ModuleProbe
@@ -21,7 +21,7 @@ def find_anchor(model: nn.Module) -> Tensor | None:
     first = None
     for tensors in (model.parameters(), model.buffers()):
         for tensor in tensors:
-            if tensor.device.type not in ("cpu", "meta"):
+            if tensor.device.type not in HOST_TYPES:
                 return tensor
             first = tensor if first is None else first
     return first

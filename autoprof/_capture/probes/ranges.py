@@ -24,7 +24,7 @@ from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_M
 from ..recorder import Recorder
 from .tensors import nodes_of
 
-nvtx: Any = torch.cuda.nvtx  # which has no types
+nvtx: Any = torch.cuda.nvtx  # without types; an interface to the tool, which also works without a device
 _task = torch._C._current_graph_task_id
 
 Close = Callable[[], None]
