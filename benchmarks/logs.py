@@ -1,7 +1,7 @@
 """``python -m benchmarks.logs``: time and memory of ``load_logs`` on logs of a million lines.
 
-Each log is made anew and read in a process of its own, whose peak resident memory is the kernel's count, with
-what importing the packages takes beside it.
+Each log is generated and read in its own process. Peak memory is the resident memory that the kernel counts, with the
+part of the imported packages beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ print(json.dumps({"seconds": seconds, "cpu_s": cpu, "peak_kib": peak, "imports_k
 
 
 def jsonl(count: int) -> Iterator[str]:
-    """Yield records of the fields that the first tool asked for, a foreign line after each thousand."""
+    """Yield JSON records with the fields of the first tool, and a foreign line after each thousand."""
     draw = random.Random(0)
     for step in range(count):
         if step % 1000 == 999:
@@ -80,7 +80,7 @@ LOGS: Final[dict[str, Callable[[int], Iterator[str]]]] = {
 
 
 def measure(lines: Iterator[str], folder: Path) -> dict[str, Any]:
-    """Write the log and read it in a process of its own."""
+    """Write the log and read it in its own process."""
     path = folder / "log"
     with path.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
@@ -90,7 +90,7 @@ def measure(lines: Iterator[str], folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print one line a log."""
+    """Print a row per log."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.logs", description=__doc__)
     parser.add_argument("--lines", type=int, default=1_000_000)
     count = parser.parse_args(arguments).lines

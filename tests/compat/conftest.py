@@ -25,7 +25,7 @@ if SINKS not in sys.path:
 
 @pytest.fixture(autouse=True)
 def nothing_global(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Each test has a folder of its own, no rank, no global logger and a timer that nobody has used."""
+    """Each test has a folder of its own, no rank, no global logger and an unused timer."""
     monkeypatch.chdir(tmp_path)
     for name in ("RANK", "WORLD_SIZE", "AUTOPROF"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""``docs/compat.md``: what it promises is shown by tests that there are."""
+"""``docs/compat.md``: each row names tests that exist."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_host_time_is_never_shown_as_device_time() -> None:
     """Without a device the device's time is not a number; neither is it where the device clock saw nothing."""
     clock = FakeClock()
     device = FakeDevice(clock)
-    host, captured, apart = MyTimer(clock=clock), MyTimer("b", clock=device.device_clock()), MyTimer("c")
+    host, captured, other = MyTimer(clock=clock), MyTimer("b", clock=device.device_clock()), MyTimer("c")
     for timer in (host, captured):
         device.capturing = timer is captured
         timer.start("forward")
@@ -77,12 +77,12 @@ def test_host_time_is_never_shown_as_device_time() -> None:
         timer.stop("forward")
         device.capturing = False
         assert lines_of(timer.dump())[0].endswith("cpu_dur=0.007000s, cuda_dur=nanms")
-    apart = MyTimer("c", clock=device.device_clock())
-    apart.start("forward")
+    other = MyTimer("c", clock=device.device_clock())
+    other.start("forward")
     with device.on(stream=1):
         device.work(5 * MS)
-        apart.stop("forward")
-    assert lines_of(apart.dump())[0].endswith("cuda_dur=nanms")
+        other.stop("forward")
+    assert lines_of(other.dump())[0].endswith("cuda_dur=nanms")
 
 
 def test_stop_never_waits_and_dump_does() -> None:
@@ -100,7 +100,7 @@ def test_stop_never_waits_and_dump_does() -> None:
 
 
 def test_a_second_dump_repeats_nothing() -> None:
-    """The log grows by what ended since; a dump without anything new adds nothing."""
+    """The log grows by the new intervals; a dump without any adds nothing."""
     timer = MyTimer(clock=FakeClock(tick_ns=MS))
     timer.start("a")
     timer.stop("a")
@@ -172,7 +172,7 @@ def test_threads_have_intervals_of_their_own() -> None:
 
 
 def test_a_stop_without_a_start_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The training goes on; the dump says how many there were."""
+    """The training continues; the dump warns with their number."""
     timer = MyTimer(clock=FakeClock())
     timer.stop("never")
     timer.stop("never")
@@ -181,7 +181,7 @@ def test_a_stop_without_a_start_is_a_warning(caplog: pytest.LogCaptureFixture) -
 
 
 def test_an_open_interval_waits_for_the_next_dump() -> None:
-    """What has not ended is neither written nor lost."""
+    """An open interval is neither written nor lost."""
     timer = MyTimer(clock=FakeClock(tick_ns=MS))
     timer.start("long")
     assert lines_of(timer.dump()) == []
@@ -190,7 +190,7 @@ def test_an_open_interval_waits_for_the_next_dump() -> None:
 
 
 def test_a_dump_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
-    """The error names the file; the next dump writes what that one could not."""
+    """The error names the file; the next dump writes the intervals of both."""
     timer = MyTimer(tmp_path / "logs", clock=FakeClock())
     (tmp_path / "logs").write_text("a file in the way")
     timer.start("a")
@@ -202,7 +202,7 @@ def test_a_dump_that_cannot_be_written_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Without a dump the oldest intervals give way, and are counted."""
+    """Without a dump the oldest intervals are dropped and counted."""
     monkeypatch.setattr(global_timer, "MAX_INTERVALS", 3)
     timer = MyTimer(clock=FakeClock())
     for at in range(5):
@@ -281,7 +281,7 @@ def test_in_an_open_session_intervals_are_spans() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_worker_does_not_write_its_parents_intervals() -> None:
-    """A worker's dump has what the worker timed."""
+    """A worker's dump has the worker's intervals."""
     timer = MyTimer(clock=FakeClock(tick_ns=MS))
     timer.start("parent")
     timer.stop("parent")

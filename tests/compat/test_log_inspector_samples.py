@@ -181,7 +181,7 @@ def test_the_command_prints_the_path_of_the_figure(log: Path, capsys: pytest.Cap
 
 
 def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
-    """``show=True`` asks pyplot for a window; without a screen it is an error that says what to do instead."""
+    """``show=True`` asks pyplot for a window; without a screen it is an error with an alternative."""
     with (
         _without_a_screen(),
         pytest.raises(AutoprofError, match="no screen is available; save the figure"),
@@ -198,7 +198,7 @@ def test_a_window_opens_only_where_there_is_a_screen(log: Path) -> None:
     ],
 )
 def test_the_tuning_advice_is_given_with_its_measurement(phase: Phase, rule: str, advice: list[str]) -> None:
-    """What the document says to try comes with a run in which that phase takes most of each step, and only then."""
+    """The document's advice is given for a run in which that phase takes most of each step, and for no other."""
     for share, there in ((900, True), (1, False)):
         aggregate, collector = Aggregate(), EvidenceCollector()
         for number in range(60):

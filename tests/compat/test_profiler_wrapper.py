@@ -1,4 +1,4 @@
-"""ProfilerWrapper: each documented parameter, each documented file, and what is different on purpose."""
+"""ProfilerWrapper: each documented parameter, each documented file, and the intended differences."""
 
 from __future__ import annotations
 

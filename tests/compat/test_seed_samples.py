@@ -138,7 +138,7 @@ with ProfilerWrapper(
 
 
 def test_the_training_sample_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It writes the log where it says, and prints the summary."""
+    """It writes the log to the given folder, and prints the summary."""
     exec(IN_TRAINING, {"save_root": tmp_path, "time_in_ms": 12.5})
     (log,) = (tmp_path / "logs").glob("timing_*.log")
     text = log.read_text(encoding="utf-8")
@@ -211,7 +211,7 @@ def test_output_can_be_sent_to_a_file_and_searched(tmp_path: Path) -> None:
 
 
 def test_names_may_be_chinese_and_english(tmp_path: Path) -> None:
-    """They stand in columns of cells, so that numbers are below one another."""
+    """Columns are aligned by terminal cells."""
     with TimingLogger(tmp_path / "logs", enable_console=False) as logger:
         set_global_timing_logger(logger)
         log_timing("前向传播总耗时", 3.0)

@@ -1,4 +1,4 @@
-"""``detail: shapes``: what the debug prints of the second seed told, without a print in the model."""
+"""``detail: shapes``: the values of the second seed's debug prints, without a print in the model."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_rule_without_detail_costs_nothing() -> None:
 
 
 def test_ever_new_shapes_are_bounded() -> None:
-    """Sixteen sets of a module are kept, what is beyond is counted."""
+    """Sixteen sets of a module are kept; further ones are counted."""
     summary, _ = run({**DETAILED, "targets": [{"match": "encoder", "detail": "shapes"}]}, list(range(8, 28)))
     assert len(summary.shapes) == 16
     assert summary.skipped["sets of shapes beyond 16 of a module"] == 4
@@ -345,15 +345,15 @@ def test_the_reference_model_reports_what_its_debug_prints_showed() -> None:
 
 
 def test_its_cost_is_part_of_the_overhead() -> None:
-    """On a fake clock nothing else costs: the frame's overhead is what looking took."""
+    """On a fake clock nothing else costs: the frame's overhead is the time of reading shapes."""
     clock, sink = FakeClock(), ListSink()
     model = Model(clock)
     with open_session(model, {**DETAILED, "sinks": {}}, clock=clock, sinks=[sink]) as session:
-        taken = []
+        costs = []
         for _ in range(2):
             model(torch.ones(2, 3, 32, 32)).sum().backward()
-            taken.append(session._recorder.detail_ns)
+            costs.append(session._recorder.detail_ns)
             session.step()
         assert session._recorder.detail_ns == 0
-    assert all(cost > 0 for cost in taken)
-    assert all(frame.overhead_ns >= cost for frame, cost in zip(sink.frames, taken, strict=True))
+    assert all(cost > 0 for cost in costs)
+    assert all(frame.overhead_ns >= cost for frame, cost in zip(sink.frames, costs, strict=True))

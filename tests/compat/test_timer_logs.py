@@ -46,7 +46,7 @@ def test_the_documented_line_is_read() -> None:
 
 
 def test_what_the_timer_writes_is_read_back() -> None:
-    """Nothing is skipped, and a device that told no time stays without one."""
+    """Nothing is skipped, and a missing device time stays missing."""
     clock = FakeClock()
     device = FakeDevice(clock)
     for at, source in enumerate((clock, device.device_clock())):
@@ -65,7 +65,7 @@ def test_what_the_timer_writes_is_read_back() -> None:
 
 
 def test_a_data_frame_has_a_line_for_each_interval() -> None:
-    """Columns with units in their names; a missing device time is NaN; what was skipped is kept."""
+    """Columns with units in their names; a missing device time is NaN; the counts of skipped and repeated lines are kept."""
     pytest.importorskip("pandas")
     write("a.log", record(1, "b", 0, 5, "nan"), record(0, "a", 0, 5), "stray")
     frame = load_timer_logs("a.log")
@@ -107,7 +107,7 @@ def test_the_rank_is_that_in_the_line() -> None:
         (SEED.replace("forward", "forward, start=of=all, step [2]"), 1),
     ],
 )
-def test_a_record_is_found_wherever_it_stands(line: str, count: int) -> None:
+def test_a_record_is_found_anywhere_in_a_line(line: str, count: int) -> None:
     """Behind a prefix, glued to another one, before something else; a name may hold commas."""
     logs = read_timer_logs(write("a.log", line))
     assert len(logs.intervals) == count
@@ -116,7 +116,7 @@ def test_a_record_is_found_wherever_it_stands(line: str, count: int) -> None:
 
 @pytest.mark.parametrize("cut", [1, 12, 40, 70, 90, len(SEED) - 1])
 def test_a_truncated_end_is_skipped_and_counted(cut: int) -> None:
-    """A half line is never taken for a whole one, wherever it breaks off."""
+    """An incomplete line is never read as a record, wherever it ends."""
     Path("a.log").write_bytes((SEED + "\n" + SEED.replace("forward", "backward")[:cut]).encode())
     logs = read_timer_logs("a.log")
     assert [one.name for one in logs.intervals] == ["forward"]
@@ -200,7 +200,7 @@ def test_a_folder_means_all_its_logs() -> None:
 
 
 def test_the_slow_rank_is_named() -> None:
-    """By the mean of each rank against the median of the others; equal names accuse nobody."""
+    """By the mean of each rank against the median of the others; equal times have no straggler."""
     lines = [
         record(rank, name, step, ms + (20 if (rank, name) == (2, "forward") else 0))
         for rank in range(4)
@@ -287,7 +287,7 @@ def test_nothing_to_draw_is_an_error() -> None:
 
 
 def test_many_intervals_are_drawn_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit the shortest are left out, and that is said."""
+    """Beyond the limit the shortest are omitted, with a note."""
     import autoprof.compat._timeline as module
 
     monkeypatch.setattr(module, "MAX_BARS", 50)

@@ -1,4 +1,4 @@
-"""Durations of any program: the account of its steps closes, whatever contains what."""
+"""Durations of any program: children and self add up to their parent, with any nesting."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check(summary: Summary) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(TREES, max_size=4), min_size=1, max_size=4))
-def test_the_account_of_any_program_closes(steps: list[list[Tree]]) -> None:
+def test_the_nested_times_of_any_program_add_up(steps: list[list[Tree]]) -> None:
     """Names that recur, nest in themselves, change places between steps; with and without wholes."""
     with program() as one:
         for trees in steps:
@@ -69,7 +69,7 @@ def test_the_account_of_any_program_closes(steps: list[list[Tree]]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.tuples(NAMES, st.integers(0, 2000)), max_size=6), min_size=1, max_size=4))
-def test_the_account_of_replayed_durations_closes(steps: list[list[tuple[str, int]]]) -> None:
+def test_the_nested_times_of_replayed_durations_add_up(steps: list[list[tuple[str, int]]]) -> None:
     """Durations that no clock has seen: a step is as long as its longest outer name."""
     with program() as one:
         for durations in steps:

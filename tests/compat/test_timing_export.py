@@ -1,4 +1,4 @@
-"""What timings can be turned into: CSV, JSON, a picture, TensorBoard, the verdict, a table of all ranks."""
+"""The exports of timings: CSV, JSON, a picture, TensorBoard, the verdict, a table of all ranks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_json_has_all_steps_and_the_statistics(make_program: Make) -> None:
 
 
 def test_a_log_of_the_original_tool_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Names get their full path back; a foreign line and the section that breaks off are counted, and that is said."""
+    """Names get their full path back; a foreign line and the incomplete section are counted, with a warning."""
     (tmp_path / "timing_1.log").write_text(ORIGINAL, encoding="utf-8")
     records = TimingRecords("timing_1.log")
     assert list(records) == [
@@ -148,13 +148,13 @@ def test_a_format_is_chosen_by_the_ending(make_program: Make) -> None:
 
 @pytest.mark.parametrize("make", [export_csv, export_json, plot_timings])
 def test_a_source_that_is_none_is_an_error(make: Any) -> None:
-    """A file that is not there is named, with what is allowed."""
+    """A missing file is named, with what is allowed."""
     with pytest.raises(OutputError, match=r"nowhere\.log: no such file; allowed"):
         make("nowhere.log")
 
 
 def test_a_name_that_dominates_is_a_bottleneck(make_program: Make, stream: Any) -> None:
-    """A name with most of the step is found, named and printed with what to do."""
+    """A name with most of the step is found, named and printed with advice."""
     program = make_program()
     scatter = random.Random(0)
     for _ in range(30):
@@ -179,7 +179,7 @@ def test_long_steps_are_a_bottleneck_with_their_cause(make_program: Make) -> Non
 
 
 def test_even_names_are_no_bottleneck(make_program: Make) -> None:
-    """Equal parts: nothing stands out."""
+    """Equal parts: no finding."""
     program = make_program()
     for _ in range(30):
         for name in "ABCD":
@@ -249,7 +249,7 @@ RANK = textwrap.dedent(
 
 
 def test_logs_of_several_processes_are_compared(tmp_path: Path) -> None:
-    """Each rank writes files of its own; together they say which rank is slow at what."""
+    """Each rank writes files of its own; together they show the slow rank of each name."""
     for rank in range(4):
         done = subprocess.run(
             [sys.executable, "-c", RANK, str(rank)],

@@ -1,4 +1,4 @@
-"""``TimingLogger``: what the first seed documents, and its weaknesses that are not copied."""
+"""``TimingLogger``: the features that the first seed documents, without its weaknesses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Read = Callable[[Program], list[dict[str, Any]]]
 
 
 def log_of(program: Program) -> str:
-    """Return what the log holds when everything is written."""
+    """Return the complete log."""
     program.logger.close()
     assert program.logger.log_file is not None
     return program.logger.log_file.read_text(encoding="utf-8")
@@ -61,8 +61,8 @@ def test_a_total_counts_nothing_twice_when_durations_are_replayed(make_program: 
     assert totals(log_of(program)) == [1805.28]
 
 
-def test_names_beside_one_another_add_up_to_the_total(make_program: Make) -> None:
-    """What ran one after the other is the step; what nobody logged is other."""
+def test_consecutive_names_add_up_to_the_total(make_program: Make) -> None:
+    """Consecutive names are the step; the time without a name is ``other``."""
     program = make_program()
     for _ in range(2):
         program.take("forward", 280)
@@ -85,8 +85,8 @@ def test_a_second_call_of_a_name_adds_to_the_first(make_program: Make, read_step
     assert (row.calls, row.steps, row.mean_ns) == (2, 1, 50 * MS)
 
 
-def test_a_row_without_its_root_is_shown(make_program: Make, stream: io.StringIO) -> None:
-    """A part whose whole nobody logged stands below a header, in the log, on the console and in the summary."""
+def test_a_name_without_its_parent_is_shown(make_program: Make, stream: io.StringIO) -> None:
+    """A name whose parent was not logged is listed below a header: in the log, on the console and in the summary."""
     program = make_program(console_update_interval=1)
     program.take("VRT处理/Stage1", 25)
     program.take("VRT处理/Stage2", 15)
@@ -143,14 +143,14 @@ def test_the_log_has_the_documented_name_and_form(make_program: Make) -> None:
 
 
 def test_a_name_that_ran_inside_another_is_marked(make_program: Make) -> None:
-    """Names at the left edge that contain one another are not taken for parts beside one another."""
+    """Top-level names that contain one another are not added up."""
     program = make_program()
     program.vrt_step()
     assert re.search(r"^VRT处理 .* in 前向传播总耗时$", log_of(program), re.MULTILINE)
 
 
 def test_slashes_nest_to_any_depth(make_program: Make) -> None:
-    """``VRT/Stage1/Attention`` stands below ``Stage1``, which stands below ``VRT``."""
+    """``VRT/Stage1/Attention`` is listed below ``Stage1``, which is listed below ``VRT``."""
     program = make_program()
     with program.timed("VRT"), program.timed("VRT/Stage1"):
         program.take("VRT/Stage1/Attention", 10)
@@ -263,7 +263,7 @@ def test_the_statistics_have_mean_least_and_most(make_program: Make) -> None:
 
 
 def test_the_global_logger_takes_what_any_code_logs(make_program: Make) -> None:
-    """``log_timing`` does nothing before a logger is set, and after it is taken away."""
+    """``log_timing`` does nothing before a logger is set, and after it is removed."""
     log_timing("nowhere", 1.0)
     program = make_program()
     set_global_timing_logger(program.logger)
@@ -306,13 +306,13 @@ def test_names_cannot_act_on_the_terminal_or_the_log(make_program: Make) -> None
 
 @pytest.mark.parametrize("option", ["console_update_interval", "file_flush_interval"])
 def test_an_interval_that_is_none_is_an_error(option: str) -> None:
-    """Set-up says which parameter is wrong and what is allowed."""
+    """The constructor's error names the parameter and the allowed values."""
     with pytest.raises(ValueError, match=rf"TimingLogger: {option} is 0; allowed: a whole number, at least 1"):
         TimingLogger("logs", **{option: 0})
 
 
 def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
-    """A file where the folder should be is said at set-up."""
+    """A file in place of the folder is an error of the constructor."""
     (tmp_path / "logs").write_text("")
     with pytest.raises(OutputError, match="log_dir logs"):
         TimingLogger("logs")
@@ -321,7 +321,7 @@ def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_file_and_not_the_training(
     make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first failed write is said once; steps are counted on."""
+    """The first failed write is one warning; steps are still counted."""
     program = make_program(file_flush_interval=1)
 
     def full(*_: Any) -> int:
@@ -335,10 +335,10 @@ def test_a_full_disk_ends_the_file_and_not_the_training(
     assert sum("timing_" in message and "No space left" in message for message in caplog.messages) == 2  # two files
 
 
-def test_a_failure_of_ours_ends_the_recording_and_not_the_training(
+def test_a_failure_of_autoprof_ends_the_recording_only(
     make_program: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said once; what was recorded before it is written and printed."""
+    """It is one warning; the steps before it are written and printed."""
     program = make_program()
     program.vrt_step()
     with monkeypatch.context() as patch:
@@ -374,7 +374,7 @@ def test_the_log_block_can_switch_everything_off(tmp_path: Path) -> None:
 
 
 def test_a_program_that_never_closes_loses_nothing(tmp_path: Path) -> None:
-    """The interpreter's exit writes what is pending."""
+    """The interpreter's exit writes pending lines."""
     code = (
         "from autoprof.compat.timing_logger import TimingLogger; logger = TimingLogger('logs', enable_console=False); "
         "logger.log_timing('forward', 1.0); logger.step()"

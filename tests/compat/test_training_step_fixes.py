@@ -1,7 +1,7 @@
 """The document of training-step fixes: its code samples, before and after, run word for word and compared with proof.
 
 The samples are pieces of a training loop. Here they run inside one, on a clock that each expensive thing advances, and
-``autoprof compare`` is asked what the fixes are worth.
+``autoprof compare`` measures the gain of the fixes.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def test_the_fixes_are_proven(comparison: Comparison) -> None:
 
 
 def test_the_promised_gain_is_measured_not_promised(comparison: Comparison) -> None:
-    """The document promises 30 to 60 % of the step; the comparison says what it is here, with an interval."""
+    """The document promises 30 to 60 % of the step; the comparison measures it here, with a confidence interval."""
     mean = next(one for one in comparison.whole if one.name == "mean step")
     assert mean.low is not None
     assert mean.high is not None
@@ -294,7 +294,7 @@ def _train(session: Any, model: nn.Module, optimizer: Any, steps: int) -> None:
 def test_autoprof_never_communicates(group: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No broadcast per measurement, and no other collective: not at the start, in a step, in a summary or at the end.
 
-    Both what Python calls and what the group itself counts, to which C++ adds. Every sink is on.
+    Both the calls from Python and the group's own count, which includes those from C++. Every sink is on.
     """
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     optimizer = torch.optim.AdamW(model.parameters())
@@ -356,7 +356,7 @@ def test_files_are_written_now_and_then(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_all_of_it_can_be_switched_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """``enabled: false`` attaches nothing, writes nothing and says nothing."""
+    """``enabled: false`` attaches, writes and prints nothing."""
     model = nn.Linear(4, 2)
     with caplog.at_level(logging.WARNING, "autoprof"):
         session = autoprof.instrument(model, {"enabled": False, "output": str(tmp_path / "runs")})
