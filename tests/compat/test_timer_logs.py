@@ -65,7 +65,7 @@ def test_what_the_timer_writes_is_read_back() -> None:
 
 
 def test_a_data_frame_has_a_line_for_each_interval() -> None:
-    """Columns with units in their names; a missing device time is NaN; the counts of skipped and repeated lines are kept."""
+    """Columns have units in their names; a missing device time is NaN; counts of other lines are kept."""
     pytest.importorskip("pandas")
     write("a.log", record(1, "b", 0, 5, "nan"), record(0, "a", 0, 5), "stray")
     frame = load_timer_logs("a.log")
