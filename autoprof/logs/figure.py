@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .._reports.figures import FAINT, INK
+from .._reports.figures import FAINT, INK, styled
 from .._reports.fonts import Script, script_for
 from .._reports.text import elide
 from ..errors import AutoprofError, OutputError, nearest
@@ -31,11 +31,10 @@ HEIGHT_IN: Final = 2.35
 DPI: Final = 200
 MAX_RUNS: Final = len(COLORS)
 """Runs with a colour of their own; further ones are not drawn."""
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {
     "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
     "text.color": INK,
     "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
-    "axes.unicode_minus": False,
     "svg.fonttype": "path", "pdf.fonttype": 42,
 }  # fmt: skip
 
@@ -150,15 +149,10 @@ def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], None]], notes: list[st
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    texts = "".join([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)])
-    script = script_for(texts)
-    defaults: dict[str, Any] = {
-        key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")
-    }
+    script = script_for("".join([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)]))
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
-    style: Any = {**defaults, **_STYLE, "font.family": list(script.families)}
-    with mpl.rc_context(style):
+    with styled(script), mpl.rc_context(_STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.03)
         size = (WIDTH_IN if columns == 2 else WIDTH_IN / 2 + 0.8, HEIGHT_IN * rows + 0.45)
         figure: Any = _figure_class()(figsize=size, dpi=DPI, layout=layout)
