@@ -9,8 +9,7 @@ from .module import ModuleProbe
 from .native_hooks import native_call_hook
 from .optimizer_hooks import OptimizerHooks
 from .placement import Placement, find_anchor
-from .range_probe import RangeProbe
-from .ranges import Ranges, RangingRecorder, make_recorder
+from .ranges import RangeProbe, Ranges, RangingRecorder, make_recorder
 from .shapes import ShapeProbe
 
 __all__ = [

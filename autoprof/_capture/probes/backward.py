@@ -18,6 +18,7 @@ from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX
 from ..marks.state import PassState
 from ..recorder import Recorder
 from ..replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
+from ..torch_compat import queue_callback
 from .native_hooks import native_node_prehook
 
 _graph_task = torch._C._current_graph_task_id
@@ -101,10 +102,10 @@ class BackwardPasses(PassState):
             self._ordinals.clear()
         if self._entered and self._entered[-1] not in self._ordinals.values():
             self._ordinals[task] = self._entered[-1]
-            torch.autograd.Variable._execution_engine.queue_callback(self._nodes_done)
+            queue_callback(self._nodes_done)
             return
         ordinal = self._ordinals[task] = self._recorder.next_ordinal()
-        torch.autograd.Variable._execution_engine.queue_callback(partial(self._end, task, ordinal))
+        queue_callback(partial(self._end, task, ordinal))
         self._recorder.mark(ordinal | GRAPH_BEGIN)
 
     def _nodes_done(self) -> None:

@@ -1,4 +1,4 @@
-"""The hook on the model itself that tells where the next step begins, and when the model is only evaluated."""
+"""The hook on the model itself: it reports each training forward and each forward in ``eval`` mode."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _compiling = torch.compiler.is_dynamo_compiling
 
 
 class BoundaryProbe:
-    """Call back at each forward of the model: one that trains, or one in ``eval`` mode.
+    """Call a function before each training forward of the model, and another before each one in ``eval`` mode.
 
-    A copy of the hook behaves as that of a ``ModuleProbe``.
-
-    It goes before the model's own ``ModuleProbe``, whose first mark belongs to the step that begins here.
+    It runs before the hooks of the model's own ``ModuleProbe``: their first mark belongs to the step that begins here.
+    A copy of the hook behaves like that of a ``ModuleProbe``.
     """
 
     __slots__ = ("_before", "_evaluates", "_model")
@@ -38,13 +37,13 @@ class BoundaryProbe:
             nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        """Say that a forward begins."""
+        """Report that a forward begins."""
         if _compiling():
             return
         if not isinstance(self, BoundaryProbe):
             self.fail(module)
             return
-        new = RemovableHandle.next_id  # the key of the next hook that anybody registers
+        new = RemovableHandle.next_id  # the key of the next hook to be registered
         self._before() if module.training else self._evaluates()
         if new == RemovableHandle.next_id:
             return

@@ -1,41 +1,50 @@
-"""The spans as ranges for other tools: NVTX (Nsight) and ``torch.profiler``, under the names that autoprof uses.
+"""Show spans as ranges in other tools: NVTX (Nsight) and ``torch.profiler``, under the names that autoprof uses.
 
-Other tools want a range opened and closed where it happens, in the thread that it happens in, and nested; autoprof's
-own marks are sorted out later. So this is an account of its own, kept while the step runs, and made of hooks of its
-own: without the option nothing of it is there. The rules of the backward are those of the marks (docs/how-it-works.md):
-when the node of a call's output runs, what is not around that call is closed and the call opened; when the node of an
-input runs, the call and all inside it are closed; the end of the pass closes the rest.
+Other tools need ranges that open and close in the thread of the work, properly nested, while autoprof resolves its own
+marks later. So ranges have hooks and a stack of their own; without the option nothing of them exists. The rules of
+the backward are those of the marks (docs/how-it-works.md): when the node of a call's output runs, the calls that do not
+contain it are closed and it is opened; when the node of an input runs, the call and all calls inside it are closed;
+the end of the pass closes the rest.
 """
 
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+from torch import nn
 
 from ...devices import Clock
 from ...errors import SessionError
 from ...frame import Phase
 from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
+from ..torch_compat import queue_callback
+from .hook_owner import HookOwner
+from .module import ModuleProbe
 from .tensors import nodes_of
+
+if TYPE_CHECKING:
+    from ..._targets import Target
 
 nvtx: Any = torch.cuda.nvtx  # without types; an interface to the tool, which also works without a device
 _task = torch._C._current_graph_task_id
+_compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no range of ours
 
 Close = Callable[[], None]
 Open = Callable[[str], Close]
 
 BACKWARD: Final = "(backward)"
-"""What a whole backward pass is called."""
-NODES: Final = 100_000
-"""Nodes of which it is remembered that they begin a call's backward."""
-PASSES: Final = 64
-"""Backward passes that are remembered; those that an exception ended never say so."""
+"""The name of a whole backward pass."""
+MAX_NODES: Final = 100_000
+"""Nodes remembered because they open a range."""
+MAX_PASSES: Final = 64
+"""Backward passes remembered; one that an exception ended is not removed otherwise."""
 
 
 def open_profiler(name: str) -> Close:
@@ -46,7 +55,7 @@ def open_profiler(name: str) -> Close:
 
 
 class NvtxRanges:
-    """Open ranges for Nsight. They are a stack in each thread: one that is closed elsewhere is taken off later."""
+    """Open ranges for Nsight. They form a stack in each thread: one closed in another thread is popped later."""
 
     def __init__(self) -> None:
         self._late: dict[int, int] = {}
@@ -54,36 +63,36 @@ class NvtxRanges:
     def open(self, name: str) -> Close:
         """Open a range in this thread."""
         thread = get_ident()
-        self._settle(thread)
+        self._pop_late(thread)
         nvtx.range_push(name)
         return partial(self._close, thread)
 
     def _close(self, thread: int) -> None:
         if get_ident() == thread:
             nvtx.range_pop()
-            self._settle(thread)
+            self._pop_late(thread)
         else:
             self._late[thread] = self._late.get(thread, 0) + 1
 
-    def _settle(self, thread: int) -> None:
+    def _pop_late(self, thread: int) -> None:
         for _ in range(self._late.pop(thread, 0)):
             nvtx.range_pop()
 
 
-class Call:
-    """One call of a module: its name, whether its backward is wanted, the call around it, the nodes of its inputs."""
+class ModuleCall:
+    """One call of a module: its name, whether its backward is shown, the call around it, the nodes of its inputs."""
 
-    __slots__ = ("around", "follows", "inputs", "name")
+    __slots__ = ("inputs", "name", "parent", "shows_backward")
 
-    def __init__(self, name: str, follows: bool, around: Call | None) -> None:
+    def __init__(self, name: str, shows_backward: bool, parent: ModuleCall | None) -> None:
         self.name = name
-        self.follows = follows
-        self.around = around
+        self.shows_backward = shows_backward
+        self.parent = parent
         self.inputs: set[int] = set()
 
 
 class _Entry(NamedTuple):
-    """An open range: what it is for, the backward pass it belongs to (or None), and what closes it."""
+    """An open range: its key, its backward pass (or None), and the functions that close it."""
 
     key: Any
     task: int | None
@@ -96,7 +105,7 @@ class _Threads(threading.local):
 
 
 class Ranges:
-    """The ranges that are open, by thread."""
+    """The open ranges of each thread."""
 
     def __init__(self, openers: Sequence[Open]) -> None:
         self._openers = openers
@@ -111,7 +120,7 @@ class Ranges:
             self._threads.stack.append(_Entry(key, task, tuple([opener(name) for opener in self._openers])))
 
     def close(self, key: Any) -> None:
-        """Close the innermost range of this key, and what was left open inside it."""
+        """Close the innermost range of this key, and all ranges inside it."""
         stack = self._threads.stack
         if any(entry.key == key for entry in stack):
             while _pop(stack).key != key:
@@ -119,52 +128,53 @@ class Ranges:
 
     # Calls of modules.
 
-    def enter(self, name: str, phases: frozenset[Phase], args: Any, kwargs: Any) -> Call:
-        """Open a call's range, and have the nodes of its inputs close that of its backward."""
-        around = next((entry.key for entry in reversed(self._threads.stack) if isinstance(entry.key, Call)), None)
-        call = Call(name, Phase.BACKWARD in phases, around)
+    def enter(self, name: str, phases: frozenset[Phase], args: Any, kwargs: Any) -> ModuleCall:
+        """Open a call's range; have the nodes of its inputs close the range of its backward."""
+        stack = self._threads.stack
+        parent = next((entry.key for entry in reversed(stack) if isinstance(entry.key, ModuleCall)), None)
+        call = ModuleCall(name, Phase.BACKWARD in phases, parent)
         phase = Phase.FORWARD if _task() == -1 else Phase.RECOMPUTE
         if phase in phases:
             self.open(call, phase.qualify(name))
         else:
-            self._threads.stack.append(_Entry(call, None, ()))
-        if call.follows and not self.off:
+            stack.append(_Entry(call, None, ()))
+        if call.shows_backward and not self.off:
             for node in nodes_of((args, kwargs)):
                 call.inputs.add(node._sequence_nr())
                 node.register_prehook(partial(self._run_input, call))
         return call
 
-    def leave(self, call: Call, output: Any) -> None:
-        """Close a call's range, and have the nodes of its outputs open that of its backward."""
+    def leave(self, call: ModuleCall, output: Any) -> None:
+        """Close a call's range; have the nodes of its outputs open the range of its backward."""
         stack = self._threads.stack
         if any(entry.key is call for entry in stack):
             while _pop(stack).key is not call:
                 pass
-        if not call.follows or self.off:
+        if not call.shows_backward or self.off:
             return
-        if len(self._starts) > NODES:
+        if len(self._starts) > MAX_NODES:
             self._starts.clear()
         for node in nodes_of(output):
             key = get_ident(), node._sequence_nr()
-            if key[1] not in call.inputs and key not in self._starts:  # the innermost call opens those around it
+            if key[1] not in call.inputs and key not in self._starts:  # the innermost call opens its parents
                 self._starts.add(key)
                 node.register_prehook(partial(self._run_output, call))
 
-    def _run_output(self, call: Call, _grads: Any) -> None:
+    def _run_output(self, call: ModuleCall, _grads: Any) -> None:
         if self.off:
             return
         task, stack = _task(), self._threads.stack
         path = [call]
-        while path[-1].around is not None:
-            path.append(path[-1].around)
+        while path[-1].parent is not None:
+            path.append(path[-1].parent)
         while stack and stack[-1].task == task and not any(stack[-1].key is one for one in path):
             _pop(stack)
         for one in reversed(path):
-            if one.follows and not any(entry.key is one for entry in stack):
+            if one.shows_backward and not any(entry.key is one for entry in stack):
                 self._begin(task, stack)
                 self.open(one, Phase.BACKWARD.qualify(one.name), task)
 
-    def _run_input(self, call: Call, _grads: Any) -> None:
+    def _run_input(self, call: ModuleCall, _grads: Any) -> None:
         task, stack = _task(), self._threads.stack
         if any(entry.key is call and entry.task == task for entry in stack):
             while True:
@@ -175,10 +185,10 @@ class Ranges:
     def _begin(self, task: int, stack: list[_Entry]) -> None:
         known = self._passes.get(task)
         if known is None:
-            if len(self._passes) >= PASSES:
+            if len(self._passes) >= MAX_PASSES:
                 self._passes.clear()
             known = self._passes[task] = []
-            torch.autograd.Variable._execution_engine.queue_callback(partial(self._end_pass, task))
+            queue_callback(partial(self._end_pass, task))
         if not any(one is stack for one in known):
             known.append(stack)
 
@@ -188,7 +198,7 @@ class Ranges:
                 _pop(stack)
 
     def stop(self) -> None:
-        """Open nothing any more, and close what this thread has open."""
+        """Open no more ranges, and close those of this thread."""
         self.off = True
         while self._threads.stack:
             _pop(self._threads.stack)
@@ -201,8 +211,55 @@ def _pop(stack: list[_Entry]) -> _Entry:
     return entry
 
 
+class RangeProbe(ModuleProbe):
+    """Open and close the ranges of one module. Copied, pickled and compiled like every ``ModuleProbe``."""
+
+    __slots__ = ("name", "phases")
+    where = "range hooks"
+
+    def __init__(self, recorder: RangingRecorder, target: Target) -> None:
+        HookOwner.__init__(self, target.module, 0)
+        self.recorder = recorder
+        self._attached = False
+        self._calls = {}
+        self._memory = None
+        self._tracks_backward = Phase.BACKWARD in target.phases
+        self.name, self.phases = target.name, target.phases
+        enter, leave = _make_hooks(self, recorder)
+        self._enter, self._leave = types.MethodType(enter, self), types.MethodType(leave, self)
+
+
+def _make_hooks(probe: RangeProbe, recorder: RangingRecorder) -> tuple[Any, Any]:
+    ranges = recorder.ranges
+    calls: dict[int, list[ModuleCall]] = {}
+
+    def enter(self: Any, module: nn.Module, args: Any, kwargs: Any = None) -> None:
+        if _compiling():
+            return
+        try:
+            if self is not probe:
+                self.fail(module)
+                return
+            open_ = calls.setdefault(get_ident(), [])
+            open_.append(ranges.enter(probe.name, probe.phases, args, kwargs))
+        except Exception:
+            probe.fail(module)
+
+    def leave(self: Any, module: nn.Module, args: Any, output: Any) -> None:
+        if _compiling():
+            return
+        try:
+            open_ = calls.get(get_ident())
+            if self is probe and open_:
+                ranges.leave(open_.pop(), output)
+        except Exception:
+            probe.fail(module)
+
+    return enter, leave
+
+
 class RangingRecorder(Recorder):
-    """A recorder whose marks of spans, optimizers, fetches and backward passes open and close ranges as well."""
+    """A recorder whose marks of spans, optimizers, fetches and backward passes also open and close ranges."""
 
     def __init__(self, clock: Clock, ranges: Ranges) -> None:
         super().__init__(clock)
@@ -231,7 +288,7 @@ class RangingRecorder(Recorder):
             self.handle_failure("ranges")
 
     def stop(self) -> None:
-        """Append nothing any more, and open no range."""
+        """Append no more marks, and open no more ranges."""
         super().stop()
         self.ranges.stop()
 

@@ -1,4 +1,4 @@
-"""The shapes that a module takes and returns, noted once for each different set of them: ``detail: shapes``."""
+"""Record the shapes of a module's inputs and outputs, once for each different set: ``detail: shapes``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 
-KEPT: Final = 16
-"""Different sets of shapes noted of one module; a module of ever new lengths would else fill the summary."""
+MAX_SETS: Final = 16
+"""Sets of shapes recorded for one module: new lengths in each step would otherwise fill the summary."""
 
 
 class ShapeProbe:
-    """A forward hook of its own, on the targets that ask for it: the hooks of the others have nothing to do with it.
+    """A separate forward hook on the targets with ``detail: shapes``; the hooks of other targets stay as cheap.
 
-    A call costs a look at the shapes of its tensors; what they are called is found out when they have changed. A
-    recomputed forward has the shapes of the first one and is passed over. What it costs is part of the overhead that
-    reports show.
+    A call costs a look at the shapes of its tensors; their names are found only when the shapes have changed. A
+    recomputed forward has the shapes of the first one and is skipped. The cost is part of the reported overhead.
     """
 
     __slots__ = ("_attached", "_fqn", "_last", "_name", "_recorder", "_seen", "module")
@@ -52,7 +51,7 @@ class ShapeProbe:
         hook_after(self.module, self.note, with_kwargs=True)
 
     def detach(self) -> None:
-        """Take the hook off."""
+        """Remove the hook."""
         if self._attached:
             remove_hooks(self.module, lambda owner: owner is self)
             self._attached = False
@@ -62,7 +61,7 @@ class ShapeProbe:
         self.detach()
 
     def note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Note the shapes of a call, if they are not those of the call before."""
+        """Record the shapes of a call, if they differ from those of the call before."""
         if _compiling():
             return
         if not isinstance(self, ShapeProbe):  # bound to the orphan of a copied module
@@ -80,16 +79,16 @@ class ShapeProbe:
             self.fail(module)
 
     def _change(self, module: nn.Module, args: Any, kwargs: Any, output: Any, shapes: tuple[Any, ...]) -> None:
-        if len(self._seen) >= KEPT:
-            self._recorder.count_untimed(f"sets of shapes beyond {KEPT} of a module")
+        if len(self._seen) >= MAX_SETS:
+            self._recorder.count_untimed(f"sets of shapes beyond {MAX_SETS} of a module")
             return
         self._seen.add(shapes)
-        inputs = named_shapes(_called(module, args, kwargs))
+        inputs = named_shapes(_arguments(module, args, kwargs))
         returned = named_shapes({"": output})
         self._recorder.shapes.append(ShapeChange(self._name, self._fqn, inputs, returned))
 
     def fail(self, module: nn.Module) -> None:
-        """Take the hook off after a failure of ours and count it; the user's call goes on."""
+        """Count a failure of ours and remove the hook; the user's call continues."""
         self._recorder.handle_failure(self.where)
         with contextlib.suppress(Exception):
             self.detach()
@@ -100,8 +99,8 @@ class ShapeProbe:
     __reduce__ = ModuleProbe.__reduce__
 
 
-def _called(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by the names that ``forward`` has for them; by their numbers where it tells none."""
+def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by their names in ``forward``; by their positions where it has no signature."""
     try:
         bound = inspect.signature(module.forward).bind(*args, **kwargs)
     except (TypeError, ValueError):
