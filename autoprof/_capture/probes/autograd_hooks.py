@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..marks import UNTIMED_HIDDEN, UNTIMED_LEAF
 from ..recorder import Recorder
-from .tensors import nodes_of, search
+from .tensors import nodes_of, search_attributes
 
 Hook = Callable[..., None]
 HookPair = tuple[Hook, Hook]
@@ -91,10 +91,10 @@ def make_call_tracker(recorder: Recorder, nodes: NodeTracker, gaps: list[Gap]) -
 
     def search_output(output: Any, ordinal: int, thread: int) -> None:
         if torch.is_grad_enabled():  # otherwise no backward pass will reach the output
-            found = search(output)
+            found = search_attributes(output)
             for node in found.nodes:
                 track_output(node, ordinal, thread)
-            if not found.nodes and (found.leaf or not found.whole):
+            if not found.nodes and (found.leaf or not found.complete):
                 recorder.count_untimed(UNTIMED_LEAF if found.leaf else UNTIMED_HIDDEN)
 
     return CallTracker(nodes, track_inputs, track_outputs, track_inner_gaps, gaps)

@@ -1,6 +1,6 @@
-"""Models on several devices: calls whose input comes from another device, and modules that have no device of their own.
+"""Models on several devices: calls with inputs from another device, and modules without a device of their own.
 
-In a backward pass each device has a thread of its own, and the marks of one thread say nothing of the others' work.
+In a backward pass each device has its own thread, and the marks of one thread do not time the work of another.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
 
 NO_GAP: Final = 1 << 62
-"""A number above every node's. A node of another thread that was made between says nothing of when a call is over."""
+"""A number above that of every node: nodes of other threads cannot show where a call ends, so there is no gap."""
 
 
-def watch_far_inputs(
-    recorder: Recorder, passes: BackwardPasses, device: int | None, watch_inputs: Callable[..., int]
+def track_cross_device_inputs(
+    recorder: Recorder, passes: BackwardPasses, device: int | None, track_inputs: Callable[..., int]
 ) -> Callable[..., int]:
-    """Return what also has the nodes behind inputs from other devices mark the call's end, on the call's own stream.
+    """Return a function that also has the nodes of inputs from other devices mark the call's end, on the call's stream.
 
-    Autograd runs a call's nodes on the stream of the forward, which is the one that is current when it is called.
+    Autograd runs a call's nodes on the stream of its forward: the current one when it is called.
     """
 
     def mark(serial: int, ordinal: int, place: Any, _grads: Any) -> None:
@@ -43,8 +43,8 @@ def watch_far_inputs(
         except Exception:
             recorder.handle_failure("backward hooks")
 
-    def watch(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
-        watch_inputs(args, kwargs, ordinal, thread)
+    def track(args: Any, kwargs: Any, ordinal: int, thread: int) -> int:
+        track_inputs(args, kwargs, ordinal, thread)
         clock = recorder.clock
         own = clock.device_index if device is None else device
         for tensor in tensors_of((args, kwargs)):
@@ -57,7 +57,7 @@ def watch_far_inputs(
                 node.register_prehook(partial(mark, recorder.serial, ordinal, clock.place(own)))
         return NO_GAP
 
-    return watch
+    return track
 
 
 def hooks_by_input(
@@ -67,13 +67,13 @@ def hooks_by_input(
     calls: dict[int, list[Any]],
     probe: Any,
 ) -> HookPair:
-    """Return hooks that read the device of a call's first tensor on one; of a call without any, ``device``.
+    """Return hooks that read the clock of the device of a call's first tensor; without a tensor, that of ``device``.
 
-    ``make`` makes the hooks of a device; ``calls`` keeps what is to end the open calls, by thread.
+    ``make`` makes the hooks of a device; ``calls`` keeps the closing hooks of the open calls, by thread.
     """
     pairs: dict[int | None, HookPair] = {}
 
-    def on(args: Any) -> HookPair:
+    def hooks_for(args: Any) -> HookPair:
         index_of = recorder.clock.index_of
         found = (index for index in map(index_of, tensors_of(args)) if index is not None)
         index = next(found, device)
@@ -88,7 +88,7 @@ def hooks_by_input(
             if self is not probe:
                 self.fail(module)
                 return
-            begin, end = on(args)
+            begin, end = hooks_for(args)
             calls.setdefault(get_ident(), []).append(end)
             begin(self, module, *args)
         except Exception:

@@ -24,7 +24,7 @@ _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 LONGEST_NS: Final = 10**17
-"""Three years: what claims to have taken longer is no duration, and would not fit the columns for long."""
+"""Three years: a longer duration is an error, and would overflow the columns."""
 
 
 class span:
@@ -62,7 +62,7 @@ else:
 
 
 class _TimedBound(_Bound):
-    """A timed method, bound: copied and pickled as a bound method is, through the object that it is bound to."""
+    """A bound timed method: copied and pickled like any bound method, through its object."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return getattr(copy.deepcopy(self.__self__, memo), self.__name__)
@@ -72,7 +72,7 @@ class _TimedBound(_Bound):
 
 
 class _Timed(_Wrapper):
-    """A timed function: copied and pickled as functions are, by reference. A proxy alone refuses both."""
+    """A timed function: copied and pickled like functions, by reference, which a plain proxy refuses."""
 
     __bound_function_wrapper__ = _TimedBound
 
@@ -124,7 +124,7 @@ def _call(name: str, wrapped: Callable[..., Any], instance: Any, args: tuple[Any
 
 
 class _Slices:
-    """The slices of one suspended call: each resumption is a span, the first one is the call."""
+    """Mark the slices of one suspended call: each resumption is a span, and the first one counts as the call."""
 
     __slots__ = ("_kind", "_name")
 
@@ -165,7 +165,7 @@ def _drive(slices: _Slices, inner: Any) -> Generator[Any, Any, Any]:
             except BaseException as error:
                 resume, value = inner.throw, error
     finally:
-        if not over:  # Python 3.13 has an ``athrow`` that is over refuse to be closed
+        if not over:  # from Python 3.13 on, an ``athrow`` that is over cannot be closed
             inner.close()
 
 
@@ -223,8 +223,8 @@ async def _call_async_generator(
 def log_timing(name: str, ms: float) -> None:
     """Record a duration in milliseconds that was measured elsewhere.
 
-    It becomes a row of its own beside the step's account, for it may overlap what autoprof measured itself. Does
-    nothing when no session records.
+    It becomes a row outside the step's sum: it may overlap spans that autoprof measured. Nothing happens when no
+    session records.
     """
     recorder = recording.active
     if recorder is not None:
@@ -239,10 +239,10 @@ def log_timing(name: str, ms: float) -> None:
 
 
 def probe_function(path: str, name: str, where: str) -> Handle:
-    """Wrap the function at ``package.module:qualified.name`` in place; the handle puts the original back.
+    """Time the function at ``package.module:qualified.name``; the handle puts the original back.
 
-    A module that is reloaded meanwhile has a function of its own again, which is neither timed nor touched. Raises
-    ``TargetError`` when the module cannot be imported, or has no such callable.
+    A module that is reloaded meanwhile has a new function, which is neither timed nor changed. Raises ``TargetError``
+    when the module cannot be imported, or has no such callable.
     """
     module_name, _, qualified = path.partition(":")
     try:

@@ -24,7 +24,7 @@ from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_BUFFER_LENGTH, 
 from ..recorder import Recorder
 from .autograd_hooks import CallTracker, Gap, Hook, HookPair, NodeTracker, make_call_tracker
 from .backward import BackwardPasses, make_node_prehook
-from .cross_device import watch_far_inputs
+from .cross_device import track_cross_device_inputs
 from .graph_search import GraphSearch
 from .hook_owner import HookOwner
 from .native_hooks import ClockReader, native_module_hooks
@@ -74,7 +74,7 @@ def make_hooks(recorder: Recorder) -> Hooks:
     def tracking(device: int | None, several: bool) -> HookPair:
         tracker = shared_tracker()
         if several:
-            track_inputs = watch_far_inputs(recorder, passes, device, tracker.track_inputs)
+            track_inputs = track_cross_device_inputs(recorder, passes, device, tracker.track_inputs)
             tracker = tracker._replace(track_inputs=track_inputs)
         enter = _tracking_enter(recorder, device, tracker, several)
         leave = _tracking_leave(recorder, device, tracker)

@@ -1,4 +1,4 @@
-"""On which device each instrumented module lies, so that its forward is read on the stream that its kernels go to."""
+"""Find the device of each instrumented module, so that its forward is timed on the stream of its kernels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .module import ModuleProbe
 
 
 def find_anchor(model: nn.Module) -> Tensor | None:
-    """Return the tensor that says where a model is: its first parameter on a device beside the host, or the first.
+    """Return the tensor whose device is the model's: its first parameter on an accelerator, or else its first.
 
-    A part that was left on the CPU, or on ``meta`` until it is called, does not make it a model of the CPU.
+    A part on the CPU, or on ``meta`` until it is called, does not make it a model of the CPU.
     """
     first = None
     for tensors in (model.parameters(), model.buffers()):
@@ -27,8 +27,8 @@ def find_anchor(model: nn.Module) -> Tensor | None:
     return first
 
 
-class _Seen(NamedTuple):
-    """Where a tensor is kept that a module's device was told from, and which device it was."""
+class _Evidence(NamedTuple):
+    """The tensor that shows a module's device: its table and name in it, and the device."""
 
     table: Any
     name: str
@@ -36,11 +36,11 @@ class _Seen(NamedTuple):
 
 
 class Placement:
-    """Have each probe read the device of its module, and see when one has moved.
+    """Have each probe read the clock of its module's device, and detect modules that have moved.
 
-    A module is where its first parameter or buffer is. One that has none on a device of the clock's kind (an
-    activation, a part that is offloaded to the host) is, in a model on several devices, where a call's first tensor
-    is, or else where the nearest module around it is.
+    A module is on the device of its first parameter or buffer. If it has none on a device of the clock's kind (an
+    activation, a part offloaded to the host), it is on the device of a call's first tensor in a model on several
+    devices, and else on the device of the nearest module around it.
     """
 
     def __init__(
@@ -58,44 +58,44 @@ class Placement:
         self._probes = probes
         self._anchor = find_anchor(model) if follow_kind else None
         self._on_host = self._anchor is None or self._anchor.is_cpu
-        self._seen: dict[tuple[int, str], _Seen] = {}
-        self._settle()
+        self._evidence: dict[tuple[int, str], _Evidence] = {}
+        self._place_probes()
 
     def moved(self) -> bool:
-        """Tell whether a module has moved to another device. On a host clock one look, else one for each module."""
+        """Return whether a module has moved to another device: one check on a host clock, else one a module."""
         if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
             return True
-        if not self._seen:
+        if not self._evidence:
             return False
         index_of = self._recorder.clock.index_of
         try:
-            return any([index_of(table[name]) != device for table, name, device in self._seen.values()])  # noqa: C419
+            return any([index_of(table[name]) != device for table, name, device in self._evidence.values()])  # noqa: C419
         except KeyError:  # a parameter that is gone
             return True
 
     def follow(self) -> str | None:
-        """Have the recorder and the probes read where the modules are now; return what is to be said of the clock."""
+        """Have the recorder and the probes read the clocks of the present devices; return the clock's note."""
         note = None
         if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
             self._on_host, device = self._anchor.is_cpu, self._anchor.device
             clock, note = device_of(device).clock(device)
             if clock.device_type != self._recorder.clock.device_type:
                 self._recorder.use_clock(clock)
-        self._settle()
+        self._place_probes()
         return note
 
-    def _settle(self) -> None:
+    def _place_probes(self) -> None:
         recorder, hooks, clock = self._recorder, self._hooks, self._recorder.clock
-        self._seen.clear()
-        whole = _find(self._model, clock)
-        home = None if whole is None else whole.device
+        self._evidence.clear()
+        model_evidence = _find(self._model, clock)
+        home = None if model_evidence is None else model_evidence.device
         if clock.device_index != home:
             clock.use_device(home)
             recorder.use_clock(clock)
-        if whole is None:
+        if model_evidence is None:
             devices: list[tuple[int | None, bool]] = [(None, True)] * len(self._probes)
         else:
-            self._keep(whole)
+            self._keep(model_evidence)
             devices = self._devices(clock)
         several = len({home, *(index for index, own in devices if own)}) > 1
         if hooks.passes.several is not several:
@@ -105,35 +105,35 @@ class Placement:
             probe.place(hooks, index, home, several=several, by_input=several and not own)
 
     def _devices(self, clock: Clock) -> list[tuple[int | None, bool]]:
-        """Return the device of each probe's module, and whether its own tensors tell it."""
-        around = _parents(self._model)
+        """Return the device of each probe's module, and whether its own tensors show it."""
+        parents = _parents(self._model)
         devices: list[tuple[int | None, bool]] = []
         for probe in self._probes:
             module: nn.Module | None = probe.module
-            seen = _find(probe.module, clock)
-            own = seen is not None
-            while seen is None and module is not None:
-                module = around.get(module)
-                seen = None if module is None else _find(module, clock)
-            if seen is not None:
-                self._keep(seen)
-            devices.append((None if seen is None else seen.device, own))
+            evidence = _find(probe.module, clock)
+            own = evidence is not None
+            while evidence is None and module is not None:
+                module = parents.get(module)
+                evidence = None if module is None else _find(module, clock)
+            if evidence is not None:
+                self._keep(evidence)
+            devices.append((None if evidence is None else evidence.device, own))
         return devices
 
-    def _keep(self, seen: _Seen) -> None:
-        self._seen[id(seen.table), seen.name] = seen
+    def _keep(self, evidence: _Evidence) -> None:
+        self._evidence[id(evidence.table), evidence.name] = evidence
 
 
 def _parents(model: nn.Module) -> dict[nn.Module, nn.Module]:
-    """Return the first module that each one lies in."""
-    around: dict[nn.Module, nn.Module] = {}
+    """Map each module to the first module that contains it."""
+    parents: dict[nn.Module, nn.Module] = {}
     for module in model.modules():
         for child in module.children():
-            around.setdefault(child, module)
-    return around
+            parents.setdefault(child, module)
+    return parents
 
 
-def _find(model: nn.Module, clock: Clock) -> _Seen | None:
+def _find(model: nn.Module, clock: Clock) -> _Evidence | None:
     """Return the first parameter, or else the first buffer, on a device of the clock's kind."""
     if clock.device_type is None:
         return None
@@ -143,5 +143,5 @@ def _find(model: nn.Module, clock: Clock) -> _Seen | None:
             for name, tensor in table.items():
                 index = None if tensor is None else clock.index_of(tensor)
                 if index is not None:
-                    return _Seen(table, name, index)
+                    return _Evidence(table, name, index)
     return None

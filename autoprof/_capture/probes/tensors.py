@@ -1,4 +1,4 @@
-"""Find the autograd nodes behind whatever a module takes or returns."""
+"""Find the tensors and autograd nodes in the inputs and outputs of a module."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from torch import Tensor, nn
 
 from ...frame import NOT_MEASURED, NamedShape
 
-DEPTH: Final = 6
-"""Containers inside containers that are looked into; detection models nest three deep."""
-TENSORS: Final = 256
-"""Tensors looked at in one value: a list of thousands of tensors is data, not a module's output."""
-SEARCHED: Final = 1024
-"""Things looked at in the search of one value in which no node lies in plain sight."""
+MAX_DEPTH: Final = 6
+"""Levels of nested containers searched; detection models nest three deep."""
+MAX_TENSORS: Final = 256
+"""Tensors returned for one value: a list of thousands of tensors is data, not a module's output."""
+MAX_SEARCHED: Final = 1024
+"""Objects visited by ``search_attributes``."""
 
 _PLAIN = (str, bytes, int, float, complex, type(None))
 _NOT_A_RESULT = (type, ModuleType, nn.Module)
 
 
-class Found(NamedTuple):
-    """What a search found: nodes, whether there is a leaf that a gradient may reach, whether all was looked at."""
+class SearchResult(NamedTuple):
+    """The nodes found, whether there is a leaf that needs a gradient, whether every object was visited."""
 
     nodes: list[Any]
     leaf: bool
-    whole: bool
+    complete: bool
 
 
-_NOTHING: Final = Found([], False, True)
+_NOTHING: Final = SearchResult([], False, True)
 
 
 def nodes_of(value: Any) -> Iterator[Any]:
-    """Yield the ``grad_fn`` of every tensor in nested tuples, lists, mappings and dataclasses, at most ``TENSORS``."""
+    """Yield the ``grad_fn`` of the tensors of ``tensors_of``."""
     for tensor in tensors_of(value):
         node = tensor.grad_fn
         if node is not None:
@@ -42,14 +42,14 @@ def nodes_of(value: Any) -> Iterator[Any]:
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested tuples, lists, mappings and dataclasses, at most ``TENSORS``."""
-    return islice(_tensors(value, 0), TENSORS)
+    """Yield the tensors in nested tuples, lists, mappings and dataclasses, ``MAX_TENSORS`` at most."""
+    return islice(_tensors(value, 0), MAX_TENSORS)
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
-    elif depth < DEPTH:
+    elif depth < MAX_DEPTH:
         if isinstance(value, (tuple, list)):
             inside: Any = value
         elif isinstance(value, Mapping):
@@ -62,19 +62,18 @@ def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
             yield from _tensors(item, depth + 1)
 
 
-def search(value: Any) -> Found:
-    """Look for tensors however deep they lie, in the attributes of any object too; ``SEARCHED`` things at most.
+def search_attributes(value: Any) -> SearchResult:
+    """Search for tensors at any depth, also in the attributes of objects; visit at most ``MAX_SEARCHED`` objects.
 
-    For the rare value in which ``nodes_of`` finds nothing. Whatever is a number, a text, a class or a module is passed
-    over.
+    For the rare value in which ``nodes_of`` finds nothing. Numbers, strings, classes and modules are skipped.
     """
     if isinstance(value, (tuple, list)) and all(isinstance(one, Tensor) and not one.requires_grad for one in value):
-        return _NOTHING  # what a frozen part returns, call by call
+        return _NOTHING  # the usual output of a frozen part
     nodes: list[Any] = []
-    leaf, waiting = False, [value]
+    leaf, pending = False, [value]
     seen: set[int] = set()
-    while waiting and len(seen) < SEARCHED:
-        item = waiting.pop()
+    while pending and len(seen) < MAX_SEARCHED:
+        item = pending.pop()
         if id(item) in seen:
             continue
         seen.add(id(item))
@@ -83,8 +82,8 @@ def search(value: Any) -> Found:
                 nodes.append(item.grad_fn)
             leaf |= item.requires_grad and item.is_leaf
         else:
-            waiting += [one for one in _inside(item) if not isinstance(one, _PLAIN)]
-    return Found(nodes, leaf, not waiting)
+            pending += [one for one in _inside(item) if not isinstance(one, _PLAIN)]
+    return SearchResult(nodes, leaf, not pending)
 
 
 def _inside(item: Any) -> list[Any]:
@@ -104,31 +103,31 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def shapes_in(value: Any) -> tuple[Any, ...]:
-    """Return the shapes of the tensors in sight, at most ``TENSORS``; cheap, for it is done at each call."""
+    """Return the shapes of the tensors in nested containers, at most ``MAX_TENSORS``; cheap: it runs at each call."""
     if isinstance(value, Tensor):
         return (value.shape,)
-    return tuple(tensor.shape for tensor in islice(_tensors(value, 0), TENSORS))
+    return tuple(tensor.shape for tensor in islice(_tensors(value, 0), MAX_TENSORS))
 
 
 def named_shapes(values: Mapping[str, Any]) -> tuple[NamedShape, ...]:
-    """Return what ``shapes_in`` finds, with the way to each tensor: ``features[2]``, ``batch.rgb``.
+    """Return the shapes of ``shapes_in`` with the path to each tensor: ``features[2]``, ``batch.rgb``.
 
-    A size that is no number (of a ragged tensor) is ``NOT_MEASURED``.
+    A size that is no integer (of a ragged tensor) is ``NOT_MEASURED``.
     """
-    return tuple(islice(_named(values, 0, ""), TENSORS))
+    return tuple(islice(_named(values, 0, ""), MAX_TENSORS))
 
 
-def _named(value: Any, depth: int, way: str) -> Iterator[NamedShape]:
+def _named(value: Any, depth: int, path: str) -> Iterator[NamedShape]:
     if isinstance(value, Tensor):
-        yield NamedShape(way, tuple(size if isinstance(size, int) else NOT_MEASURED for size in value.shape))
-    elif depth > DEPTH:
+        yield NamedShape(path, tuple(size if isinstance(size, int) else NOT_MEASURED for size in value.shape))
+    elif depth > MAX_DEPTH:
         return
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _named(item, depth + 1, f"{way}.{key}" if way else str(key))
+            yield from _named(item, depth + 1, f"{path}.{key}" if path else str(key))
     elif isinstance(value, (tuple, list)):
         for at, item in enumerate(value):
-            yield from _named(item, depth + 1, f"{way}[{at}]")
+            yield from _named(item, depth + 1, f"{path}[{at}]")
     elif hasattr(type(value), "__dataclass_fields__"):
         for key in type(value).__dataclass_fields__:
-            yield from _named(getattr(value, key, None), depth + 1, f"{way}.{key}" if way else key)
+            yield from _named(getattr(value, key, None), depth + 1, f"{path}.{key}" if path else key)
