@@ -23,7 +23,7 @@ LEGEND: Final = (
 )
 
 
-class Outcome(NamedTuple):
+class DefectRun(NamedTuple):
     """A rule, one of its defects, and the summaries of the training with the defect and without it."""
 
     rule: Rule
@@ -65,33 +65,33 @@ def _run(arguments: argparse.Namespace) -> int:
     if unknown:
         raise AutoprofError(f"autoprof rules: {unknown[0]!r} is no rule; allowed: {', '.join(rules)}")
     chosen = [rules[name] for name in arguments.rule] or list(rules.values())
-    outcomes = [
-        Outcome(rule, defect, defect.train(True), defect.train(False)) for rule in chosen for defect in rule.defects
+    runs = [
+        DefectRun(rule, defect, defect.train(True), defect.train(False)) for rule in chosen for defect in rule.defects
     ]
     if arguments.json:
-        print(json.dumps([_record(outcome) for outcome in outcomes], indent=1))
+        print(json.dumps([_record(run) for run in runs], indent=1))
     else:
-        print("\n".join(render_rules(outcomes)))
-    return 0 if all(outcome.is_right for outcome in outcomes) else 1
+        print("\n".join(render_rules(runs)))
+    return 0 if all(run.is_right for run in runs) else 1
 
 
-def render_rules(outcomes: list[Outcome]) -> list[str]:
+def render_rules(runs: list[DefectRun]) -> list[str]:
     """Return the tables: a line for each defect, then a line for each rule with its answer to each defect."""
     from .._units import format_ms
     from ..diagnose import find_rules
 
     lines = [f"{'':>3} {'defect':<33}{'verdict':<18}{'gain up to':>12}  healthy twin"]
-    for number, outcome in enumerate(outcomes, 1):
-        mark = "" if outcome.is_right else "  (wrong)"
-        first = outcome.broken.findings[0]
+    for number, run in enumerate(runs, 1):
+        mark = "" if run.is_right else "  (wrong)"
+        first = run.broken.findings[0]
         gain = format_ms(first.gain_ns) if first.gain_ns else "-"
-        setting = "" if outcome.defect.setting == "fake clock" else f"  ({outcome.defect.setting})"
-        verdicts = f"{_verdict(outcome.broken):<18}{gain:>12}  {_verdict(outcome.healthy):<8}{setting}{mark}"
-        lines.append(f"{number:>3} {outcome.defect.name:<33}{verdicts}".rstrip())
-    numbers = "".join(f"{number:>4}" for number in range(1, len(outcomes) + 1))
+        setting = "" if run.defect.setting == "fake clock" else f"  ({run.defect.setting})"
+        verdicts = f"{_verdict(run.broken):<18}{gain:>12}  {_verdict(run.healthy):<8}{setting}{mark}"
+        lines.append(f"{number:>3} {run.defect.name:<33}{verdicts}".rstrip())
+    numbers = "".join(f"{number:>4}" for number in range(1, len(runs) + 1))
     lines += ["", f"{'rule':<17}{numbers}"]
     for rule in find_rules():
-        lines.append(f"{rule:<17}" + "".join(f"{_sign(outcome.broken, rule):>4}" for outcome in outcomes))
+        lines.append(f"{rule:<17}" + "".join(f"{_sign(run.broken, rule):>4}" for run in runs))
     return [*lines, "", *LEGEND.split("\n")]
 
 
@@ -107,7 +107,7 @@ def _sign(summary: Summary, rule: str) -> str:
     return SILENT
 
 
-def _record(outcome: Outcome) -> dict[str, Any]:
-    summaries = {"defect": outcome.broken, "healthy": outcome.healthy}
+def _record(run: DefectRun) -> dict[str, Any]:
+    summaries = {"defect": run.broken, "healthy": run.healthy}
     findings = {word: summary.to_dict()["findings"] for word, summary in summaries.items()}
-    return {"program": outcome.defect.name, "rule": outcome.rule.name, **findings}
+    return {"program": run.defect.name, "rule": run.rule.name, **findings}

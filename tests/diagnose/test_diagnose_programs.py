@@ -11,7 +11,7 @@ import torch.distributed as dist
 from evidence_builders import finding_of, found
 
 from autoprof.cli import main
-from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, Outcome, render_rules
+from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, DefectRun, render_rules
 from autoprof.diagnose import Defect, Rule, find_rules
 from autoprof.summary import Summary
 
@@ -92,7 +92,7 @@ def test_the_link_of_a_defect_is_not_registered_with_torch() -> None:
 def test_the_table_shows_verdicts_and_abstentions() -> None:
     """One line for each defect, one for each rule."""
     rule, defect = EXACT[0]
-    lines = render_rules([Outcome(rule, defect, run(defect, True), run(defect, False))])
+    lines = render_rules([DefectRun(rule, defect, run(defect, True), run(defect, False))])
     assert lines[1].split() == ["1", "slow", "loader", "data-wait", "500.0", "ms", "nothing"]
     assert "data-wait           V" in lines
     assert "sync-call           ?" in lines
