@@ -321,7 +321,7 @@ class _Builder:
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size())
         find = capture.probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe))
-        return Diagnosis(facts, capture.footprint.optimizers, calls, ranks)
+        return Diagnosis(facts, capture.footprint, calls, ranks)
 
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from .._capture.memory import Footprint
 from .._observer import Observer
 from .._resolve import RawStep
 from ..frame import StepFrame
@@ -80,22 +80,22 @@ class CallMonitor:
 class Diagnosis(Observer):
     """Observe a live run for the rules. They judge only when a summary is annotated.
 
-    ``optimizers`` returns the optimizers seen so far. The rules are found when it is built: importing them takes
-    milliseconds, which no step must take.
+    ``facts`` are those known at the start; ``footprint`` knows the optimizers. The rules are found when it is built:
+    importing them takes milliseconds, which no step must take.
     """
 
     provides = "verdict"
 
     def __init__(
         self,
-        facts: RunFacts | None = None,
-        optimizers: Callable[[], Iterable[Any]] = tuple,
-        calls: CallMonitor | None = None,
-        ranks: RankMonitor | None = None,
+        facts: RunFacts,
+        footprint: Footprint,
+        calls: CallMonitor,
+        ranks: RankMonitor,
     ) -> None:
         find_rules()
-        self._start_facts = facts or RunFacts()
-        self._optimizers = optimizers
+        self._start_facts = facts
+        self._footprint = footprint
         self._optimizer_infos: tuple[OptimizerInfo, ...] | None = None
         self._has_steps = False
         """Whether enough steps were recorded that an optimizer without state keeps none."""
@@ -110,15 +110,13 @@ class Diagnosis(Observer):
         begun_ns = raw.begun_ns
         step_ns = raw.ended_ns - begun_ns
         self._collections.observe_step(raw.step, step_ns)
-        if self._calls is not None:
-            self._calls.observe_step(raw, begun_ns, step_ns)
+        self._calls.observe_step(raw, begun_ns, step_ns)
         return raw
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Observe the frame of a step."""
         self._collector.add(frame)
-        if self._calls is not None:
-            self._calls.observe_frame(frame)
+        self._calls.observe_frame(frame)
 
     def finish(self, *, complete: bool) -> None:
         """Prepare for the last summary: it compares the ranks over all their records, however long that takes."""
@@ -126,7 +124,7 @@ class Diagnosis(Observer):
 
     def facts(self) -> RunFacts:
         """Return the facts known so far. Optimizers are described once, when all that have state have created it."""
-        optimizers = list(self._optimizers())
+        optimizers = self._footprint.optimizers()
         if optimizers and self._optimizer_infos is None and (self._has_steps or all(one.state for one in optimizers)):
             self._optimizer_infos = describe_optimizers(optimizers)
         longest = tuple(long.step for long in self._collector.longest())
@@ -136,8 +134,8 @@ class Diagnosis(Observer):
             collected=tuple(sorted(step for step in longest if step in collected)),
             collections=self._collections.count,
             optimizers=self._optimizer_infos,
-            ranks=None if self._ranks is None else self._ranks.comparison(longest, final=self._final),
-            **({} if self._calls is None else self._calls.facts()),
+            ranks=self._ranks.comparison(longest, final=self._final),
+            **self._calls.facts(),
         )
 
     def annotate(self, summary: Summary) -> Summary:
