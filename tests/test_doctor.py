@@ -445,7 +445,7 @@ class TestClock:
     def test_the_price_is_the_least_of_several(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whatever else runs only adds to it."""
         prices = iter([MarkCost(900.0, 2000.0), MarkCost(500.0, 3000.0), *[MarkCost(800.0, 2500.0)] * 9])
-        monkeypatch.setattr(measures, "measure_price", lambda _clock: next(prices))
+        monkeypatch.setattr(measures, "measure_mark_cost", lambda _clock: next(prices))
         found = measures.check_mark_cost(measures.lowest_mark_cost(FakeClock()))
         assert found.data == {"forward_ns": 1000.0, "forward_backward_ns": 6000.0}
         assert "1.0 µs a call for forward, 6.0 µs" in found.message

@@ -1,4 +1,4 @@
-"""What a mark costs here, and what the clock cannot tell: found on modules that do nothing."""
+"""Measure the cost of a mark and the limits of the clock, on modules that do nothing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .recorder import Recorder
 
 CALLS: Final = 40
 ROUNDS: Final = 5
-NOTHINGS: Final = 100
-"""Calls of nothing that a clock's limits are taken from, after ``COLD`` ones that fill the caches."""
+EMPTY_CALLS: Final = 100
+"""Empty calls from which a clock's limits are computed, after ``COLD`` ones that fill the caches."""
 COLD: Final = 10
 SCATTER: Final = 0.95
-"""The part of the calls of nothing that read less than the limit; in the rest something else interrupted."""
+"""The quantile of the empty calls that is the limit; longer ones were interrupted by other processes."""
 
 
 class _Scratch(nn.Module):
@@ -31,18 +31,18 @@ class _Scratch(nn.Module):
         return value * 1.0
 
 
-def measure_price(clock: Clock) -> MarkCost:
-    """Measure both prices in about 5 ms. Touches no random state, no device memory and no module of the user's."""
+def measure_mark_cost(clock: Clock) -> MarkCost:
+    """Measure the cost of a mark in about 5 ms, without random state, device memory or the user's modules."""
     forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
     with torch.enable_grad():
-        plain = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
-        followed = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
-    return MarkCost(plain, followed)
+        forward_only = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
+        with_backward = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
+    return MarkCost(forward_only, with_backward)
 
 
 def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> float:
-    """Return what the hooks add to ``CALLS`` calls in a chain: the difference of medians over interleaved rounds."""
-    from .._targets import Target  # it brings the configuration's packages, which import slowly
+    """Return the cost of the hooks on ``CALLS`` chained calls: the difference of medians over interleaved rounds."""
+    from .._targets import Target  # it imports the configuration's packages, which is slow
 
     recorder = Recorder(clock)
     module = _Scratch()
@@ -67,13 +67,13 @@ def _run(module: nn.Module, *, backward: bool) -> int:
     return perf_counter_ns() - start
 
 
-class _Nothing(nn.Module):
+class _Empty(nn.Module):
     def forward(self, value: Any) -> Any:
         return value
 
 
 class LimitMeter:
-    """Find out what a clock cannot tell: the readings are taken at once, their meaning when the device has passed them.
+    """Measure the limits of a clock: take the readings at once, and compute the limits when the device has passed them.
 
     It takes about a millisecond of the host and never waits for a device.
     """
@@ -81,11 +81,11 @@ class LimitMeter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._limits = clock.limits
-        self._readings: list[Reading] = [] if self._limits is not None else _readings_of_nothing(clock)
+        self._readings: list[Reading] = [] if self._limits is not None else _read_empty_calls(clock)
 
     @property
     def limits(self) -> ClockLimits | None:
-        """The clock's limits, None as long as the device has not come that far."""
+        """The clock's limits; None until the device has passed the readings."""
         if self._limits is None and self._clock.passed(self._readings):
             self._limits = _limits(self._clock, self._readings)
             self._clock.release(self._readings)
@@ -93,16 +93,16 @@ class LimitMeter:
         return self._limits
 
 
-def _readings_of_nothing(clock: Clock) -> list[Reading]:
-    """Return two readings a call, taken by the same hooks that take them in a step."""
+def _read_empty_calls(clock: Clock) -> list[Reading]:
+    """Return two readings of each empty call, taken by the hooks that a step uses."""
     from .._targets import Target
 
     recorder = Recorder(clock)
-    module = _Nothing()
+    module = _Empty()
     target = Target(module, "", "calibration", frozenset((Phase.FORWARD,)), False, 0)
     probe = ModuleProbe(recorder, make_hooks(recorder), target)
     probe.attach()
-    for _ in range(COLD + NOTHINGS):
+    for _ in range(COLD + EMPTY_CALLS):
         module(None)
     probe.detach()
     return list(recorder.take().readings)
@@ -113,7 +113,7 @@ def _limits(clock: Clock, readings: Sequence[Reading]) -> ClockLimits:
     ns = times.host_ns if times.device is None else times.device.ns
     steps = np.diff(ns)
     if times.device is None:  # a host clock can be read without a mark around it
-        steps = np.diff(np.array([clock.read() for _ in range(2 * NOTHINGS)], dtype=np.int64))
+        steps = np.diff(np.array([clock.read() for _ in range(2 * EMPTY_CALLS)], dtype=np.int64))
     spans = (ns[1::2] - ns[0::2])[COLD:]
     middle, most = (int(np.quantile(spans, q)) for q in (0.5, SCATTER))
     return ClockLimits(resolution_ns=int(min(steps[steps > 0], default=0)), mark_ns=middle, scatter_ns=most - middle)

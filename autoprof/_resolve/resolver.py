@@ -33,12 +33,12 @@ class Resolver:
     what a step of tens of modules costs is fixed cost of the array operations.
     """
 
-    def __init__(self, labels: Sequence[Label], price: MarkCost) -> None:
+    def __init__(self, labels: Sequence[Label], mark_cost: MarkCost) -> None:
         self.late_steps = 0
         self.unmatched = 0
         self._device_timer = DeviceTimer()
         self._labels = labels
-        self._price = price
+        self._mark_cost = mark_cost
         self._pending: deque[RawStep] = deque()
         self._resolved: deque[StepFrame] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
@@ -148,7 +148,7 @@ class Resolver:
         cut = raw.taken.dropped > 0
         plan = None if cut else self._plans.get(key)
         if plan is None:
-            planner = Planner(self._labels, self._price, self._finder(raw.serial))
+            planner = Planner(self._labels, self._mark_cost, self._finder(raw.serial))
             codes = tuple(raw.taken.codes)
             plan = planner.plan(codes, key[1] or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .._capture.calibration import measure_price
+from .._capture.calibration import measure_mark_cost
 from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint, SnapshotWindow
@@ -138,7 +138,7 @@ class _Builder:
         if clock is None:
             clock, note = device.clock(place)
         recorder = make_recorder(clock, settings.ranges)
-        price = measure_price(clock) if follow else MarkCost()
+        mark_cost = measure_mark_cost(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
         self._notes = Notes([*selection.notes, *([note] if note else [])])
         self._clock = clock
@@ -158,7 +158,7 @@ class _Builder:
             place,
             recorder,
             memory,
-            price,
+            mark_cost,
             follow,
             settings.sample.budget,
         )
@@ -185,7 +185,7 @@ class _Builder:
         pipeline = Pipeline(
             setup.recorder,
             self._clock,
-            setup.price,
+            setup.mark_cost,
             observers=observers,
             sinks=[*made, *sinks],
             folder=folder,
@@ -197,7 +197,7 @@ class _Builder:
             capture.levels,
             capture.step_probes,
             every=setup.settings.sample.every,
-            price=setup.price,
+            mark_cost=setup.mark_cost,
         )
         state = self._training_state(capture, sampling, pipeline, excluded, self._windows(folder, sampling, pipeline))
         reporting = StepProbes(replace(capture.context, events=state))

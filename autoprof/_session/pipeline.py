@@ -126,7 +126,7 @@ class Pipeline:
         self,
         recorder: Recorder,
         clock: Clock,
-        price: MarkCost,
+        mark_cost: MarkCost,
         *,
         observers: Sequence[Observer],
         sinks: Iterable[Sink],
@@ -137,7 +137,7 @@ class Pipeline:
         self._notes = notes
         self._closed: deque[RawStep] = deque()
         """Steps that are not completed yet."""
-        self._resolver = Resolver(recorder.labels, price)
+        self._resolver = Resolver(recorder.labels, mark_cost)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)
         self._observers = tuple(observers)

@@ -41,7 +41,7 @@ class Setup:
     """The model's device at set-up."""
     recorder: Recorder
     memory: Memory
-    price: MarkCost
+    mark_cost: MarkCost
     follow: bool
     budget: float | None
 

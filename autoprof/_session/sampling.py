@@ -36,7 +36,7 @@ class Sampling:
         step_probes: Sequence[Probe] = (),
         *,
         every: int = 1,
-        price: MarkCost | None = None,
+        mark_cost: MarkCost | None = None,
     ) -> None:
         self.gap_remaining = 0
         """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
@@ -50,7 +50,7 @@ class Sampling:
         self._recorder = recorder
         self._levels = levels or [Level()]
         self._every = every
-        self._price = price or MarkCost()
+        self._mark_cost = mark_cost or MarkCost()
         self._on: Sequence[Probe] | None = None
         self._toggle_ns = 0
         self._began_ns = 0
@@ -108,7 +108,7 @@ class Sampling:
         self._reserved.append((first, first + count))
 
     def asked(self, ns: int) -> None:
-        """Leave out of every account what the user has asked for: it is no price of recording."""
+        """Leave out of every account what the user has asked for: it is no cost of recording."""
         self._paid_ns += ns
         self._began_ns += ns
 
@@ -137,7 +137,7 @@ class Sampling:
             return 0
         now_ns = perf_counter_ns()
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
-        cost_ns = round(paid_ns - self._paid_ns + self._price.of(marks))
+        cost_ns = round(paid_ns - self._paid_ns + self._mark_cost.of(marks))
         self._paid_ns = paid_ns
         gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
         if self.settling:

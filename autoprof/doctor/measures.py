@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from .._capture.calibration import LimitMeter, measure_price
+from .._capture.calibration import LimitMeter, measure_mark_cost
 from .._capture.mark_cost import MarkCost
 from .._units import format_ns
 from ..devices import Clock, ClockLimits
@@ -24,7 +24,7 @@ COARSE_NS: Final = 1_000
 """Largest resolution and reading cost of a clock that can time a module of a few microseconds."""
 FORWARD_MARKS: Final = 2
 BACKWARD_MARKS: Final = 3
-"""Marks of a call without and with its backward, as ``measure_price`` counts them."""
+"""Marks of a call without and with its backward, as ``measure_mark_cost`` counts them."""
 _SOURCE: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _FAST_SOURCES: Final = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "")
 
@@ -103,7 +103,7 @@ def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
 
 def lowest_mark_cost(clock: Clock) -> MarkCost:
     """Measure the cost of a mark several times and keep the lowest: other processes only add to it."""
-    costs = [measure_price(clock) for _ in range(ROUNDS)]
+    costs = [measure_mark_cost(clock) for _ in range(ROUNDS)]
     return MarkCost(min(one.forward_ns for one in costs), min(one.backward_ns for one in costs))
 
 

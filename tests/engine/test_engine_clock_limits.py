@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof import read_run
-from autoprof._capture.calibration import COLD, NOTHINGS, LimitMeter
+from autoprof._capture.calibration import COLD, EMPTY_CALLS, LimitMeter
 from autoprof.devices import ClockLimits, DeviceClock, HostClock
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -111,7 +111,7 @@ def test_a_device_is_asked_and_never_waited_for() -> None:
     assert device.waits == 0
     made = device.made
     LimitMeter(events)
-    assert made == device.made >= 2 * (COLD + NOTHINGS)
+    assert made == device.made >= 2 * (COLD + EMPTY_CALLS)
 
 
 @pytest.mark.parametrize("on_device", [False, True])
