@@ -51,14 +51,25 @@ logger = logging.getLogger("autoprof")
 class TimingLogger:
     """Collect durations by name, write each step to ``timing_{timestamp}.log`` and show the longest names in place.
 
-    ``console_update_interval`` and ``file_flush_interval`` count steps. Only rank 0 records. With ``all_ranks`` the
-    other ranks write files of their own (``timing_{timestamp}_rank{N}.log``), and
-    ``autoprof.compat.timing_export.compare_ranks`` reads them together. ``tensorboard`` is a folder or a
-    ``SummaryWriter`` for the mean of each name at each console update. ``export_csv``, ``export_json`` and ``plot``
-    read autoprof's records, ``timing_{timestamp}.jsonl`` beside the log. All methods may be called from several
-    threads. Only the constructor raises.
+    Beside the log it writes ``timing_{timestamp}.jsonl``, autoprof's records, which ``export_csv``, ``export_json`` and
+    ``plot`` read. All methods may be called from several threads. After the constructor only the exports raise.
 
-    Raises ``OutputError`` when the folder cannot be written, ``MissingExtra`` for TensorBoard without its package.
+    Args:
+        log_dir: the folder of the log.
+        enable_console: whether to show the run on ``stream``.
+        enable_file: whether to write the log and the records.
+        console_update_interval: steps between two updates of the console.
+        file_flush_interval: steps between two writes to the disk.
+        all_ranks: whether ranks other than 0 record too, to ``timing_{timestamp}_rank{N}.log``;
+            ``autoprof.compat.timing_export.compare_ranks`` reads the files of all ranks.
+        tensorboard: a folder or a ``SummaryWriter`` for the mean and the last time of each name at each update.
+        stream: the stream of the console; by default standard output.
+        clock: the clock of the steps; tests replace it.
+        enabled: False creates a logger that does nothing.
+
+    Raises:
+        OutputError: the folder cannot be written.
+        MissingExtra: TensorBoard is not installed.
     """
 
     def __init__(
@@ -73,6 +84,7 @@ class TimingLogger:
         tensorboard: str | os.PathLike[str] | Scalars | None = None,
         stream: TextIO | None = None,
         clock: HostClock | None = None,
+        enabled: bool = True,
     ) -> None:
         for name, value in (
             ("console_update_interval", console_update_interval),
@@ -81,33 +93,31 @@ class TimingLogger:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"TimingLogger: {name} is {value!r}; allowed: a whole number, at least 1")
         self.rank = rank_here()
-        self._owner = os.getpid()
-        self._on = self.rank == 0 or all_ranks
+        self._owner_pid = os.getpid()
+        self._enabled = enabled and (self.rank == 0 or all_ranks)
         self._clock = clock or HostClock()
         self._lock = threading.RLock()
         self._builder = StepBuilder(self._clock.read())
         self._aggregate = Aggregate()
         self._evidence = EvidenceCollector()
-        self._open: list[Duration] = []
+        self._durations: list[Duration] = []
         self._closed = self._failed = False
         self._covered_ns = 0
         self._overhead_ns = 0
         self._invalid = 0
-        self._every = console_update_interval
+        self._console_update_interval = console_update_interval
         self._files: TimingFiles | None = None
-        self._display: Display | None = None
         self._scalars: Scalars | None = None
-        if not self._on:
+        self._is_shown = enable_console and self.rank == 0
+        if not self._enabled:
             return
+        self._display = Display(stream or sys.stdout, live=self._is_shown)
         if enable_file:
             self._files = TimingFiles(Path(log_dir), self.rank, file_flush_interval)
         if tensorboard is not None and self.rank == 0:
             from .timing_export import open_scalars
 
             self._scalars = open_scalars(tensorboard)
-        if enable_console and self.rank == 0:
-            self._display = Display(stream or sys.stdout)
-        self._printing = Display(stream or sys.stdout, live=False) if self._display is None else self._display
         atexit.register(self.close)
 
     @classmethod
@@ -123,15 +133,14 @@ class TimingLogger:
 
         settings = load_config(config)
         console, log = settings.sinks.console, settings.sinks.log
-        created = cls(
+        return cls(
             log_dir=settings.output / "logs" if log_dir is None else log_dir,
-            enable_console=settings.enabled and console is not None,
-            enable_file=settings.enabled and log is not None,
+            enable_console=console is not None,
+            enable_file=log is not None,
             console_update_interval=10 if console is None else console.every,
             file_flush_interval=50 if log is None or log.flush_every is None else log.flush_every,
+            enabled=settings.enabled,
         )
-        created._on = created._on and settings.enabled
-        return created
 
     @property
     def log_file(self) -> Path | None:
@@ -145,7 +154,7 @@ class TimingLogger:
 
     @property
     def _recording(self) -> bool:
-        return self._on and not (self._closed or self._failed) and os.getpid() == self._owner
+        return self._enabled and not (self._closed or self._failed) and os.getpid() == self._owner_pid
 
     def log_timing(self, name: str, time_ms: float) -> None:
         """Record a duration in milliseconds. Durations of one name in a step add up."""
@@ -157,8 +166,8 @@ class TimingLogger:
         except (TypeError, ValueError, OverflowError, RuntimeError):
             ns = -1
         with self._lock:
-            if 0 <= ns < LONGEST_NS and len(self._open) < MAX_MARKS:
-                self._open.append(Duration(clean_name(str(name)), ns, now_ns, threading.get_ident()))
+            if 0 <= ns < LONGEST_NS and len(self._durations) < MAX_MARKS:
+                self._durations.append(Duration(clean_name(str(name)), ns, now_ns, threading.get_ident()))
             else:
                 self._invalid += 1
 
@@ -180,16 +189,16 @@ class TimingLogger:
                 self._overhead_ns = time.perf_counter_ns() - began_ns
 
     def _end_step(self, now_ns: int) -> None:
-        durations, self._open = self._open, []
+        durations, self._durations = self._durations, []
         step = self._builder.build(durations, now_ns, time.time_ns(), threading.get_ident(), self._overhead_ns)
         self._covered_ns += step.covered_ns
         self._aggregate.add(step.frame)
         self._evidence.add(on_training_lane(step.frame))
         if self._files is not None:
             self._files.write(step.frame, step.covered_ns, self._builder.nesting.parents)
-        if step.frame.step % self._every == 0 and (self._display is not None or self._scalars is not None):
+        if step.frame.step % self._console_update_interval == 0 and (self._is_shown or self._scalars is not None):
             summary = self.summary()
-            if self._display is not None:
+            if self._is_shown:
                 self._display.show(summary, step.frame.step)
             if self._scalars is not None:
                 from .timing_export import write_scalars
@@ -213,7 +222,7 @@ class TimingLogger:
 
     def print_summary(self) -> None:
         """Print the statistics and the verdict below the panel, and write the statistics to the log."""
-        if not self._on or os.getpid() != self._owner:
+        if not self._enabled or os.getpid() != self._owner_pid:
             return
         with self._lock:
             summary = self.summary()
@@ -221,22 +230,22 @@ class TimingLogger:
             if self._files is not None:
                 self._files.write_text("\n" + "\n".join(lines) + "\n")
             if self.rank == 0:
-                lines = render_timing_summary(summary, self._printing.width)
+                lines = render_timing_summary(summary, self._display.width)
                 quiet = [f"Verdict   {HEALTHY}"] if summary.steps >= MIN_STEPS else []
-                self._printing.print([*lines, *(render_card(summary) or quiet), ""])
+                self._display.print([*lines, *(render_card(summary) or quiet), ""])
 
     def close(self) -> None:
         """Write pending lines and release the terminal. A second call does nothing."""
         with self._lock:
             atexit.unregister(self.close)
-            if not self._on or self._closed or os.getpid() != self._owner:
+            if not self._enabled or self._closed or os.getpid() != self._owner_pid:
                 return
             self._closed = True
             if self._files is not None:
                 self._files.close()
             if self._scalars is not None:
                 self._scalars.flush()
-            self._printing.close()
+            self._display.close()
 
     def export_csv(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write a line per name and step, by default beside the log; return the file."""
