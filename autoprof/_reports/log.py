@@ -45,9 +45,9 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     covered = section.write(tree.children[0], lines)
     lines.append(section.plain("other", 0, step_ns - covered))
     lines += ["", f"Total{'-' * (LABEL - 5)}: {step_ns / NS_PER_MS:10.3f}ms"]
-    if tree.beside:
+    if tree.separate:
         lines += ["", "Not part of the step's time (other threads, logged durations):"]
-        section.write(tree.beside, lines)
+        section.write(tree.separate, lines)
     lines += ["", *render_shape_changes(frame), _facts(frame, clock_limit_ns), ""]
     return "\n".join(lines) + "\n"
 
@@ -153,7 +153,7 @@ def render_log_summary(summary: Summary) -> str:
     warmup = f", {summary.warmup_steps} warm-up steps excluded" if summary.warmup_steps else ""
     lines = [RULE, f"Timing Summary (Total {summary.steps} steps{warmup})", RULE]
     grouped = name_lines(summary)
-    for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
+    for line, depth, name in (*walk(grouped.roots), *walk(grouped.separate)):
         for row in line.rows:
             head = _head(f"{name} {row.phase}" if len(line.rows) > 1 else name, depth)
             limit_ns = 0 if row.lane == LOGGED_LANE else row.calls / row.steps * summary.clock_limit_ns

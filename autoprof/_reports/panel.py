@@ -62,7 +62,7 @@ def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 
     it remains as ``name (self)``. So lines never overlap and their percentages add up. Logged durations
     (``log_timing``) are shown only where nothing else was measured.
     """
-    front: list[Line] = list(lines.roots or lines.beside)
+    front: list[Line] = list(lines.roots or lines.separate)
     chosen: list[Bar] = []
     while front:
         front.sort(key=_time)

@@ -138,10 +138,10 @@ def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[st
         yield f"{ellipsis} and {len(left)} more names, at most {most} of the step each"
     if not every:
         yield "no span was recorded: the whole step is other"
-    if lines.beside:
+    if lines.separate:
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
-        for line, depth, name in list(walk(lines.beside))[:top]:
+        for line, depth, name in list(walk(lines.separate))[:top]:
             yield _line(line, depth, name, summary, room, ellipsis)
 
 

@@ -52,7 +52,7 @@ class NameAverages:
                 self._index.clear()
             places = []
             for node in tree.nodes:
-                path = (*node.path, "") if node.is_beside else node.path
+                path = (*node.path, "") if node.is_separate else node.path
                 if path in self._places or len(self._places) < MAX_PLACES:
                     places.append(self._places.setdefault(path, len(self._places)))
                 else:

@@ -79,10 +79,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a summary: ``roots`` add up to the step; ``beside`` are of other threads and logged durations."""
+    """The lines of a summary: ``roots`` add up to the step; ``separate`` are of other threads and logged durations."""
 
     roots: tuple[Line, ...]
-    beside: tuple[Line, ...]
+    separate: tuple[Line, ...]
 
 
 def name_lines(summary: Summary) -> Lines:
@@ -94,10 +94,10 @@ def name_lines(summary: Summary) -> Lines:
             training.append(row)
         else:
             rest.setdefault(row.lane, []).append(row)
-    beside: list[Line] = []
+    separate: list[Line] = []
     for lane, rows in rest.items():
-        beside += _logged(rows) if lane == LOGGED_LANE else _merge(rows)
-    return Lines(tuple(_merge(training)), tuple(sorted(beside, key=_by_time)))
+        separate += _logged(rows) if lane == LOGGED_LANE else _merge(rows)
+    return Lines(tuple(_merge(training)), tuple(sorted(separate, key=_by_time)))
 
 
 def _by_time(line: Line) -> tuple[int, str]:

@@ -31,8 +31,8 @@ def parent_name(name: str, names: Container[str]) -> str | None:
 class Node(NamedTuple):
     """One name at one place. ``label`` is the name without its parent's; ``parent`` is an index, -1 for a root.
 
-    ``path`` has the names from the root. ``is_beside`` nodes are not part of the step's time: other threads and logged
-    durations. ``calls`` is the number of spans in its time, 0 for durations measured by another clock.
+    ``path`` has the names from the root. ``is_separate`` nodes are not part of the step's time: other threads and
+    logged durations. ``calls`` is the number of spans in its time, 0 for durations measured by another clock.
     """
 
     path: tuple[str, ...]
@@ -40,7 +40,7 @@ class Node(NamedTuple):
     parent: int
     depth: int
     is_header: bool
-    is_beside: bool
+    is_separate: bool
     calls: int
 
 
@@ -64,19 +64,19 @@ class NameTree:
         self.nodes: list[Node] = []
         terms: list[Terms] = []
         others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
-        beside_places = [*_nest(layout, others), *_nest_logged(layout)]
-        for places, beside in ((_nest(layout, {TRAINING_LANE}), False), (beside_places, True)):
-            self._add(_with_headers(places, "", under_header=False), layout, terms, (), -1, 0, beside)
+        separate_places = [*_nest(layout, others), *_nest_logged(layout)]
+        for places, separate in ((_nest(layout, {TRAINING_LANE}), False), (separate_places, True)):
+            self._add(_with_headers(places, "", under_header=False), layout, terms, (), -1, 0, separate)
         self.children: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
         for index, node in enumerate(self.nodes):
-            if not node.is_beside or node.parent >= 0:
+            if not node.is_separate or node.parent >= 0:
                 self.children[node.parent + 1].append(index)
         self._sums = SignedSums(terms)
 
     @property
-    def beside(self) -> list[int]:
+    def separate(self) -> list[int]:
         """The roots that are not part of the step's time."""
-        return [index for index, node in enumerate(self.nodes) if node.is_beside and node.parent < 0]
+        return [index for index, node in enumerate(self.nodes) if node.is_separate and node.parent < 0]
 
     def values_ns(self, total_ns: Nanoseconds) -> Nanoseconds:
         """Return ``VALUES`` numbers for each node (nodes × ``VALUES``) from the spans' times."""
@@ -90,18 +90,18 @@ class NameTree:
         path: tuple[str, ...],
         parent: int,
         depth: int,
-        beside: bool,
+        separate: bool,
     ) -> None:
         above = path[-1] + "/" if path else ""
         for place in places:
             own, index = (*path, place.name), len(self.nodes)
             label = place.name.removeprefix(above)
             calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
-            self.nodes.append(Node(own, label, parent, depth, place.is_header, beside, calls))
+            self.nodes.append(Node(own, label, parent, depth, place.is_header, separate, calls))
             terms.append([(span, 1) for span in place.entering])
             terms.extend(self_time_terms(layout, place.spans, phase) for phase in MODULE_PHASES)
             children = _with_headers(place.children.values(), place.name, under_header=place.is_header)
-            self._add(children, layout, terms, own, index, depth + 1, beside)
+            self._add(children, layout, terms, own, index, depth + 1, separate)
 
 
 def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:

@@ -165,7 +165,7 @@ def _footnote(comparison: Comparison, hidden: int, script: Script) -> str:
     more = ["" if len(side) == 1 else f" and {len(side) - 1} more" for side in (comparison.a, comparison.b)]
     clock = "device" if comparison.clock == "device" else "host"
     notes = [f"A: {elide(sides[0], 50)}{more[0]}   B: {elide(sides[1], 50)}{more[1]}   {clock} time"]
-    words = f"Grey: ±{100 * comparison.margin:g} %, changes that count as the same."
+    words = f"Grey: ±{100 * comparison.margin:g} %, changes within the margin."
     if comparison.limit is not None:
         words += f" Dashed: the limit, +{100 * comparison.limit:g} %."
     if hidden:

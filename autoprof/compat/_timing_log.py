@@ -121,7 +121,7 @@ def render_timing_step(
     averages.add(frame.layout, tree, values_ns)
     section = _Section(tree, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns, parents)
     lines = ["", RULE, f"Step {frame.step}", RULE]
-    section.write(tree.beside, lines)
+    section.write(tree.separate, lines)
     other_ns = frame.step_ns - covered_ns
     if other_ns >= MIN_OTHER_MS * NS_PER_MS:
         lines.append(f"{_label('other', 0)}: {_ms(other_ns)} ({_percent(other_ns, frame.step_ns)})")
@@ -164,7 +164,7 @@ def render_timing_summary(summary: Summary, width: int = LABEL + NUMBERS_WIDTH) 
     name_width = min(max(width - NUMBERS_WIDTH, MIN_NAME_WIDTH), LABEL)
     lines = [RULE, f"Timing Summary (Total {summary.steps} steps)", RULE]
     grouped = name_lines(summary)
-    for line, depth, name in (*walk(grouped.roots), *walk(grouped.beside)):
+    for line, depth, name in (*walk(grouped.roots), *walk(grouped.separate)):
         row = line.rows[0]
         calls = f"  calls={row.calls}" if row.calls != row.steps else ""
         label = _label(name, depth) if name_width == LABEL else fit(_label(name, depth).rstrip(), name_width)

@@ -25,7 +25,9 @@ def json_schema() -> dict[str, Any]:
     old = LegacyFile.model_json_schema()
     schema["$defs"] |= old["$defs"]
     schema["properties"] |= {key: old["properties"][key] for key in (BLOCK, FOLDER, COMPILE)}
-    schema["patternProperties"] = {"^[A-Z][A-Z0-9_]*$": {}}  # read only beside LOG, which JSON Schema need not say
+    schema["patternProperties"] = {
+        "^[A-Z][A-Z0-9_]*$": {}
+    }  # read only with LOG, which the JSON Schema does not express
     return {"$schema": _DIALECT, **schema, "title": "autoprof configuration"}
 
 
