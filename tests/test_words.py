@@ -21,7 +21,6 @@ MOST_WHATS = 2.0
 """Uses of "what" in 1,000 lines of a room: pyinstrument, structlog and httpx have 0.2 to 0.7."""
 PENDING: frozenset[str] = frozenset(
     {
-        "_capture",
         "_process",
         "_resolve",
         "_session",

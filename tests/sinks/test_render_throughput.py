@@ -17,7 +17,7 @@ from autoprof._stats.name_averages import NameAverages
 from autoprof.summary import MetricStats, Progress, Summary, Work, WorkRow
 
 TERA = 10**12
-GAUGES = {
+METRICS = {
     "gpu_utilization": MetricStats(0.87, 0.10, 1.0, 0.91, 120),
     "gpu_memory_bytes": MetricStats(20 * 2**30, 19 * 2**30, 21 * 2**30, 20 * 2**30, 120),
     "gpu_power_w": MetricStats(650.2, 500.0, 700.0, 655.0, 120),
@@ -38,13 +38,13 @@ WORK = Work(
     {"forward": 2 * TERA, "recompute": TERA, "backward": 4 * TERA}, 6 * TERA, 0.342, 0.401,
     peak="NVIDIA H100 80GB HBM3 (SXM5)", rows=ROWS,
 )  # fmt: skip
-PACE = Progress("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
+PROGRESS = Progress("session.log", 500.0, 500 * 10**9, 1000, 900, 900 * 10**9)
 
 
 @pytest.fixture
 def full(summary: Summary) -> Summary:
     """Return a summary with all that can be measured."""
-    return replace(summary, progress=PACE, metrics=GAUGES, work=WORK)
+    return replace(summary, progress=PROGRESS, metrics=METRICS, work=WORK)
 
 
 def test_the_report_has_progress_operations_and_metrics(full: Summary) -> None:
@@ -103,7 +103,7 @@ def test_a_missing_figure_is_replaced_by_its_reason(full: Summary) -> None:
 
 def test_the_source_of_the_samples_is_shown_unless_they_were_logged(full: Summary) -> None:
     """A recognised batch size may be wrong; the reader of the figure must know."""
-    text = "\n".join(render_summary(replace(full, progress=replace(PACE, source="dimension 0 of x"))))
+    text = "\n".join(render_summary(replace(full, progress=replace(PROGRESS, source="dimension 0 of x"))))
     assert "throughput 2.00 samples/s (samples: dimension 0 of x)" in text
 
 
@@ -133,3 +133,15 @@ def test_a_run_without_measures_has_no_line_of_them(summary: Summary) -> None:
     text = "\n".join(render_summary(summary))
     for word in ("\npace", "\nwork", "\nGPU", "\nhost", "FLOP"):
         assert word not in text
+
+
+def test_a_summary_of_an_older_version_is_read(full: Summary) -> None:
+    """Before 2026-11-22 the keys were ``pace``, ``gauges`` and ``left_``."""
+    data = full.to_dict()
+    old = data | {"pace": data["progress"], "gauges": data["metrics"]}
+    for part in (old["pace"], *old["what_if"]):
+        for name in ("steps", "ns"):
+            if f"remaining_{name}" in part:
+                part[f"left_{name}"] = part.pop(f"remaining_{name}")
+    del old["progress"], old["metrics"]
+    assert Summary.from_dict(old) == full
