@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.report is not None:
         results = json.loads(options.report.read_text(encoding="utf-8"))
     else:
-        # What register_full_backward_hook says of inputs without a gradient and of outputs that are lists.
+        # Warnings of register_full_backward_hook about inputs without a gradient and outputs that are lists.
         warnings.filterwarnings("ignore", message="Full backward hook is firing|For backward hooks to be called")
         results = run(options)
     bounds = verdict(results)

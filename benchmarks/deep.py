@@ -1,8 +1,8 @@
 """``python -m benchmarks.deep``: are steps as fast after a deep capture as before it?
 
-Two processes train the same model in turns, a block of steps each, in an order drawn anew each round. In the middle one
-of them captures some steps; the other never loads a profiler, so that whatever a capture leaves in its process shows
-between them. On a GPU this is done twice: with torch's own choice about CUPTI, and with ``TEARDOWN_CUPTI=1``.
+Two processes train the same model alternately, a block of steps each, in random order. In the middle one of them
+captures some steps. The other never loads a profiler, so effects that outlive a capture show as their difference. On a
+GPU this is done twice: with torch's own choice about CUPTI, and with ``TEARDOWN_CUPTI=1``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PHASES: Final = ("before", "during", "after")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some steps of one process: what a step took."""
+    """Step times of one process."""
 
     phase: str
     round: int
@@ -72,7 +72,7 @@ class Worker:
         self._receive()
 
     def run(self, steps: int, *, captured: bool = False) -> tuple[float, int, int, list[str]]:
-        """Return a step's nanoseconds, what beginning and ending a capture took, and its notes."""
+        """Return a step's nanoseconds, the cost of starting and stopping a capture, and its notes."""
         self._pipe.send((captured, steps))
         times, begin_ns, end_ns, notes = self._receive()
         step_ns = times.whole_ns / steps if torch.cuda.is_available() else float(median(times.steps_ns))
@@ -92,7 +92,7 @@ class Worker:
 
 
 def measure(options: argparse.Namespace, teardown: str | None) -> dict[str, Any]:
-    """Run both processes in turns, with a capture in the middle of one."""
+    """Run both processes alternately, with a capture in the middle of one."""
     blocks: list[Block] = []
     draw = random.Random(0)
     with ExitStack() as stack:
@@ -107,12 +107,12 @@ def measure(options: argparse.Namespace, teardown: str | None) -> dict[str, Any]
             draw.shuffle(order)
             for worker, captured in order:
                 capturing = captured and phase == "during"
-                step_ns, begin_ns, end_ns, said = worker.run(options.steps, captured=capturing)
+                step_ns, begin_ns, end_ns, new_notes = worker.run(options.steps, captured=capturing)
                 blocks.append(Block(phase, number, captured, step_ns))
                 if capturing:
                     begins.append(begin_ns)
                     ends.append(end_ns)
-                    notes += said
+                    notes += new_notes
     return {
         "teardown_cupti": teardown,
         "blocks": [asdict(block) for block in blocks],
@@ -143,7 +143,7 @@ def render(results: dict[str, Any]) -> list[str]:
                 f"   {_interval(found)}"
             )
         change = _after_against_before(run)
-        verdict = "slower" if change.tells(1.0) and change.value > 1 else "no slow-down is left that shows"
+        verdict = "slower" if change.excludes(1.0) and change.value > 1 else "no slow-down is measurable"
         lines.append(f"after / before: {change.value:.3f}   {_interval(change)}: {verdict}")
         lines.append(
             f"beginning took {median(run['begin_ns']) / 1e6:.0f} ms (median; the first "
@@ -154,7 +154,7 @@ def render(results: dict[str, Any]) -> list[str]:
 
 
 def _interval(found: stats.Estimate) -> str:
-    few = "" if found.rounds >= stats.ENOUGH else " (too few rounds to tell)"
+    few = "" if found.rounds >= stats.ENOUGH else " (too few rounds: inconclusive)"
     return f"{found.low:.3f} to {found.high:.3f}{few}"
 
 
@@ -210,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path.write_text(json.dumps(results) + "\n", encoding="utf-8")
     print(f"\n{path}")
     last = _after_against_before(results["runs"][-1])
-    return int(last.tells(1.0) and last.value > 1)
+    return int(last.excludes(1.0) and last.value > 1)
 
 
 if __name__ == "__main__":

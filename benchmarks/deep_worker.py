@@ -1,4 +1,4 @@
-"""A process that trains, and captures when it is told to; ``benchmarks.deep`` starts it and asks it for blocks."""
+"""A process that trains, and captures on request; ``benchmarks.deep`` starts it and requests blocks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ KINDS: Final = ("window", "block", "profiler", "figures", "nothing")
 
 
 @contextmanager
-def capturing(kind: str, workload: Workload, folder: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Do around some steps what this kind does."""
+def capturing(kind: str, workload: Workload, folder: str, warn: Callable[[str], None]) -> Iterator[None]:
+    """Run a kind of capture around some steps."""
     if kind == "block":
         with autoprof.deep_capture(workload.model, workload.config, folder=folder, max_steps=100):
             yield
     elif kind == "window":
         targets = select_targets(workload.model, load_config(workload.config)).targets
-        capture = Capture(DeepOptions(), Path(folder), "steps", 0, targets=targets, warn=say)
+        capture = Capture(DeepOptions(), Path(folder), "steps", 0, targets=targets, warn=warn)
         capture.begin()
         yield
         capture.end()
@@ -56,7 +56,7 @@ def capturing(kind: str, workload: Workload, folder: str, say: Callable[[str], N
 
 
 def main(descriptor: str, name: str, size: str, threads: str, clock: str, kind: str) -> None:
-    """Run blocks of steps, bare or captured, until told to end."""
+    """Run blocks of steps, bare or captured, until the end is requested."""
     pipe: Connection[Any, Any] = Connection(int(descriptor))
     torch.set_num_threads(int(threads))
     workload = BUILDERS[name](torch.device("cuda" if torch.cuda.is_available() else "cpu"), size)

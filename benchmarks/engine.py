@@ -30,7 +30,7 @@ _PHASES = frozenset(MODULE_PHASES)
 
 
 def marks_are_in() -> str:
-    """Say in which language marks are made."""
+    """Return the language of the marks: C or Python."""
     return "C" if uses_extension() else "Python"
 
 
@@ -48,9 +48,9 @@ def in_python() -> Iterator[None]:
 
 
 def throw_marks_away(session: Any) -> None:
-    """Take the open step's marks as ``session.step`` would, and forget them; what is left is the cost of recording.
+    """Take the open step's marks as ``session.step`` would, and drop them; the rest is the cost of recording.
 
-    The model's calls are taken as well: until then it has a second hook, which learns what the first of them is.
+    The model's calls are taken as well: until then it has a second hook, which finds the first of them.
     """
     taken = session._recorder.take()
     session._metrics._root.take(taken)

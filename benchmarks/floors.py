@@ -1,4 +1,4 @@
-"""The floor: hooks written by hand that do nothing but read the clock. Nobody can record for less."""
+"""The floor: hand-written hooks that only read the clock and append the reading."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ForwardFloor(Variant):
 
 
 class BackwardFloor(ForwardFloor):
-    """The same, and a prehook on the autograd nodes of what the module takes and returns."""
+    """The same, and a prehook on the autograd nodes of the module's inputs and outputs."""
 
     name = "floor_both"
     label = "floor: forward hooks + node prehooks"

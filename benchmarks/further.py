@@ -1,6 +1,6 @@
-"""What one more module costs: a chain of tiny layers and one four times as long, in turns.
+"""Measure the cost of one more module: a chain of tiny layers and one four times as long, interleaved.
 
-The difference of the two leaves out what a step costs however many modules it has, the floor's part of it and ours.
+The difference of the two excludes the fixed cost of a step, the floor's and ours.
 """
 
 from __future__ import annotations

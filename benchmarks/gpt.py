@@ -19,7 +19,7 @@ class Attention(nn.Module):
         self.project = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what each position gathers from those before it."""
+        """Return the attention output of each position over those before it."""
         b, t, c = x.shape
         q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -37,7 +37,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` plus what the block adds."""
+        """Return ``x`` plus the block's output."""
         x = x + self.attention(self.norm1(x))
         return x + cast(Tensor, self.mlp(self.norm2(x)))
 

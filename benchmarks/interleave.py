@@ -18,9 +18,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some steps of one variant in a row. ``value_ns`` is what stands for the block: the time of a step.
+    """Some steps of one variant in a row. ``value_ns`` is the block's step time.
 
-    ``steps_ns`` are the user's steps, ``ends_ns`` what the variant does after each, ``flush_ns`` what it has put off.
+    ``steps_ns`` are the user's steps, ``ends_ns`` the variant's work after each, ``flush_ns`` its postponed work.
     """
 
     round: int
@@ -51,7 +51,7 @@ def time_steps(
     flush: Callable[[], object] | None = None,
     clock: Callable[[], int] = perf_counter_ns,
 ) -> Times:
-    """Time ``count`` steps one by one, what follows each, and all of them until the device has finished."""
+    """Time ``count`` steps one by one, the work after each, and all together until the device has finished."""
     steps, ends = [0] * count, [0] * count
     synchronize()
     began = clock()
@@ -91,7 +91,7 @@ def run_block(workload: Workload, variant: Variant, number: int, *, warmup: int,
 
 
 def _value(times: Times, asynchronous: bool) -> float:
-    """Return a step's time: the median of the user's steps, and the mean of what follows: it may do several at once.
+    """Return a step's time: the median of the user's steps plus the mean of the work after them, which may be batched.
 
     On a device the host runs ahead: only the whole block has a length that means anything.
     """
@@ -124,7 +124,7 @@ def interleave(
                 continue
             try:
                 block = run_block(workload, variant, number, warmup=warmup, steps=steps)
-            except Exception as error:  # what others attach may break a model: that is a result too
+            except Exception as error:  # hooks of other tools may break a model: that is a result too
                 measured.errors[variant.name] = f"{type(error).__name__}: {error}".splitlines()[0]
                 measured.blocks.pop(variant.name, None)
                 workload.reset()

@@ -20,7 +20,7 @@ from .engine import marks_are_in
 
 
 def clock_cost_ns(repetitions: int = 9, count: int = 20_000) -> float:
-    """Return what one call of ``perf_counter_ns`` costs, the loop around it taken off."""
+    """Return the cost of one call of ``perf_counter_ns`` without the loop around it."""
 
     def loop(call: Callable[[], int] | None) -> int:
         calls = range(count)

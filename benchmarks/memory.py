@@ -28,7 +28,7 @@ ODD: Final = 100
 
 
 def drive(path: str, points: Sequence[int], *, trace: bool) -> list[dict[str, Any]]:
-    """Run the steps as fast as they go; return what the process holds after each of the ``points``.
+    """Run the steps as fast as they go; return the process's memory after each of the ``points``.
 
     ``engine`` is recorder, resolver and aggregate; ``sinks`` adds the four sinks, with real files.
     """

@@ -112,7 +112,7 @@ def _paired(mine: Sequence[int], base: Sequence[int]) -> float:
 
 
 def setup(workloads: Sequence[Workload], repetitions: int = 5) -> dict[str, Any]:
-    """Return what ``instrument`` (calibration included) and ``close`` cost for each workload, without sinks."""
+    """Return the cost of ``instrument`` (with calibration) and of ``close`` for each workload, without sinks."""
     results = {}
     for workload in workloads:
         opened, closed = [], []

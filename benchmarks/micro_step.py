@@ -1,4 +1,4 @@
-"""What the end of a step costs by its number of spans: resolution, statistics, each sink."""
+"""Measure the end of a step by its number of spans: resolution, statistics, each sink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .ours import Discard
 SPANS: Final = (10, 80, 400)
 """Sizes of a step: a demo of five modules, the 40 tiny layers, a transformer with every submodule."""
 TOGETHER: Final = 16
-"""Steps after which those that wait are delivered, so that what a session puts off is counted."""
+"""Steps after which waiting steps are resolved, so that postponed work is counted."""
 FRAMES: Final = 64
 SINKS: Final = ("console", "log", "jsonl", "memory_plot")
 
@@ -54,7 +54,7 @@ def _ends_of(spans: int, rounds: int) -> dict[str, Any]:
 
 
 def _end(synthetic: Synthetic, feed: Callable[[], None]) -> Case:
-    """Return a case: the end of a step, and its share of what the session does for several at once."""
+    """Return a case: the end of a step, and its share of the work that the session does for several steps at once."""
 
     def end() -> int:
         spent = 0
@@ -83,7 +83,7 @@ def _adding(frames: Sequence[StepFrame]) -> Case:
 
 
 def sinks(repetitions: int, sizes: Sequence[int] = SPANS) -> dict[str, Any]:
-    """Return what each sink costs a step by its number of spans, flushing and redrawing included where they fall."""
+    """Return the cost of each sink per step by number of spans, with its flushing and redrawing."""
     return {name: {str(spans): _sink(name, spans, repetitions) for spans in sizes} for name in SINKS}
 
 

@@ -1,4 +1,4 @@
-"""What ``python -m benchmarks`` can be asked for."""
+"""Options of ``python -m benchmarks``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTS = ("models", "further", "micro", "worst", "memory", "identical")
 
 def parse(arguments: list[str] | None = None) -> Options:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what autoprof costs.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the cost of autoprof.")
     parser.add_argument(
         "--quick", action="store_true", help="a look in under a minute; a full run takes about half an hour"
     )
@@ -43,7 +43,7 @@ def parse(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--rounds", type=int, help="turns of each variant (default: 60; quick: 4)")
     parser.add_argument("--threads", type=int, default=1, help="torch's CPU threads (default: %(default)s)")
     parser.add_argument(
-        "--clock", choices=tuple(CLOCKS), default="wall", help="wall: what users wait for; cpu: for a busy machine"
+        "--clock", choices=tuple(CLOCKS), default="wall", help="wall: the time users wait; cpu: for a busy machine"
     )
     parser.add_argument(
         "--output", type=Path, default=RESULTS, help="folder for JSON and plot (default: benchmarks/results)"

@@ -1,4 +1,4 @@
-"""What people use instead of autoprof, as they use it."""
+"""Alternatives to autoprof, used as their users do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RecordFunction(_Hooks):
 
 
 class TorchProfiler(Variant):
-    """``torch.profiler.profile`` that is always recording; what it does with the trace at the end is not counted."""
+    """``torch.profiler.profile`` recording all steps, without the cost of the trace at the end."""
 
     family: ClassVar[Family] = "others"
     name = "torch_profiler"
@@ -77,7 +77,7 @@ class TorchProfiler(Variant):
             self._profiler.start()
 
     def end_step(self) -> None:
-        """Tell the profiler that a step ended."""
+        """End a step of the profiler."""
         self._profiler.step()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class TorchProfiler(Variant):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what Kineto's C++ writes to standard error at each start and stop out of the user's terminal."""
+    """Redirect the lines that Kineto's C++ writes to standard error at each start and stop."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -160,5 +160,5 @@ class SynchronisingTimers(_Hooks):
 def variants(
     synchronize: Callable[[], object] | None = None, read: Callable[[], Any] = perf_counter_ns
 ) -> list[Variant]:
-    """Return what people use instead."""
+    """Return the alternatives as variants."""
     return [SynchronisingTimers(synchronize), RecordFunction(), TorchProfiler(), FullBackwardHook(read)]

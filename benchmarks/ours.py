@@ -28,7 +28,7 @@ class Discard(io.StringIO):
 
 
 class NeverOpened(Variant):
-    """autoprof is imported and nothing else: the same as bare, which shows what the noise is."""
+    """autoprof is imported and nothing else: equal to bare, so it shows the noise."""
 
     family: ClassVar[Family] = "autoprof"
     name = "never_opened"
@@ -103,7 +103,7 @@ class Closed(Sessions):
     """A session that was opened, used and closed again before the block."""
 
     def open(self, workload: Workload) -> None:
-        """Open a session, run steps in it, close it; what is measured comes after."""
+        """Open a session, run steps in it, close it; the measurement comes after."""
         super().open(workload)
         try:
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""The plot: what each variant adds to a step, one panel a model, on a logarithmic axis."""
+"""Plot the cost that each variant adds to a step, one panel a model, on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS: Final = {"autoprof": "#2563eb", "floor": "#0f172a", "others": "#d97706"
 NAMES: Final = {"autoprof": "autoprof", "floor": "the floor: hooks that only read the clock", "others": "used instead"}
 INK, GREY, FAINT = "#0f172a", "#64748b", "#e2e8f0"
 LEAST_PERCENT: Final = 0.1
-"""Costs below this are drawn at the axis's left edge: no machine tells them from nothing."""
+"""Costs below this are drawn at the left edge of the axis: they are below the noise."""
 LEFT: Final = 0.015
 STEP_COLUMN, MODULE_COLUMN = 1.14, 1.30
 """Where the numbers' columns end, as fractions of the axes."""
@@ -56,7 +56,7 @@ def _frame(figure: Figure, height: float, machine: Json) -> None:
     figure.text(
         LEFT,
         1 - 0.18 / height,
-        "What a profiler adds to a training step",
+        "Cost that a profiler adds to a training step",
         va="top",
         fontsize=15,
         weight="bold",
@@ -74,7 +74,7 @@ def _frame(figure: Figure, height: float, machine: Json) -> None:
             linestyle="",
             color=GREY,
             markerfacecolor="white",
-            label="not told from zero",
+            label="not different from zero",
             markersize=6.5,
         )
     )

@@ -1,4 +1,4 @@
-"""From options to results: which variants on which models, how many rounds, and what else."""
+"""Run the selected variants, models and rounds; return the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .variant import Variant
 from .workloads import BUILDERS, CLOCKS, Workload
 
 FOCUS: Final = ("bare", "never_opened", "closed", "idle", "full")
-"""On the reference workload these are held against bounds of half a percent: they get more steps than the rest."""
+"""On the reference workload these have bounds of half a percent: they get more steps than the rest."""
 FOCUS_ROUNDS: Final = 12
 FOCUS_STEPS: Final = 5
 """Steps of a block there: half a percent is less than two steps of one program differ by."""
@@ -69,14 +69,14 @@ def _has_peer(options: Options, workload: Workload) -> bool:
     return options.clock == "wall" and (not options.quick or workload.name == "layers")
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Show progress on a terminal, in one line that is written over; nothing where it would only fill a log."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-def run(options: Options, progress: Progress = say) -> dict[str, Any]:
-    """Measure what the options ask for and return it as plain JSON types."""
+def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
+    """Measure the selected parts; return the results as plain JSON types."""
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     results: dict[str, Any] = {

@@ -14,7 +14,7 @@ Blocks = Mapping[str, Sequence[Mapping[str, Any]]]
 """By variant, its blocks: each with its round and its value."""
 
 ENOUGH: Final = 8
-"""Rounds below which resampling them says little."""
+"""Fewest rounds for a useful bootstrap."""
 RESAMPLES: Final = 2000
 LEVEL: Final = 0.95
 _SEED: Final = 20240501
@@ -30,8 +30,8 @@ class Estimate:
     high: float
     rounds: int
 
-    def tells(self, limit: float) -> bool:
-        """Tell whether the value is clearly on one side of the limit."""
+    def excludes(self, limit: float) -> bool:
+        """Whether the interval lies on one side of the limit."""
         return self.rounds >= ENOUGH and not self.low <= limit <= self.high
 
 
@@ -39,7 +39,7 @@ def estimate(statistic: Callable[[npt.NDArray[np.int64]], Floats], count: int) -
     """Estimate a statistic over ``count`` rounds.
 
     ``statistic`` takes indices of rounds (resamples × count) and returns one value a resample. The same rounds are
-    drawn for everything the statistic combines, so that what slowed a whole round cancels.
+    drawn for every series in the statistic, so that a slow round cancels.
     """
     everything = np.arange(count)[None, :]
     drawn = np.random.default_rng(_SEED).integers(0, count, (RESAMPLES, count))
@@ -70,7 +70,7 @@ def difference(variant: Sequence[float] | Floats, bare: Sequence[float] | Floats
 def cost_ratio(
     variant: Sequence[float] | Floats, other: Sequence[float] | Floats, bare: Sequence[float] | Floats
 ) -> Estimate:
-    """Estimate how many times the cost of ``other`` that of ``variant`` is; cost is what comes on top of ``bare``."""
+    """Estimate the cost of ``variant`` over that of ``other``; cost is the time beyond ``bare``."""
     base = np.asarray(bare, dtype=np.float64)
     mine, theirs = np.asarray(variant, dtype=np.float64) - base, np.asarray(other, dtype=np.float64) - base
 
@@ -82,7 +82,7 @@ def cost_ratio(
 
 
 def beyond(long: Blocks, short: Blocks, *names: str) -> list[Floats]:
-    """Return, for each name, what the longer chain of modules took beyond the short one, by round."""
+    """Return for each name the time of the longer chain beyond the short one, by round."""
     sides = [[np.asarray(column, dtype=np.float64) for column in rounds_of(blocks, *names)] for blocks in (long, short)]
     count = min(len(side[0]) for side in sides)
     return [more[:count] - less[:count] for more, less in zip(*sides, strict=True)]

@@ -31,7 +31,7 @@ def columns(header: Row, rows: Sequence[Row], *, left: int = 1) -> list[str]:
 
 
 def render(results: Json, bounds: Sequence[Bound]) -> str:
-    """Return everything that a run has to say."""
+    """Render all results of a run."""
     lines = machine_lines(results)
     for workload in results["workloads"].values():
         lines += ["", *workload_lines(workload)]
@@ -48,7 +48,7 @@ def render(results: Json, bounds: Sequence[Bound]) -> str:
 
 
 def machine_lines(results: Json) -> list[str]:
-    """Name the machine, and say how to read the tables."""
+    """Describe the machine and how to read the tables."""
     machine = results["machine"]
     gpu = f", {machine['gpu']}" if machine["gpu"] else ""
     load = f", load {machine['load'][0]:.1f}" if machine["load"] else ""
@@ -90,7 +90,7 @@ def _variant_row(label: str, mine: Sequence[float], bare: Sequence[float], modul
 
 
 def further_lines(further: Json) -> list[str]:
-    """Render what one more module costs."""
+    """Render the cost of one more module."""
     layers, blocks = further["layers"], further["blocks"]
     rows: list[Row] = []
     for name, label in further["labels"].items():
@@ -99,7 +99,7 @@ def further_lines(further: Json) -> list[str]:
             cost = difference(mine, bare, per=1e3 * (layers["long"] - layers["short"]))
             rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
     header = ("a further module", "µs", "95 %")
-    return [f"chains of {layers['short']} and of {layers['long']} tiny layers, in turns", *columns(header, rows)]
+    return [f"chains of {layers['short']} and of {layers['long']} tiny layers, interleaved", *columns(header, rows)]
 
 
 def micro_lines(micro: Json) -> list[str]:
@@ -153,11 +153,11 @@ def worst_lines(worst: Json) -> list[str]:
             )
         )
     header = ("tiny steps", "median ms", "p99.9", "max", "> 5× median", "its doing", "own max ms", "gc 0/1/2")
-    return [f"{worst['bare']['steps']:,} steps of each lane, in turns", *columns(header, rows)]
+    return [f"{worst['bare']['steps']:,} steps of each lane, interleaved", *columns(header, rows)]
 
 
 def memory_lines(memory: Json) -> list[str]:
-    """Render what a long run holds."""
+    """Render the memory of a long run."""
     rows: list[Row] = []
     for path, readings in memory.items():
         for reading in readings:
@@ -176,15 +176,15 @@ def memory_lines(memory: Json) -> list[str]:
 
 
 def verdict_lines(bounds: Sequence[Bound]) -> list[str]:
-    """Render what must be reached. ``~`` marks a verdict that the noise could turn."""
+    """Render the bounds. ``~`` marks an inconclusive verdict."""
     words = {True: "pass", False: "FAIL", None: "—"}
     rows = [
-        (bound.what, bound.bound, bound.measured, words[bound.passed] + ("" if bound.clear else " ~"))
+        (bound.subject, bound.bound, bound.measured, words[bound.passed] + ("" if bound.clear else " ~"))
         for bound in bounds
     ]
     notes = (
-        ["~ too noisy to tell: the interval reaches over the bound, or the rounds were few"]
+        ["~ inconclusive: the interval reaches over the bound, or the rounds were few"]
         if any(not bound.clear for bound in bounds)
         else []
     )
-    return [*columns(("what it must reach", "bound", "measured", ""), rows, left=4), *notes]
+    return [*columns(("bound of", "bound", "measured", ""), rows, left=4), *notes]

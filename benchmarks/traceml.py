@@ -60,7 +60,7 @@ class Traceml(Variant):
         self._signal(signal.SIGSTOP)
 
     def shutdown(self) -> None:
-        """End both processes and remove what they wrote."""
+        """End both processes and remove their files."""
         self._signal(signal.SIGCONT)
         if self._pipe is not None:
             with contextlib.suppress(OSError):

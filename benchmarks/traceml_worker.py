@@ -14,7 +14,7 @@ from .workloads import BUILDERS
 
 
 def main(descriptor: str, name: str, size: str, threads: str, port: str, folder: str) -> None:
-    """Instrument everything that traceml instruments, then run blocks until told to end."""
+    """Instrument everything that traceml instruments, then run blocks until the end is requested."""
     import traceml_ai
 
     pipe: Connection[Any, Any] = Connection(int(descriptor))

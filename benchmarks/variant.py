@@ -1,4 +1,4 @@
-"""What a variant is: something attached to a model while a block of steps runs."""
+"""A variant: something attached to a model while a block of steps runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Family = Literal["bare", "autoprof", "floor", "others"]
 
 
 class Times(NamedTuple):
-    """What was timed of a block: the steps, what the variant did after each, what it had put off, and everything."""
+    """Times of a block: the steps, the variant's work after each, its postponed work, and the whole."""
 
     steps_ns: list[int]
     ends_ns: list[int]
@@ -29,10 +29,10 @@ class Variant:
         """Attach whatever the variant attaches."""
 
     def end_step(self) -> None:
-        """Do what the variant does at a step's end."""
+        """Do the variant's work at a step's end."""
 
     def flush(self) -> None:
-        """Do what the variant has put off; timed once a block and shared by its steps."""
+        """Do the variant's postponed work; timed once a block and shared by its steps."""
 
     def close(self) -> None:
         """Take everything off again; called whatever happened, also in the middle of ``open``."""
@@ -42,4 +42,4 @@ class Variant:
         return None
 
     def shutdown(self) -> None:
-        """End what outlives the blocks."""
+        """End everything that outlives the blocks."""

@@ -1,4 +1,4 @@
-"""What autoprof must reach, and whether the measured numbers say that it does."""
+"""The bounds of autoprof's cost, and whether the measured figures keep them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One bound: what must hold, what was measured, and ``passed`` (None: not measured in this run)."""
+    """One bound: its subject, the limit, the measured figure, and ``passed`` (None: unmeasured in this run)."""
 
-    what: str
+    subject: str
     bound: str
     measured: str
     passed: bool | None
     clear: bool = True
-    """False where the interval reaches over the bound, or the rounds were few: too noisy to tell."""
+    """False if the interval reaches over the bound or the rounds were few: inconclusive."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -33,7 +33,7 @@ class Bound:
 
 
 def verdict(results: Json) -> list[Bound]:
-    """Hold the results against every bound, in the order in which they are stated."""
+    """Compare the results with every bound, in order."""
     return [
         *_recording(results),
         *_further(results),
@@ -46,18 +46,18 @@ def verdict(results: Json) -> list[Bound]:
     ]
 
 
-def _missing(what: str, bound: str) -> Bound:
-    return Bound(what, bound, "not measured", None)
+def _missing(subject: str, bound: str) -> Bound:
+    return Bound(subject, bound, "not measured", None)
 
 
-def _at_most(what: str, limit: float, measured: Estimate | None, *, digits: int = 2, sign: str = "×") -> Bound:
+def _at_most(subject: str, limit: float, measured: Estimate | None, *, digits: int = 2, sign: str = "×") -> Bound:
     bound = f"≤ {limit:.{digits}f}{sign}"
     if measured is None:
-        return _missing(what, bound)
+        return _missing(subject, bound)
     if isnan(measured.value):
-        return Bound(what, bound, "drowned in noise", None, False)
+        return Bound(subject, bound, "smaller than the noise", None, False)
     text = f"{measured.value:.{digits}f}{sign} [{measured.low:.{digits}f}, {measured.high:.{digits}f}]"
-    return Bound(what, bound, text, measured.value <= limit, measured.tells(limit))
+    return Bound(subject, bound, text, measured.value <= limit, measured.excludes(limit))
 
 
 def _blocks(results: Json, workload: str) -> Json:
@@ -93,10 +93,10 @@ def _recording(results: Json) -> list[Bound]:
 
 
 def _further(results: Json) -> list[Bound]:
-    """Hold a further module's cost against the same bounds: what a step costs by itself is in neither side."""
+    """Compare a further module's cost with the same bounds: the fixed cost of a step is on neither side."""
     return [
-        _at_most(f"a further module, {what}", limit, _further_costs(results, variant, other))
-        for what, limit, variant, other in (
+        _at_most(f"a further module, {subject}", limit, _further_costs(results, variant, other))
+        for subject, limit, variant, other in (
             ("recorded forward", 1.25, "record_forward", "floor_forward"),
             ("recorded both", 1.15, "record_both", "floor_both"),
             ("forward with resolution", 1.6, "session_forward", "floor_forward"),
@@ -115,10 +115,10 @@ def _further_costs(results: Json, variant: str, other: str) -> Estimate | None:
 
 def _states(results: Json) -> list[Bound]:
     bounds = []
-    for variant, what in (("never_opened", "never opened"), ("closed", "closed again")):
+    for variant, state in (("never_opened", "never opened"), ("closed", "closed again")):
         for workload, measured in results["workloads"].items():
             estimate = _ratio(results, workload, variant)
-            label = f"{what}, {workload}: × bare, and no hooks"
+            label = f"{state}, {workload}: × bare, and no hooks"
             if estimate is None:
                 bounds.append(_missing(label, "1.00"))
                 continue
@@ -138,14 +138,14 @@ def _calls(results: Json) -> list[Bound]:
     micro = results.get("micro")
     names = (("@timed without a session", "timed_off_ns", 250.0), ("span with a session", "span_on_ns", 1500.0))
     bounds = []
-    for what, key, limit_ns in names:
+    for subject, key, limit_ns in names:
         scaled = limit_ns if micro is None else limit_ns * micro["clock_ns"] / CLOCK_NS
         bound = f"≤ {scaled / 1e3:.2f} µs"
         if micro is None:
-            bounds.append(_missing(what, bound))
+            bounds.append(_missing(subject, bound))
         else:
             cost = micro["user"][key]
-            bounds.append(Bound(what, bound, f"{cost / 1e3:.2f} µs", cost <= scaled))
+            bounds.append(Bound(subject, bound, f"{cost / 1e3:.2f} µs", cost <= scaled))
     return bounds
 
 
@@ -175,14 +175,14 @@ def _long(results: Json) -> list[Bound]:
     memory = results.get("memory")
     bounds = []
     for path, text in (("engine", "engine"), ("sinks", "engine and all sinks")):
-        what = f"memory from step 10,000 on, {text}"
+        subject = f"memory from step 10,000 on, {text}"
         if memory is None:
-            bounds.append(_missing(what, "± 1 MB"))
+            bounds.append(_missing(subject, "± 1 MB"))
             continue
         first, last = memory[path][0], memory[path][-1]
         grown = last["rss_bytes"] - first["rss_bytes"]
         measured = f"{grown / MIB:+.2f} MiB at step {last['steps']:,}"
-        bounds.append(Bound(what, "≤ 1 MB", measured, grown <= MIB))
+        bounds.append(Bound(subject, "≤ 1 MB", measured, grown <= MIB))
     return bounds
 
 

@@ -24,8 +24,8 @@ CONFIG: Final = Path(__file__).resolve().parent.parent / "configs" / "vrt_spike.
 
 
 CLOCKS: Final = {"wall": perf_counter_ns, "cpu": thread_time_ns}
-"""What a step is timed with. On a machine that others use too, the training thread's own time on the processor shows
-what a variant costs long before the wall clock does; with one thread it is all that a step does on a CPU."""
+"""The clock of a step. On a busy machine the training thread's CPU time shows the cost of a variant sooner than
+the wall clock; with one thread it is all of a step on a CPU."""
 
 
 def _nothing() -> None:
@@ -34,7 +34,7 @@ def _nothing() -> None:
 
 @dataclass
 class Workload:
-    """A model and one training step of it. ``config`` is what ``autoprof.instrument`` gets, as a mapping."""
+    """A model and one training step of it. ``config`` is passed to ``autoprof.instrument``, a mapping."""
 
     name: str
     title: str

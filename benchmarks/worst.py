@@ -76,7 +76,7 @@ def _profiled(**changes: Any) -> _Lane:
 
 
 def _turn(lane: _Lane, count: int) -> None:
-    """Run steps of one lane. CPU time beside wall time tells work apart from waiting for a turn on the processor."""
+    """Run steps of one lane. CPU time beside wall time separates work from waiting for the processor."""
     wall, busy = perf_counter_ns, time.thread_time_ns
     for _ in range(count):
         wall_0, busy_0 = wall(), busy()
@@ -149,7 +149,7 @@ def survivors(steps: int = 400) -> dict[str, float]:
     """
     results = {}
     for name, lane in {"bare": _bare(), "session": _profiled(sinks={})}.items():
-        for _ in range(800):  # until what is kept of a run (a history of plans, readings of memory) is full
+        for _ in range(800):  # until the bounded histories of a run (plans, memory readings) are full
             lane.step(), lane.end()
         lane.flush()
         gc.collect()

@@ -1,1 +1,1 @@
-"""Whether the governor keeps its budget, and what its samples are worth."""
+"""Measure whether the governor keeps its budget, and how good the means of sampled steps are."""

@@ -1,4 +1,4 @@
-"""What a run cost, by its own steps and against bare runs; and all that a budget came to on one length of step."""
+"""The cost of a run by its own steps and against bare runs; the results of one budget on one step length."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ALLOWED: Final = 1.2
 """The overhead that is allowed, in budgets."""
 BARE, RECORDED, SWITCHED = 0, 1, 2
 AROUND: Final = 32
-"""Steps left alone on either side that say what a recorded step would have taken."""
+"""Unsampled steps on either side that estimate a recorded step's bare time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one budget came to on one length of step."""
+    """The results of one budget on one step length."""
 
     step_ms: float
     bare_ms: float
@@ -62,12 +62,12 @@ class Cell:
 
     @property
     def kept(self) -> bool:
-        """Whether the overhead is within what is allowed."""
+        """Whether the overhead is within the bound."""
         return self.by_steps["value"] <= ALLOWED * self.budget
 
 
 def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
-    """Return what autoprof did in each step: ``BARE`` nothing but count, ``RECORDED`` it, ``SWITCHED`` around gaps.
+    """Classify each step: ``BARE`` (unsampled), ``RECORDED``, or ``SWITCHED`` (hooks were switched in it).
 
     At the end of a gap's last step the hooks go on; after as many steps of a gap as were recorded before it, a session
     looks after what waits.
@@ -89,7 +89,7 @@ def kinds_of_steps(run: Run) -> npt.NDArray[np.int64]:
 def overhead_by_steps(run: Run, light_ns: float) -> float:
     """Return the overhead of a run by its own bare steps; ``light_ns`` is ``session.step()`` after one of those.
 
-    Steps beyond ``OUTLIER`` times the median of their kind are left out: what autoprof makes long is no outlier.
+    Steps beyond ``OUTLIER`` times the median of their kind are excluded; a step that autoprof makes long is not.
     """
     kinds, times = kinds_of_steps(run), run.steps_ns
     usual = np.zeros(len(times), dtype=bool)
@@ -109,7 +109,7 @@ def overhead_by_steps(run: Run, light_ns: float) -> float:
 
 
 def measure(work: Work, budgets: Sequence[float], rounds: int, scale: float = 1.0) -> Iterator[Cell]:
-    """Run all budgets and bare runs in turns, stretches of full record between them, and yield a cell for each budget.
+    """Run all budgets and bare runs interleaved, with stretches of full record, and yield a cell for each budget.
 
     ``scale`` makes all runs shorter or longer.
     """

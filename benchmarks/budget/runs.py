@@ -30,11 +30,11 @@ FULL_S: Final = {0.3: 6.0, 1.0: 6.0, 10.0: 10.0, 100.0: 20.0}
 """How long the stretches of full record together are that lie between two runs, by the length of the steps."""
 STRETCH_S: Final = 0.15
 FEWEST: Final = 12
-"""A stretch's length: long against what begins it, short against what others do to the machine."""
+"""A stretch's length: long against its start-up cost, short against disturbances by other processes."""
 
 
 class Residual(nn.Module):
-    """A layer of this width that keeps the scale of what it is given."""
+    """A layer of this width that keeps the scale of its input."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class Run:
-    """The steps of one run, timed from outside and by the witness, and what autoprof said of them."""
+    """The steps of one run by an outside clock, by the witness, and by autoprof."""
 
     steps_ns: Integers
     layers_ns: Integers
@@ -132,7 +132,7 @@ def run_bare(work: Work, steps: int) -> Integers:
 
 
 def run_with(work: Work, steps: int, budget: float | None, **sample: int) -> Run:
-    """Time the steps of a run under observation, with what ``session.step()`` takes."""
+    """Time the steps of a profiled run, with the time of ``session.step()``."""
     keep = Keep()
     config = {"targets": [{"match": ".+"}], "sinks": {}, "step": "manual", "sample": {"budget": budget, **sample}}
     times = np.empty(steps, dtype=np.int64)
@@ -166,7 +166,7 @@ def _bare_layers(work: Work, settling: int, steps: int) -> Integers:
 
 
 def light_path_ns(work: Work) -> float:
-    """Return what ``session.step()`` takes after a step that is left alone: the median of many calls."""
+    """Return the median time of ``session.step()`` after an unsampled step."""
     config = {"targets": [{"match": ".+"}], "sinks": {}, "step": "manual", "sample": {"every": 1_000_000_000}}
     with autoprof.instrument(work.model, config) as session:
         for _ in range(4):

@@ -33,7 +33,7 @@ class Witness:
         self._at = at + 1
 
     def times(self) -> Integers:
-        """Return what layers took (steps × layers): the forwards in the first columns, the backwards in the others."""
+        """Return the layer times (steps × layers): forwards in the first columns, backwards in the others."""
         layers = self._layers
         steps, over = divmod(self._at, 3 * layers + 1)
         if over:

@@ -17,7 +17,7 @@ NO_DEVICE = 2
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when something does not hold, 2 where there is no CUDA."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", description="Measure what autoprof costs on a GPU."
+        prog="python -m benchmarks.gpu", description="Measure the cost of autoprof on a GPU."
     )
     parser.add_argument("--quick", action="store_true", help="few rounds")
     parser.add_argument(

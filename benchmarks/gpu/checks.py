@@ -1,4 +1,4 @@
-"""What must hold on a device: autoprof never waits for it, and reads a known kernel's length from it."""
+"""Check the promises on a device: autoprof never waits for it, and reads a known kernel's length from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def no_synchronisation() -> Iterator[None]:
 def never_waits(workload: Workload) -> dict[str, Any]:
     """Record whole steps, ``session.step()`` included, with synchronisation an error and behind a sleeping device.
 
-    Torch does not know of every way to wait, so the host's own time is held against a kernel that is in front of it.
+    Torch does not know of every way to wait, so the host time is compared with a kernel queued before it.
     Where the bare step already waits (the driver takes about a thousand launches ahead), only torch's word is left.
     """
     sleep = calibrate()
@@ -66,7 +66,7 @@ def never_waits(workload: Workload) -> dict[str, Any]:
 
 
 def _behind(sleep: Callable[[float], None], step: Callable[[], object]) -> tuple[str | None, int]:
-    """Return what torch objects to in a step, and the host's time for it while the device sleeps."""
+    """Return torch's synchronisation warnings of a step, and its host time while the device sleeps."""
     for _ in range(3):
         step()
     torch.cuda.synchronize()

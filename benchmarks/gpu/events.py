@@ -1,4 +1,4 @@
-"""What an event costs, how many a step takes, and whether the pool of them stops growing."""
+"""Measure the cost of an event, the events per step, and the growth of their pool."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPETITIONS: Final = 20
 
 
 class Counting:
-    """An event source that counts what is asked of it."""
+    """An event source that counts its calls."""
 
     def __init__(self, source: EventSource) -> None:
         self.device_type = source.device_type

@@ -1,4 +1,4 @@
-"""Kernels of known length: ``torch.cuda._sleep``, its cycles held against the device's own events."""
+"""Kernels of known length: ``torch.cuda._sleep``, its cycles calibrated with the device's events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def slept_ns(cycles: int) -> float:
 
 
 def calibrate() -> Callable[[float], None]:
-    """Return ``sleep(ns)``. The slope between two lengths leaves out what a launch and an event cost."""
+    """Return ``sleep(ns)``. The slope between two lengths excludes the cost of a launch and an event."""
     for _ in range(WARMUP):
         slept_ns(LONG_CYCLES)
     short = median(slept_ns(SHORT_CYCLES) for _ in range(REPETITIONS))

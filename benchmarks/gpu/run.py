@@ -1,4 +1,4 @@
-"""Measure on the device: the variants, what a reading costs, and what must hold."""
+"""Measure on the device: the variants, the cost of a reading, and the promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autoprof.devices.cuda import CudaEvents
 
 from .. import floors, machine, ours
 from .. import others as instead
-from ..run import measure_workload, say
+from ..run import measure_workload, print_line
 from ..variant import Variant
 from ..workloads import BUILDERS, tiny_layers
 from . import checks, events
@@ -55,7 +55,7 @@ def run(models: tuple[str, ...], size: str, rounds: int, *, quick: bool) -> dict
         "machine": machine.describe(),
         "options": {"size": size, "rounds": rounds, "quick": quick},
         "workloads": {
-            workload.name: measure_workload(workload, all_variants(), rounds=rounds, progress=say)
+            workload.name: measure_workload(workload, all_variants(), rounds=rounds, progress=print_line)
             for workload in workloads
         },
     }
@@ -63,16 +63,16 @@ def run(models: tuple[str, ...], size: str, rounds: int, *, quick: bool) -> dict
         measured["host_blocks"] = {
             name: [_on_host(block) for block in blocks] for name, blocks in measured["blocks"].items()
         }
-    say("events")
+    print_line("events")
     layers = tiny_layers(device)
     source = CudaEvents()
     results["events"] = events.per_step(source, layers.model, layers.step, layers.config, 200 if quick else 1000)
     results["costs"] = events.costs(source, DeviceClock(source), torch.cuda.synchronize)
-    say("never waits")
+    print_line("never waits")
     results["never_waits"] = {workload.name: checks.never_waits(workload) for workload in (layers, *workloads)}
-    say("kernels of known length")
+    print_line("kernels of known length")
     results["kernels"] = checks.known_kernels()
-    say("")
+    print_line("")
     return results
 
 

@@ -11,7 +11,7 @@ Json = Mapping[str, Any]
 
 
 def render(results: Json) -> str:
-    """Return everything that the run has to say."""
+    """Render all results of a run."""
     lines = machine_lines(results)
     for workload in results["workloads"].values():
         host = {**workload, "blocks": workload["host_blocks"], "title": f"{workload['title']}: the host's own time"}
@@ -49,7 +49,7 @@ def _check_lines(results: Json) -> list[str]:
         measured = check["measured_ns"]
         text = "no span" if measured is None else f"{measured / 1e6:.3f} ms, really {check['expected_ns'] / 1e6:.3f} ms"
         rows.append((f"known kernel, {name}", text, _word(check)))
-    return columns(("what must hold", "measured", ""), rows, left=3)
+    return columns(("promise", "measured", ""), rows, left=3)
 
 
 def _word(check: Json) -> str:
@@ -57,5 +57,5 @@ def _word(check: Json) -> str:
 
 
 def passed(results: Json) -> bool:
-    """Tell whether everything that must hold does."""
+    """Whether all promises hold."""
     return all(check["passed"] for part in ("never_waits", "kernels") for check in results[part].values())

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when a bound is missed."""
     options = parse(arguments)
     torch.set_num_threads(options.threads)
-    warnings.filterwarnings("ignore")  # the models' own, about what they were configured with
+    warnings.filterwarnings("ignore")  # the models' own, about their configuration
     results: list[Result] = []
     skipped: list[str] = []
     for case in chosen(options.models):

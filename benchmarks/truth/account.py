@@ -3,7 +3,7 @@
 Forward: from the begin of a module's range to its end. Recompute: the same for ranges inside the engine's work on a
 node. Backward: a node takes the time from the begin of the engine's work on it to the begin of its work on the next
 one, less the recompute in it; it belongs to the modules in whose ranges the operator ran that made it. That operator
-is the last one to begin with the node's sequence number: making the node is what ends the use of the number. A leaf's
+is the last one to begin with the node's sequence number: creating the node ends the use of the number. A leaf's
 ``AccumulateGrad`` has no number; the engine runs it at once after the node that gave it the gradient, whose module it
 shares.
 """
@@ -37,7 +37,7 @@ class Account:
 
 
 class _Nest:
-    """Intervals of one thread, which nest; says what is around an instant."""
+    """Nested intervals of one thread; finds those around an instant."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
         self.all = sorted(intervals, key=lambda one: (one.start_ns, -one.end_ns))
@@ -66,7 +66,7 @@ class _Nest:
 
 
 class _Thread:
-    """What happened on one thread."""
+    """The events of one thread."""
 
     def __init__(self, trace: Trace, thread: int) -> None:
         self.ranges = _Nest(one for one in trace.ranges if one.thread == thread)
@@ -111,10 +111,10 @@ class Referee:
                 for fqn in set(path):
                     spans.setdefault((fqn, Phase.BACKWARD), []).append(pair)
         passes = [(self._when(one.start_ns), self._when(one.end_ns)) for one in self._passes]
-        apart = _union(recomputed)
+        excluded = _union(recomputed)
         for (fqn, phase), pairs in spans.items():
             whole = _union(pairs)
-            taken = _length(_without(whole, apart)) if phase is Phase.BACKWARD else _length(whole)
+            taken = _length(_without(whole, excluded)) if phase is Phase.BACKWARD else _length(whole)
             self.account.modules[fqn, phase] = taken
         self.account.backward_ns = _length(_union(passes))
         return self.account
@@ -142,7 +142,7 @@ class Referee:
                 yield node.start_ns, end, path
 
     def _goes_on(self, end_ns: int, next_ns: int) -> bool:
-        """Say whether the same backward pass goes on: nothing began in between that no node is responsible for."""
+        """Whether the same backward pass continues: every event in between belongs to a node."""
         at = bisect_right(self._elsewhere, end_ns)
         return at == len(self._elsewhere) or self._elsewhere[at] >= next_ns
 
@@ -172,7 +172,7 @@ class Referee:
 
 
 def device_time(trace: Trace) -> Callable[[int], int]:
-    """Return what turns an instant of the host into the instant when the device comes to what is launched then.
+    """Return the function from an instant of the host to the device's start of work launched then.
 
     The device is through with everything launched before, and not ahead of the host: the later of the two. Kernels
     belong to the operator that launched them, by correlation id; of several streams the one that worked most counts.
@@ -211,15 +211,15 @@ def _union(pairs: Iterable[Pair]) -> list[Pair]:
     return merged
 
 
-def _without(pairs: Sequence[Pair], apart: Sequence[Pair]) -> Iterator[Pair]:
-    """Yield what is left of sorted disjoint ``pairs`` outside sorted disjoint ``apart``."""
+def _without(pairs: Sequence[Pair], excluded: Sequence[Pair]) -> Iterator[Pair]:
+    """Yield the parts of sorted disjoint ``pairs`` outside sorted disjoint ``excluded``."""
     for start, end in pairs:
-        at = max(bisect_right(apart, (start, start)) - 1, 0)
-        while at < len(apart) and apart[at][0] < end:
-            if apart[at][1] > start:
-                if apart[at][0] > start:
-                    yield start, apart[at][0]
-                start = apart[at][1]
+        at = max(bisect_right(excluded, (start, start)) - 1, 0)
+        while at < len(excluded) and excluded[at][0] < end:
+            if excluded[at][1] > start:
+                if excluded[at][0] > start:
+                    yield start, excluded[at][0]
+                start = excluded[at][1]
             at += 1
         if start < end:
             yield start, end

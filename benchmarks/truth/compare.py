@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case. ``backward_error`` is that of all backward passes together; ``floor_ns`` what a module must take."""
+    """One case. ``backward_error`` covers all backward passes; ``floor_ns`` is the shortest module time compared."""
 
     name: str
     steps: int
@@ -62,7 +62,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Result:
-        """Read back what ``to_dict`` wrote."""
+        """Make a case from the result of ``to_dict``."""
         lines = tuple(Line(**line) for line in data["lines"])
         return cls(**{**data, "lines": lines, "unseen": tuple(data["unseen"])})
 

@@ -1,4 +1,4 @@
-"""The steps that are refereed: models that nobody here wrote where they are installed, and those that are at hand."""
+"""The compared steps: models of installed packages, and models of this repository."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _declare_torchvision() -> None:
 
 
 _DECLARED: Final[list[Any]] = []
-"""Keeps what was declared alive: torch takes it back with the object."""
+"""Keeps the declarations alive: torch undoes one when its object dies."""
 
 
 def _timm(name: str, *, checkpoint: bool = False) -> Callable[[], nn.Module]:

@@ -1,4 +1,4 @@
-"""The referee's findings as a table for the terminal, and as a page of the docs."""
+"""Render the comparison as a table for the terminal and as a page of the docs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .compare import Result
 MEDIAN: Final = 0.02
 WORST: Final = 0.08
 BACKWARD: Final = 0.01
-"""What is to be reached: the median error of all modules, the worst one, and that of all of backward."""
+"""Bounds: the median error of all modules, the worst one, and the error of all of backward."""
 SHOWN: Final = 12
 """Modules with the largest errors that are listed."""
 
@@ -23,7 +23,7 @@ INTRO: Final = """\
 # Is it true?
 
 `python -m benchmarks.truth` lets two accounts of the same steps be made at once, in the same process: autoprof's, and
-one from the events of `torch.profiler` that shares no code with it. Whatever disturbs a step disturbs both.
+one from the events of `torch.profiler` that shares no code with it. A disturbance of a step affects both.
 
 The referee puts a profiler range around the `forward` of every module and around `torch.autograd.backward`, by plain
 wrappers inside autoprof's hooks.
@@ -44,7 +44,7 @@ least {floor} counts, in each of its phases. To be reached: a median error of at
 
 
 def verdict(results: Sequence[Result]) -> list[tuple[str, bool]]:
-    """Say what was to be reached, what was, and whether that is enough. Nothing compared is not enough."""
+    """Return each bound with the measured error, and whether it is kept. Without a comparison none is."""
     errors = [error for result in results for error in result.errors]
     if not errors:
         return [("no module took long enough to be compared", False)]
@@ -55,8 +55,8 @@ def verdict(results: Sequence[Result]) -> list[tuple[str, bool]]:
         ("worst error of all of backward", backward, BACKWARD),
     )
     return [
-        (f"{'reached' if found <= bound else 'MISSED'}: {what} {found:.2%}, at most {bound:.0%}", found <= bound)
-        for what, found, bound in bounds
+        (f"{'reached' if found <= bound else 'MISSED'}: {name} {found:.2%}, at most {bound:.0%}", found <= bound)
+        for name, found, bound in bounds
     ]
 
 
@@ -126,7 +126,7 @@ def render_page(results: Sequence[Result], skipped: Sequence[str], machine: Mapp
     text = [INTRO.format(floor=floor, median=MEDIAN, worst=WORST, backward=BACKWARD), ""]
     where = machine["gpu"] or f"{machine['cpu']}, {machine['threads']} thread"
     text += [f"Measured on {where}, torch {machine['torch']}, {results[0].steps if results else 0} steps a model.", ""]
-    text += ["## What came out", "", *(f"- {line}" for line, _ in verdict(results)), ""]
+    text += ["## Are the bounds kept?", "", *(f"- {line}" for line, _ in verdict(results)), ""]
     text += [*_markdown(_HEAD, _rows(results)), "", "## The largest errors", ""]
     text += [*_markdown(_WORST_HEAD, _worst(results)), ""]
     unseen = [f"{result.name}: {name}" for result in results for name in result.unseen]

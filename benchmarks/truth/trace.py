@@ -1,4 +1,4 @@
-"""What ``torch.profiler`` saw of one step, as plain data: intervals of the host and kernels of a device."""
+"""The events of ``torch.profiler`` for one step as plain data: host intervals and device kernels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 RANGE: Final = "truth::"
-"""What the names of module ranges begin with; the module's fqn follows."""
+"""Prefix of module ranges; the module's fqn follows."""
 PASS: Final = "truth-pass::"
-"""What the name of the range around a call of ``torch.autograd.backward`` begins with."""
+"""Prefix of the range around a call of ``torch.autograd.backward``."""
 EVALUATION: Final = "autograd::engine::evaluate_function: "
-"""What the profiler calls the engine's work on one node, hooks and accumulation of its gradients included."""
+"""Prefix of the profiler's event for one autograd node, with its hooks and gradient accumulation."""
 
 
 class Interval(NamedTuple):
@@ -78,7 +78,7 @@ class Recording:
 
 
 def sort_events(events: Sequence[Any]) -> Trace:
-    """Sort the events of a kineto result by what they are."""
+    """Sort the events of a kineto result by kind."""
     ranges, passes, evaluations, operators, kernels = [], [], [], [], []
     for event in events:
         if event.device_type() != torch._C._autograd.DeviceType.CPU:
@@ -131,7 +131,7 @@ def module_ranges(model: nn.Module) -> Iterator[None]:
 
 
 def _in_range(forward: Any, name: str) -> Any:
-    span = torch._C._profiler._RecordFunctionFast  # a tenth of what ``record_function`` adds to the step
+    span = torch._C._profiler._RecordFunctionFast  # a tenth of the cost of ``record_function``
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with span(name):

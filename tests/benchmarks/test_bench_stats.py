@@ -46,9 +46,9 @@ def test_a_cost_that_is_not_above_nothing_has_no_ratio() -> None:
 
 def test_few_rounds_tell_nothing() -> None:
     """Three equal rounds resample to an interval without width, which is not certainty."""
-    assert not median([1.0] * 3).tells(2.0)
-    assert median([1.0] * 10).tells(2.0)
-    assert not median([1.0] * 10).tells(1.0)
+    assert not median([1.0] * 3).excludes(2.0)
+    assert median([1.0] * 10).excludes(2.0)
+    assert not median([1.0] * 10).excludes(1.0)
 
 
 def test_only_rounds_that_all_have_are_compared() -> None:

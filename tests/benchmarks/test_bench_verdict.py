@@ -17,7 +17,7 @@ def results(**workloads: Any) -> dict[str, Any]:
 
 
 def find(measured: dict[str, Any], words: str) -> Any:
-    (bound,) = (bound for bound in verdict(measured) if words in bound.what)
+    (bound,) = (bound for bound in verdict(measured) if words in bound.subject)
     return bound
 
 
@@ -72,4 +72,4 @@ def test_memory_may_grow_by_a_megabyte() -> None:
     readings = [{"steps": 10_000, "rss_bytes": 100 << 20}, {"steps": 1_000_000, "rss_bytes": 102 << 20}]
     grown = {**results(), "memory": {"engine": readings, "sinks": readings[:1]}}
     assert find(grown, "10,000 on, engine and").passed is True
-    assert [bound.passed for bound in verdict(grown) if bound.what.endswith("on, engine")] == [False]
+    assert [bound.passed for bound in verdict(grown) if bound.subject.endswith("on, engine")] == [False]
