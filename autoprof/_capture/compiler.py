@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import wrapt
 
+from .._process.replace import Attribute, InCompiler, Replacement, remove_while_compiling, restore_after_compiling
 from .handle import Handle
-from .replace import Attribute, InCompiler, Replacement, remove_while_compiling, restore_after_compiling
 
 _CALLBACKS: Final = "torch._dynamo.callback"
 _EXPORT: Final = "torch.export._trace"

@@ -1,1 +1,1 @@
-"""The process around a session: signals and Python's garbage collector."""
+"""The process around a session: signals, replaced functions of other packages, Python's garbage collector."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch import profiler as torch_profiler
 
-from .._capture.replace import Attribute, InCompiler, Replacement
+from .._process.replace import Attribute, InCompiler, Replacement
 from .._storage.atomic import replacing
 from .._units import format_bytes
 from ..errors import SessionError

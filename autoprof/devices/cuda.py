@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 import torch
 from torch import Tensor
 
+from .._process.replace import Attribute, InCompiler, Replacement
 from ..errors import MissingExtra
 from ._clock import Clock, Place
 from ._device import Device
@@ -132,8 +133,10 @@ class CudaHistory:
     """Whether this process has its out-of-memory observer: one for all sessions, because torch cannot remove it."""
 
     def __init__(self) -> None:
-        self._wrapped: tuple[Any, Any] | None = None
         self._user_changed = False
+        self._record: Callable[..., None] | None = None
+        place = Attribute(torch.cuda.memory, "_record_memory_history")
+        self._replacement = Replacement(place, in_compiler=InCompiler.PRESENT, listeners=[self])
 
     def available(self) -> bool:
         return torch.cuda.is_available()
@@ -143,25 +146,26 @@ class CudaHistory:
 
     def start(self, *, entries: int, stacks: str) -> None:
         memory: Any = torch.cuda.memory
-        record = memory._record_memory_history
-        record(max_entries=entries, stacks=stacks)
-
-        def noting(*args: Any, **kwargs: Any) -> Any:
-            self._user_changed = True
-            return record(*args, **kwargs)
-
-        self._user_changed, self._wrapped = False, (record, noting)
-        memory._record_memory_history = noting
+        self._record = memory._record_memory_history
+        self._record(max_entries=entries, stacks=stacks)
+        self._user_changed = False
+        self._replacement.hold(self)
 
     def stop(self) -> None:
-        if self._wrapped is None:
+        record, self._record = self._record, None
+        if record is None:
             return
-        memory: Any = torch.cuda.memory
-        (record, noting), self._wrapped = self._wrapped, None
-        if memory._record_memory_history is noting:
-            memory._record_memory_history = record
+        self._replacement.release(self)
         if not self._user_changed:  # else the user has started or stopped recording meanwhile
             record(None)
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before the user starts or stops recording."""
+        self._user_changed = True
+        return False
+
+    def leave(self) -> None:
+        """Never called."""
 
     def snapshot(self) -> dict[str, Any]:
         found: dict[str, Any] = torch.cuda.memory._snapshot()

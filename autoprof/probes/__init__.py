@@ -5,7 +5,7 @@ entry point of the group ``autoprof.probes``.
 """
 
 from .._capture.handle import Probe
-from .._capture.replace import Attribute, CallProbe, Listener, Replacement
+from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
 from ._prefetch import Prefetch
 from ._spans import SpanListener

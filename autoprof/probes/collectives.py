@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, CallProbe, Replacement, place_of
+from .._process.replace import Attribute, CallProbe, Replacement, place_of
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, CallProbe, Replacement, skip_frames
+from .._process.replace import Attribute, CallProbe, Replacement, skip_frames
 from ..devices import DEVICES
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory

@@ -12,7 +12,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from .._capture.marks import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
 from ._prefetch import Prefetch

@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import Any, Final
 
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, site_of
 

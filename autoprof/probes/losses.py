@@ -22,7 +22,7 @@ from .._capture.probes.cross_device import hooks_by_input
 from .._capture.probes.hook_owner import HookOwner
 from .._capture.probes.hooks import Hooks
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import MODULE_PHASES, Phase
 from ._base import ProbeContext, ProbeFactory
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from .._capture.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Replacement
 from ._base import ProbeContext, ProbeFactory, StepEvents
 
 TRAIN = Replacement(Attribute(nn.Module, "train"))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, CallProbe, Replacement
+from .._process.replace import Attribute, CallProbe, Replacement
 from ._base import ProbeContext, ProbeFactory, StepEvents
 
 SAVE = Replacement(Attribute(torch, "save"))

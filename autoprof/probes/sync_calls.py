@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from .._capture.recorder import Recorder
-from .._capture.replace import Attribute, InCompiler, Make, Replacement, never_compile
+from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import DEVICES, Clock, DeviceClock, TorchEvents
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, site_of

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad
 from torch.optim.lr_scheduler import LRScheduler
 from torch.optim.optimizer import Optimizer
 
-from .._capture.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
+from .._process.replace import Attribute, CallProbe, InCompiler, Replacement, place_of
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 from ._spans import SpanListener

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._capture import compiler, replace
+from autoprof._capture import compiler
+from autoprof._process import replace
 from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls
 from autoprof.probes._call_table import MAX_SITES, CallTable, Site

@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from ..._process.replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
 from ..marks import BACKWARD_END, GRAPH_BEGIN, GRAPH_END, MAX_BUFFER_LENGTH, MAX_STEPS_BACK, STEP_STRIDE
 from ..marks.state import PassState
 from ..recorder import Recorder
-from ..replace import Attribute, CallProbe, InCompiler, Listener, Replacement, skip_frames
 from ..torch_compat import queue_callback
 from .native_hooks import native_node_prehook
 

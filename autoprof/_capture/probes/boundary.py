@@ -31,7 +31,7 @@ class BoundaryProbe:
 
     def attach(self) -> None:
         """Hook the model."""
-        # Compiled in place, its hooks never fire, but decide what torch compiles.
+        # Compiled in place, its hooks never fire, but would change the code that torch compiles.
         if getattr(self._model, "_compiled_call_impl", None) is None:
             # Not as a method: a scripted model refuses it, but runs the hook.
             nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)

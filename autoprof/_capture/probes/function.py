@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import torch
 import wrapt
 
+from ..._process.replace import Attribute, InCompiler, Replacement
 from ...errors import TargetError, nearest
 from .. import recorder as recording
 from ..handle import Handle
 from ..marks import ENTER, LEAVE, LOGGED, RESUME
 from ..recorder import Recorder
-from ..replace import Attribute, InCompiler, Replacement
 
 _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled graph, which then holds no span of ours
 Function = TypeVar("Function", bound=Callable[..., Any])

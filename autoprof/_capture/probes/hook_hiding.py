@@ -17,9 +17,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from ..._process.replace import MISSING, Attribute, InCompiler, Replacement
 from ..compiler import around_compiler
 from ..handle import Handle
-from ..replace import MISSING, Attribute, InCompiler, Replacement
 from .boundary import BoundaryProbe
 from .module import ModuleProbe, Orphan
 from .shapes import ShapeProbe

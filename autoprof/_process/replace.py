@@ -90,7 +90,7 @@ def place_of(owner: Any, name: str) -> Place:
 
 
 class InCompiler(Enum):
-    """What happens to a replacement when ``torch.compile`` works."""
+    """The state of a replacement while ``torch.compile`` works, and afterwards."""
 
     ABSENT = "absent"
     """The original is back while torch compiles."""
