@@ -18,7 +18,11 @@ ROOMS = (
     "compat",
     "testing", "demo", "diagnose.rules", "doctor", "cli", "__main__",
 )  # fmt: skip
-"""The rooms in order: a module, or a package with all that is in it but the rooms named for themselves."""
+"""The rooms in order: a module, or a package with all that is in it but the rooms named for themselves.
+
+``diagnose.rules`` comes late because the defects of rules train with ``testing`` and ``demo``. ``diagnose`` finds the
+rules as parts and imports none of them.
+"""
 PUBLIC = [
     "AutoprofError", "Config", "ConfigError", "Finding", "MissingExtra", "OutputError", "Phase", "Row", "Run",
     "Session", "SessionError", "Sink", "Span", "StepFrame", "Summary", "TargetError",
