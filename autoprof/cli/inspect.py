@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="x axis of the figure (step)")
     parser.add_argument(
-        "--smooth", type=int, metavar="N", help="average over N records in the figure; 1: no average (default: auto)"
+        "--smooth", type=int, metavar="N", help="records of the moving average; 1: none (default: a hundredth of all)"
     )
     parser.add_argument(
         "--pattern", metavar="REGEX", help="read your own format: a regular expression with named groups"

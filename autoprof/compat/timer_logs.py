@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .._names import shorten, visible
 from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
-from ..errors import MissingExtra, OutputError
+from ..errors import OutputError
+from ..logs.extras import import_pandas
 from ..logs.formats.global_timer import Interval, find_intervals
 from ..logs.log_file import LogFile
 from .stragglers import NameByRank, by_rank
@@ -123,10 +124,7 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     ``device_ms`` is NaN if no device time was measured. ``frame.attrs`` has ``skipped`` and ``repeated``. Raises
     ``OutputError`` as ``read_timer_logs``, and ``MissingExtra`` without pandas.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtra("load_timer_logs: pandas is not installed; pip install 'torch-autoprof[logs]'") from error
+    pd = import_pandas("load_timer_logs")
     logs = read_timer_logs(source)
     columns: dict[str, Any] = {
         name: [getattr(one, name) for one in logs.intervals] for name in Interval._fields if name != "device_ms"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,16 +14,9 @@ from autoprof.errors import AutoprofError
 from autoprof.logs import formats, load_logs
 from autoprof.logs.formats import LogFormat
 
-FORMAT = r"""
-from autoprof.logs.formats import FormatHints, TextFormat
-
-FORMAT = TextFormat(
-    name="acme",
-    record=r"^@\d+ ",
-    hints=FormatHints(rename={"cost": "loss", "took": "step_time_s"}, units={"step_time_s": "ms"}),
-    unnamed=((r"^@(\d+) ", "step"),),
-)
-"""
+GUIDE = Path(__file__).parents[2] / "docs/extending/log-format.md"
+FORMAT = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)[0]
+"""The example of the guide is the format that is added."""
 LOG = "starting\n" + "".join(f"@{step} cost={step / 4} took={step * 10}\n" for step in range(1, 9))
 
 
