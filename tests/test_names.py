@@ -67,7 +67,7 @@ def test_a_file_name_is_one_ordinary_component(name):
         ("...", "..."),
     ],
 )
-def test_what_becomes_of_a_name(name, clean):
+def test_clean_names(name, clean):
     """Only what acts is written out; everything else stays."""
     assert clean_name(name) == clean
 
@@ -89,7 +89,7 @@ def test_a_long_name_ends_with_an_ellipsis():
         ("nul.txt", "_nul.txt"),
     ],
 )
-def test_what_becomes_of_a_file_name(name, safe):
+def test_file_names(name, safe):
     """Letters of any script, digits and ``-._`` stay; the rest is an underscore."""
     assert file_name(name) == safe
 
@@ -106,7 +106,7 @@ def test_quoting_keeps_the_backslashes_of_the_author():
     assert quoted("a" * 100, 10) == "'aaaaaaaaa…'"
 
 
-def test_shortening_leaves_a_short_text_alone():
+def test_shortening_keeps_a_short_text():
     """Text at the limit is untouched; visible text is returned as it is."""
     assert shorten("abcd", 4) == "abcd"
     assert visible("abcd") == "abcd"

@@ -78,7 +78,7 @@ def test_a_count_has_a_decimal_only_where_it_needs_one(count: float, text: str) 
     assert format_count(count) == text
 
 
-def test_what_is_below_a_limit_is_less_than_the_limit() -> None:
+def test_a_value_below_a_limit_is_less_than_the_limit() -> None:
     """Rounded up, so that it stays true; at the limit a number is a number."""
     assert format_ms(300, limit_ns=500) == "<0.01 ms"
     assert format_ms(0, limit_ns=12_300) == "<0.02 ms"

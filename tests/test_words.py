@@ -22,7 +22,6 @@ MOST_WHATS = 2.0
 PENDING: frozenset[str] = frozenset(
     {
         "_process",
-        "_resolve",
         "_session",
         "deep",
         "demo",

@@ -30,7 +30,7 @@ def status(*arguments: object) -> int:
     return main(["compare", *map(str, arguments)])
 
 
-def test_a_limit_fails_what_is_slower_with_confidence(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_fails_a_proven_slow_down(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 1, and the rows are named; the twin passes, and so does the same run without a limit."""
     base, twin, slow = runs
     assert status(base, slow, "--fail-over", "5%") == 1
@@ -46,7 +46,7 @@ def test_a_slow_down_below_the_limit_passes(runs: Runs) -> None:
     assert status(runs[0], runs[2], "--fail-over", "120%") == 0
 
 
-def test_what_is_not_proven_fails_only_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unproven_slow_down_fails_only_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Noise that reaches over the limit: status 0, and 1 with ``--strict``; a quiet pair passes both."""
     noisy = [save(tmp_path, {("A", "forward"): 100 * noise(40, seed, spread=0.3)}) for seed in (1, 2)]
     assert status(*noisy, "--fail-over", "5%") == 0
@@ -133,7 +133,7 @@ def test_names_cannot_act_on_the_terminal(tmp_path: Path) -> None:
         assert "\x07" not in "\n".join(lines)
 
 
-def test_a_pipe_without_utf_8_gets_what_it_can_carry(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_without_utf_8_gets_its_own_encoding(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """ASCII: no character is an error."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
@@ -210,7 +210,7 @@ def test_a_picture_has_every_row_with_its_interval(runs: Runs) -> None:
     assert low < 1 < 2 < high
 
 
-def test_a_picture_that_cannot_be_is_said(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_figure_that_cannot_be_written(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A format that is none, a folder that is not there, runs without an interval: status 2, one message."""
     assert status(*runs[:2], "-o", tmp_path / "x.jpgg") == 2
     assert "'jpgg' is not a picture format" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_ranks_that_wait_for_one_another_are_one_observation() -> None:
     assert eight == pytest.approx(one)
 
 
-def test_a_mean_sees_what_is_rare() -> None:
+def test_a_mean_shows_rare_events() -> None:
     """What is in each fiftieth step is in no median; the mean of all steps has it."""
     steps = np.arange(1000)
     a = np.where(steps % 50 == 0, 100.0, 0.0)

@@ -88,7 +88,7 @@ def test_a_run_against_itself_is_the_same(tmp_path: Path) -> None:
     assert "the same run is on both sides" in comparison.notes
 
 
-def test_a_hundred_rows_of_equal_runs_are_accused_of_nothing(tmp_path: Path) -> None:
+def test_a_hundred_rows_of_equal_runs_have_no_finding(tmp_path: Path) -> None:
     """Two runs of one distribution, a hundred rows of correlated steps each."""
     runs = [
         save(tmp_path, {(f"M{at}", "forward"): 2 * noise(150, 1000 * side + at, memory=0.5) for at in range(100)})
@@ -155,7 +155,7 @@ def test_a_run_without_a_recorded_step_is_inconclusive(tmp_path: Path) -> None:
     assert whole(comparison).why == "not in B"
 
 
-def test_renamed_modules_are_compared_and_said(tmp_path: Path) -> None:
+def test_renamed_modules_are_compared_and_shown(tmp_path: Path) -> None:
     """The same modules under another name are the same row, with the old name beside it."""
     comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2, work=2, name="Model"))
     mixer = row(comparison, "Model/mixer")
@@ -182,7 +182,7 @@ def test_a_name_that_stands_for_other_modules_is_pointed_out(tmp_path: Path) -> 
     assert compare_runs(a, b).regrouped == {"A": (("stage1",), ("stage2",))}
 
 
-def test_what_is_done_less_often_costs_less(tmp_path: Path) -> None:
+def test_rows_of_fewer_steps_are_compared_by_their_mean(tmp_path: Path) -> None:
     """A span in each tenth step that takes as long as ever is 90 % faster: the mean of all steps is compared."""
     often = 5 * noise(300, 1, spread=0.005)
     seldom = np.where(np.arange(300) % 10 == 0, often, np.nan)
@@ -195,7 +195,7 @@ def test_what_is_done_less_often_costs_less(tmp_path: Path) -> None:
         assert one.why == "mean over all steps: it is in 100.0 % of A's, 10.0 % of B's"
 
 
-def test_what_is_rare_and_long_is_in_the_mean_of_the_step(tmp_path: Path) -> None:
+def test_rare_long_events_are_in_the_mean_of_the_step(tmp_path: Path) -> None:
     """A long profile in each fiftieth step is in no median step; the mean step has it."""
     steps = np.arange(1000)
     a = save(tmp_path, {("A", "forward"): np.where(steps % 50 == 0, 120.0, 20.0) * noise(1000, 1, spread=0.005)})
@@ -217,7 +217,7 @@ def test_a_module_that_was_not_recorded_is_not_zero(tmp_path: Path) -> None:
     assert one.a == pytest.approx(one.b, rel=0.02)
 
 
-def test_other_numbers_of_calls_are_said(tmp_path: Path) -> None:
+def test_other_numbers_of_calls_are_shown(tmp_path: Path) -> None:
     """A row that is slower because it is called more often says how often."""
     comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2))
     assert all("calls a step" not in one.why for one in comparison.rows)
@@ -299,7 +299,7 @@ def test_several_runs_a_side_know_how_runs_differ(tmp_path: Path) -> None:
     assert "one run a side" not in "\n".join(by_pattern.notes)
 
 
-def test_ranks_are_compared_together_or_one_alone(tmp_path: Path) -> None:
+def test_ranks_are_compared_together_or_one_by_one(tmp_path: Path) -> None:
     """Two ranks, the second slower in B: their mean is in between, ``rank`` chooses one."""
     runs = []
     for side, slow in (("a", 1.0), ("b", 1.2)):

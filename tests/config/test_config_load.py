@@ -104,7 +104,7 @@ def test_a_missing_file_is_named_with_its_neighbours(write, monkeypatch):
     )
 
 
-def test_a_missing_file_alone_in_its_folder(tmp_path):
+def test_a_missing_file_in_an_empty_folder(tmp_path):
     """A folder without YAML files, or no folder at all, is said."""
     alone, nowhere = tmp_path / "a.yaml", tmp_path / "no" / "a.yaml"
     assert problems(alone) == (f"{alone}: there is no such file in {tmp_path}, nor any YAML file",)

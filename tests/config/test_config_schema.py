@@ -133,7 +133,7 @@ def test_whole_numbers_are_seconds_too():
         "functions: [a:b]",
     ],
 )
-def test_what_does_not_fit_is_refused(text):
+def test_an_invalid_value_is_refused(text):
     """One sentence says what is wrong and what is allowed; nothing is converted silently."""
     assert any(words in problem(text) for words in ("; allowed: ", "did you mean", "; add "))
 

@@ -128,7 +128,7 @@ def test_a_refused_value_is_reported_once():
         ("a: 1\nb: \ud800", "train.yaml:2: the character U+D800 is not allowed in YAML; allowed: printable text"),
     ],
 )
-def test_what_is_not_yaml_is_one_clear_error(text, problem):
+def test_invalid_yaml_is_one_error(text, problem):
     """Our sentence, with the line."""
     assert problems(text) == (problem,)
 

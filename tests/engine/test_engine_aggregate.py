@@ -80,7 +80,7 @@ def test_phases_of_one_name_are_rows_of_their_own() -> None:
     assert rows["A", "backward"].total_ns == 6 * MS
 
 
-def test_self_time_is_what_no_child_covers() -> None:
+def test_self_time_is_the_time_outside_children() -> None:
     """Summed over rows it is the time that spans cover at all."""
     frame = make_frame(
         [a_span("A", 10), a_span("B", 4, parent=0), a_span("C", 1, parent=1), a_span("D", 3, start=10)],
@@ -246,7 +246,7 @@ def test_more_than_64_rows_are_kept_whole() -> None:
         assert rows[f"m{i}", "forward"].min_ns == (i + 1) * MS
 
 
-def test_rows_are_bounded_and_what_is_beyond_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_bounded_and_further_ones_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names made up anew each step cannot fill the memory; the phases still add up."""
     monkeypatch.setattr(folding, "MAX_ROWS", 10)
     frames = [make_frame([a_span(f"name {i}", 1)], step=i) for i in range(100)]
@@ -295,7 +295,7 @@ def test_host_and_device_steps_of_one_layout_do_not_mix_up_their_columns() -> No
         assert row.total_ns == sum(MS if f is frame else 9 * MS for f in frames)
 
 
-def test_what_the_device_clock_did_not_see_counts_nothing() -> None:
+def test_spans_without_a_device_time_count_nothing() -> None:
     """Captured spans have no device time, and take none from others."""
     frame = make_frame(
         [a_span("A", 1, device_start_ns=0, device_ns=4 * MS), a_span("B", 1, start=1)],
