@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from autoprof._metrics.flops import FlopCount, ModuleCall, ambient, count_call, describe
+from autoprof.frame import Phase
 
 
 def call_of(model: nn.Module, *args: Any, fqn: str = "", backward: bool = True, **kwargs: Any) -> ModuleCall:
@@ -31,6 +33,14 @@ def refused(model: nn.Module, *args: Any, **kwargs: Any) -> str:
     assert not count.rows
     assert count.flops() is None
     return count.reason
+
+
+def self_flops(count: FlopCount) -> dict[tuple[str, Phase], int]:
+    """Return the FLOPs of each module and phase, without those of the modules inside."""
+    found: Counter[tuple[str, Phase]] = Counter()
+    for key, flops in count.rows.items():
+        found[key.fqn, key.phase] += flops
+    return dict(found)
 
 
 class Residual(nn.Module):

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 import torch
-from flops_models import GPT, ResNet, call_of, counted, refused, tokens
+from flops_models import GPT, ResNet, call_of, counted, refused, self_flops, tokens
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
@@ -259,7 +259,7 @@ def test_no_rank_waits_for_a_count(alone):
 def test_a_distributed_model_is_counted_as_the_model_inside(alone):
     """The wrapper is left out, of the names and of the work."""
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
-    assert set(counted(model, torch.randn(2, 4)).self_flops()) == {("0", Phase.FORWARD), ("0", Phase.BACKWARD)}
+    assert set(self_flops(counted(model, torch.randn(2, 4)))) == {("0", Phase.FORWARD), ("0", Phase.BACKWARD)}
 
 
 def test_a_norm_that_is_synchronised_stays_with_its_own_rank(alone):

@@ -246,15 +246,10 @@ class FlopCounter:
         self.spent_ns = 0
         """Time of all counts so far."""
 
-    def known(self, calls: Iterable[tuple[ModuleCall, int]]) -> FlopCount | None:
-        """Return the known count of a step's calls, each with its number of times; None where one is new."""
-        found = [(self._known.get(_key(call)), times) for call, times in calls]
-        return None if any(count is None for count, _ in found) else add_up((c, n) for c, n in found if c is not None)
-
     def count(self, calls: Iterable[tuple[ModuleCall, int]]) -> FlopCount:
         """Return the count of a step's calls, each with its number of times; count the new ones.
 
-        Call it on the training thread, between two steps, when ``known`` returns None or parameters were frozen or
+        Call it on the training thread, between two steps, for calls with new shapes or after parameters were frozen or
         unfrozen: it reads every parameter.
         """
         training = tuple(parameter.requires_grad for parameter in self._model.parameters())

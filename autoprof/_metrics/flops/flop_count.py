@@ -62,13 +62,6 @@ class FlopCount:
         wanted = {phases} if isinstance(phases, str) else set(phases)
         return sum(flops for key, flops in self.rows.items() if key.phase in wanted and _inside(key.fqn, fqn))
 
-    def self_flops(self) -> dict[tuple[str, Phase], int]:
-        """Return the operations of each module and phase, without those of the modules inside."""
-        found: Tally[tuple[str, Phase]] = Tally()
-        for key, flops in self.rows.items():
-            found[key.fqn, key.phase] += flops
-        return dict(found)
-
     def kinds(self, fqn: str = "", phases: Phase | Iterable[Phase] = HARDWARE_PHASES) -> dict[Kind, int]:
         """Return the operations of the module and all inside it by arithmetic; nothing without a figure."""
         wanted = {phases} if isinstance(phases, str) else set(phases)
