@@ -25,7 +25,6 @@ PENDING: frozenset[str] = frozenset(
         "_session",
         "deep",
         "demo",
-        "sinks",
         "testing",
     }
 )

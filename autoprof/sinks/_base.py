@@ -1,4 +1,4 @@
-"""The seam where frames leave the straight line: ``Sink``, and ``RunInfo``, what a sink may know of the run."""
+"""The protocols of sinks, and ``RunInfo``, the facts of a run that a sink may use."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from ..summary import Summary
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where frames go. A sink may raise: whoever calls it counts that and switches this one sink off."""
+    """An output of frames. A sink may raise: the pipeline then closes it and switches it off, and goes on."""
 
     def write(self, frame: StepFrame) -> None:
-        """Take one step's frame. Called on the training thread, so it must not wait and must not keep the frame."""
+        """Write one step's frame. Called on the training thread: it must not wait and must not keep the frame."""
 
     def close(self, summary: Summary) -> None:
-        """Finish with the statistics of the whole run. Called once, also after a ``write`` that raised."""
+        """Write the statistics of the whole run and close. Called once, also after a ``write`` that raised."""
 
 
 @runtime_checkable
 class LiveSink(Sink, Protocol):
-    """A sink that shows the statistics while the run goes on: it says when, and is given them."""
+    """A sink that shows the statistics during the run, whenever it returns that it is due."""
 
     def due(self, idle_s: float | None = None) -> bool:
-        """Return True, once each time, when the statistics are to be shown.
+        """Return True when the statistics should be shown; the next True is for the next time.
 
-        Asked after each frame, and with ``idle_s`` before a gap: no frame will come for about that many seconds.
+        Called after each frame, and with ``idle_s`` before a gap: no frame follows for about that many seconds.
         """
 
     def show(self, summary: Summary, step: int) -> None:
-        """Show the statistics up to ``step``. They are computed in parts, so a few short steps may lie between."""
+        """Show the statistics up to ``step``. They are computed in parts, so a few short steps may have passed."""
 
 
 @runtime_checkable
 class CalibratedSink(Sink, Protocol):
-    """A sink that shows single spans, and therefore asks for the limit of the clock."""
+    """A sink that shows single spans, and therefore needs the resolution of the clock."""
 
     def calibrate(self, clock_limit_ns: int) -> None:
-        """Take the length below which a span cannot be told from none; called before the frames it is true of."""
+        """Set the length below which the clock cannot resolve a span; called before the frames that it applies to."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """The facts of a run that its sinks share.
 
-    ``folder`` is None for a run without files. ``stream`` is where text for people goes. ``clock`` gives seconds, and
-    decides when a sink is due again.
+    ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
+    that are due at intervals.
     """
 
     folder: RunFolder | None
@@ -61,7 +61,7 @@ class RunInfo:
 
 
 def folder_of(run: RunInfo) -> RunFolder:
-    """Return the folder of a run that has one; a sink that writes files is made for no other."""
+    """Return the folder of the run. Raises ``OutputError`` where it has none."""
     if run.folder is None:
-        raise OutputError("sinks: this run has no folder, so nothing can be written; name one as output")
+        raise OutputError("sinks: this run has no folder, so nothing can be written; set the key output")
     return run.folder

@@ -39,9 +39,9 @@ class ConsoleOptions(Options):
 class ConsoleSink:
     """Show the run on its stream.
 
-    On a terminal the panel is redrawn at most each Nth step and every ``interval_s`` seconds, or a line printed where
-    there is no room for it. Elsewhere each Nth step prints a line. A stream that fails makes ``show`` raise, after the
-    screen has been given back as far as the stream still takes it.
+    On a terminal the panel is redrawn at most each Nth step and every ``interval_s`` seconds; where it does not fit, a
+    line is printed. Elsewhere each Nth step prints a line. Where the stream fails, ``show`` restores the screen as far
+    as possible and raises.
     """
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
@@ -56,7 +56,7 @@ class ConsoleSink:
         self._due = float("-inf")
         self._on_terminal = False
         self._verdict: str | None = None
-        atexit.register(self._give_back)
+        atexit.register(self._restore_screen)
         self._pinned.guard()
 
     def write(self, frame: StepFrame) -> None:
@@ -83,7 +83,7 @@ class ConsoleSink:
         try:
             self._show_summary(summary, step)
         except BaseException:
-            self._give_back()
+            self._restore_screen()
             raise
 
     def _show_summary(self, summary: Summary, step: int) -> None:
@@ -94,7 +94,7 @@ class ConsoleSink:
             self._print_line(summary, step)
 
     def _draw(self, summary: Summary, step: int, size: tuple[int, int]) -> bool:
-        """Draw the panel; say whether there was room for it."""
+        """Draw the panel; return whether it fits."""
         columns, rows = size
         panel = render_panel(
             summary,
@@ -112,15 +112,15 @@ class ConsoleSink:
     def _print_line(self, summary: Summary, step: int) -> None:
         line = render_plain(summary, step=step, encoding=self._encoding)
         verdict = verdict_line(summary, gain=False)
-        if verdict is not None and verdict != self._verdict:  # said when it changes, not each time
+        if verdict is not None and verdict != self._verdict:  # printed when it changes, not each time
             self._verdict = verdict
             line += "\n" + safe(f"autoprof | verdict: {verdict_line(summary)}", self._encoding)
-        self._stream.write(f"\n{line}\n" if self._on_terminal else f"{line}\n")  # a bar may hold the line
+        self._stream.write(f"\n{line}\n" if self._on_terminal else f"{line}\n")  # a progress bar may be on the line
         self._stream.flush()
 
     def close(self, summary: Summary) -> None:
-        """Give the screen back and print the report, which stays."""
-        atexit.unregister(self._give_back)
+        """Restore the screen and print the report, which remains."""
+        atexit.unregister(self._restore_screen)
         size = PinnedLines.terminal_size(self._stream)
         self._pinned.close()
         report = render_summary(
@@ -129,8 +129,8 @@ class ConsoleSink:
         self._stream.write("\n" + "\n".join(report) + "\n")
         self._stream.flush()
 
-    def _give_back(self) -> None:
-        # A stream that is closed or gone has no screen to give back.
+    def _restore_screen(self) -> None:
+        # A stream that is closed has no screen to restore.
         with contextlib.suppress(Exception):
             self._pinned.close()
 

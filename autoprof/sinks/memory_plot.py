@@ -110,7 +110,7 @@ class MemoryPlotSink:
             self._due = run.clock() + options.redraw_s
 
     def write(self, frame: StepFrame) -> None:
-        """Take the frame's readings."""
+        """Add the frame's readings."""
         if frame.memory:
             self._history.add(frame.step, frame.memory)
 
@@ -123,7 +123,7 @@ class MemoryPlotSink:
         return True
 
     def show(self, summary: Summary, step: int) -> None:
-        """Ask for a drawing of the history so far."""
+        """Request a drawing of the history so far."""
         if self._redrawer is not None:
             self._redrawer.request(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
 

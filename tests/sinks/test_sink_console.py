@@ -99,7 +99,7 @@ def test_a_dumb_terminal_gets_lines(terminal: TerminalStream, clock: Clock, monk
     assert "\x1b" not in "".join(terminal.writes)
 
 
-def test_the_panel_stands_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
+def test_the_panel_is_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
     """The panel takes the last rows, in one write, and the cursor stays where the program left it."""
     terminal.screen.feed("before\n")
     Console(terminal, clock, every=1).step(1)
@@ -132,7 +132,7 @@ def test_a_bar_that_rewrites_its_line_keeps_it(terminal: TerminalStream, clock: 
 
 
 def test_a_full_screen_makes_room_first(terminal: TerminalStream, clock: Clock) -> None:
-    """With the cursor on the last row, what stood there scrolls up instead of being drawn over."""
+    """With the cursor on the last row, the text there scrolls up instead of being overwritten."""
     terminal.screen.feed("".join(f"line {i}\n" for i in range(30)) + "half")
     Console(terminal, clock, every=1).step(1)
     terminal.screen.feed(" done\n")
@@ -151,7 +151,7 @@ def test_drawing_is_throttled_by_steps_and_time(terminal: TerminalStream, clock:
 
 
 def test_before_unsampled_steps_the_last_ones_are_shown(terminal: TerminalStream, clock: Clock) -> None:
-    """The panel would stand still without them for longer than it ever does; nothing is drawn twice."""
+    """Without them the panel would be older than its interval; nothing is drawn twice."""
     console = Console(terminal, clock, every=10, interval_s=1.0)
     for step in range(1, 13):
         console.step(step)
@@ -219,7 +219,7 @@ def test_without_a_terminal_a_gap_prints_nothing(clock: Clock) -> None:
 
 @pytest.mark.parametrize(("columns", "rows"), [(120, 40), (60, 20)])
 def test_a_resize_moves_the_panel(terminal: TerminalStream, clock: Clock, columns: int, rows: int) -> None:
-    """After a resize the next drawing stands at the new bottom, and the old panel is gone."""
+    """After a resize the next drawing is at the new bottom, and the old panel is gone."""
     console = Console(terminal, clock, every=1)
     console.step(1)
     terminal.screen.resize(columns, rows)
@@ -295,7 +295,7 @@ def test_a_closed_stream_raises(clock: Clock) -> None:
         console.sink.show(summary_of([frame_of()]), 1)
 
 
-def test_a_fork_leaves_the_terminal_alone(
+def test_a_fork_does_not_write_to_the_terminal(
     terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forked worker that exits does not take the parent's panel away."""
@@ -303,7 +303,7 @@ def test_a_fork_leaves_the_terminal_alone(
     console.step(1)
     count = len(terminal.writes)
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    console.sink._give_back()
+    console.sink._restore_screen()
     assert len(terminal.writes) == count
 
 
@@ -386,14 +386,14 @@ def test_a_program_that_dies_gets_its_screen_back() -> None:
 
 
 def test_a_program_that_is_killed_gets_its_screen_back() -> None:
-    """``kill -9``: a shell that waits beside it resets the scroll region and takes the panel away."""
+    """``kill -9``: a waiting shell resets the scroll region and removes the panel."""
     screen = run_on_pty("kill")
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line or "░" in line for line in screen.text)
     assert any("loss at 20" in line for line in screen.scrolled + screen.text)
 
 
-def test_a_shell_that_waits_beside_a_terminal_ends_with_the_sink() -> None:
+def test_the_waiting_shell_ends_with_the_sink() -> None:
     """And prints nothing when the panel was taken away in order."""
     master, slave = pty.openpty()
     with os.fdopen(slave, "w") as stream:
@@ -411,7 +411,7 @@ def test_a_shell_that_waits_beside_a_terminal_ends_with_the_sink() -> None:
 
 
 def test_without_a_shell_the_panel_is_drawn_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing waits beside the program then."""
+    """Then no process waits."""
     monkeypatch.setattr("autoprof.sinks._terminal._SHELL", "/no/such/shell")
     restorer = Restorer(1, "undone")
     restorer.send(shown=True)
