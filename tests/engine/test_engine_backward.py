@@ -178,7 +178,7 @@ def test_a_double_backward_closes() -> None:
 
 
 def test_a_module_that_returns_its_input_has_a_backward_of_no_length() -> None:
-    """It is counted, takes no time, and ends nobody else's."""
+    """It is counted, takes no time, and ends no other call."""
     clock = FakeClock()
     model = Named(a=linear(), p=nn.Identity(), b=linear())
     with Watched(model, config=CHILDREN, clock=clock) as watched:

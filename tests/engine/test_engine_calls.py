@@ -397,7 +397,7 @@ def test_the_lines_of_autoprof_itself_are_not_counted(capsys: pytest.CaptureFixt
 
 
 def test_a_thread_beside_the_training_does_not_count(bench: Bench) -> None:
-    """Its printing is in nobody's way."""
+    """Its printing disturbs no session."""
     import threading
 
     thread = threading.Thread(target=print, args=("beside",), kwargs={"file": io.StringIO()})

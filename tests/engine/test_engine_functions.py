@@ -276,7 +276,7 @@ async def coroutine(name: str, clock: FakeClock, steps: int) -> str:
 
 
 def test_interleaved_tasks_keep_their_nesting() -> None:
-    """Each slice is a span of its own; nobody is inside another task's span."""
+    """Each slice is a span of its own; no task is inside another task's span."""
     clock = FakeClock()
     wrapped = timed("task")(coroutine)
     outer = timed("outer")(coroutine)

@@ -210,7 +210,7 @@ def test_sessions_may_end_in_any_order() -> None:
 
 
 def test_a_wrapper_that_somebody_puts_over_ours_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is put back by whoever put it there; ours below it is idle, and a later session times calls once."""
+    """The other package puts it back; ours below it is idle, and a later session times calls once."""
     model = mlp()
     with Watched(model):
         ours = torch.optim.Optimizer.zero_grad

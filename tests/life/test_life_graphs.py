@@ -170,10 +170,10 @@ def test_what_a_compiled_model_hides_is_named_once(caplog: pytest.LogCaptureFixt
             watched.step()
         summary = watched.session.summary()
     assert len(compiler.graphs) == 3
-    told = [note for note in summary.notes if "hooks do not fire" in note]
-    assert len(told) == 1
-    assert "first" in told[0]
-    assert [record.message for record in caplog.records if "hooks do not fire" in record.message] == told
+    notes = [note for note in summary.notes if "hooks do not fire" in note]
+    assert len(notes) == 1
+    assert "first" in notes[0]
+    assert [record.message for record in caplog.records if "hooks do not fire" in record.message] == notes
 
 
 def test_a_graph_break_leaves_the_modules_around_it_timed() -> None:
@@ -228,7 +228,7 @@ def test_a_session_does_not_load_the_compiler_and_is_there_when_somebody_does() 
     assert found.stdout == "1\n"
 
 
-def test_hooks_step_aside_with_their_order_and_come_back_in_it() -> None:
+def test_hooks_are_removed_for_a_compilation_and_restored_in_their_order() -> None:
     """The user's own hooks around and between ours stay where they are."""
     model = nn.Sequential(nn.Linear(4, 4))
     layer = model[0]

@@ -1,4 +1,4 @@
-"""Loaders that nobody gave to the session: recognised by themselves, worker processes and all, and left as they are."""
+"""Loaders that were not given to the session: recognised, with their worker processes, and unchanged."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_loader_given_to_the_session_is_not_counted_twice() -> None:
 
 
 def test_a_loader_on_another_thread_is_no_part_of_the_step() -> None:
-    """Somebody else's prefetching: only what the training thread waits for counts."""
+    """Prefetching by another package: only the wait of the training thread counts."""
     loader = DataLoader(TensorDataset(torch.ones(3, 2)))
     with Watched(model()) as watched:
         thread = Thread(target=lambda: list(loader))

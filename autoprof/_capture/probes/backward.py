@@ -30,7 +30,7 @@ PASS_ENDED: Final = -2
 NO_THREAD: Final = -1
 """Not the identifier of any thread."""
 MAX_NESTED: Final = 64
-"""Backward passes inside one another that are told from each other."""
+"""Nested backward passes that are distinguished."""
 
 
 class EndObserver(Protocol):
