@@ -74,7 +74,7 @@ class LogFile:
 
     def text(self) -> str:
         """Return the whole file."""
-        return "\n".join(self.blocks()).lstrip("\ufeff")
+        return "\n".join(self.blocks())
 
     def lines(self) -> Iterator[str]:
         """Yield the lines without their ends."""
@@ -151,7 +151,8 @@ def _marked_encoding(head: bytes) -> str | None:
 
 
 def _clean(text: str) -> str:
-    """Unify line ends and remove terminal colours and cursor movements."""
+    """Unify line ends; remove terminal colours, cursor movements and byte order marks (of concatenated files)."""
+    text = text.replace("\ufeff", "") if "\ufeff" in text else text
     text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
     return _ANSI.sub("", text) if "\x1b" in text else text
 

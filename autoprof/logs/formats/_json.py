@@ -1,4 +1,4 @@
-"""The shared reader of JSON objects in lines: alone or behind other text, and Python's dicts."""
+"""The shared reader of JSON objects in lines: alone or after other text, and Python's dicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON lines of any tool: an object per line, alone or behind other text, and Python's dicts."""
+"""JSON lines of any tool: an object per line, alone or after other text, and Python's dicts."""
 
 from __future__ import annotations
 
