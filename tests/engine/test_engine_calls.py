@@ -282,6 +282,7 @@ def test_a_name_for_what_a_call_is_made_of() -> None:
     assert table.take() == [(Site("a.py", 1, "f", "item"), 3, 5)]
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin:UserWarning")  # of ``print``, once
 def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value read between two graphs: as many compilations as without a session, and none of our functions."""
     from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
