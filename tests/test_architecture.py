@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import nn
 
 import autoprof
+from autoprof._process.replace import Replacement
+from autoprof.testing import ListSink
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
@@ -22,6 +33,35 @@ ROOMS = (
 
 ``diagnose.rules`` comes late because the defects of rules train with ``testing`` and ``demo``. ``diagnose`` finds the
 rules as parts and imports none of them.
+"""
+HOLDS = {
+    "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
+    "LoaderProbe": "TrainingState Prefetch Recorder",
+    "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
+    "StepTracker": "Sampling Pipeline Footprint Recorder Notes",
+    "Sampling": "Governor Footprint Recorder",
+    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics Diagnosis "
+    "CompiledModules Notes",
+    "Outputs": "Summarizer ListSink Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics Diagnosis Recorder Notes",
+    "MemoryTable": "Footprint",
+    "OutsideSteps": "Governor ExcludedTime Prefetch",
+    "Metrics": "Recorder Notes",
+    "Diagnosis": "Footprint Recorder",
+    "CompiledModules": "Recorder Notes",
+    "Resolver": "",
+    "Aggregate": "",
+    "Governor": "",
+    "Footprint": "",
+    "ExcludedTime": "",
+    "Prefetch": "",
+    "Recorder": "",
+    "Notes": "",
+    "ListSink": "",
+}
+"""The objects of a session, and which of the others each one holds: an object holds only those further down.
+
+Hooks and replaced functions are not followed: they lie in torch's tables, as the session's callers do.
 """
 PUBLIC = [
     "AutoprofError", "Config", "ConfigError", "Finding", "MissingExtra", "OutputError", "Phase", "Row", "Run",
@@ -114,3 +154,77 @@ def test_functions_are_short() -> None:
                 if length > 80:
                     long.append(f"{path.relative_to(HOUSE)}:{node.lineno}: {node.name} has {length} lines")
     assert not long, "\n".join(long)
+
+
+def _held(value: Any) -> Iterator[Any]:
+    """Yield what a value refers to: attributes of our objects, members of containers, objects bound to functions."""
+    if isinstance(value, MethodType):
+        yield value.__self__
+    elif isinstance(value, FunctionType):
+        yield from (cell.cell_contents for cell in value.__closure__ or () if cell != type(cell)())
+    elif isinstance(value, partial):
+        yield from (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, dict):
+        yield from (*value, *value.values())
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        yield from value
+    elif type(value).__module__.startswith("autoprof") and not isinstance(value, (type, Replacement, nn.Module)):
+        slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        yield from [*getattr(value, "__dict__", {}).values(), *(getattr(value, name, None) for name in slots)]
+
+
+def _object_graph(root: Any) -> dict[str, set[str]]:
+    """Return by class which objects of ``HOLDS`` each of them holds, directly or through other objects."""
+    graph, seen, waiting = defaultdict[str, set[str]](set), {id(root): root}, [root]
+    while waiting:
+        owner = waiting.pop()
+        graph[type(owner).__name__] |= set()
+        found, inner = [*_held(owner)], {id(owner): owner}
+        while found:
+            value = found.pop()
+            if id(value) in inner:
+                continue
+            inner[id(value)] = value
+            if type(value).__name__ not in HOLDS:
+                found += _held(value)
+                continue
+            graph[type(owner).__name__].add(type(value).__name__)
+            if id(value) not in seen:
+                seen[id(value)] = value
+                waiting.append(value)
+    return graph
+
+
+def test_objects_of_a_session_hold_only_those_further_down(tmp_path: Path) -> None:
+    """No cycle: an event goes from the program down to the sinks, and no object calls one above it."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    config = {"sinks": {}, "targets": [{"match": ".*"}], "output": str(tmp_path)}
+    with autoprof.instrument(model, config, optimizer=optimizer, sinks=[ListSink()]) as session:
+        for _ in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        with torch.no_grad():
+            model.eval()(torch.ones(1, 2))  # validation: the session watches backward passes
+        graph = _object_graph(session)
+    names = list(HOLDS)
+    assert {name: set(graph[name]) for name in names} == {name: set(held.split()) for name, held in HOLDS.items()}
+    assert set(graph) == set(names)
+    back = [(name, held) for name in names for held in graph[name] if names.index(held) <= names.index(name)]
+    assert not back
+
+
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """The rows of the table below a heading, without its head."""
+    section = page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_page_draws_both_graphs() -> None:
+    """``docs/architecture.md`` has the rooms in their order, and which object holds which."""
+    page = (HOUSE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = [name for row in _rows(page, "Which module imports which?") for name in re.findall(r"`([\w.]+)`", row[0])]
+    assert tuple(rooms) == ROOMS
+    held = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[1])) for row in _rows(page, "Which object holds which?")}
+    assert held == {name: set(others.split()) for name, others in HOLDS.items()}

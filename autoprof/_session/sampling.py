@@ -1,4 +1,4 @@
-"""Which steps are recorded, and what is on the model meanwhile: all of it in these steps, nothing in the others."""
+"""Choose which steps to record; attach the probes in these steps, and detach them in the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Gover
 
 
 class Level(NamedTuple):
-    """A level of detail: its probes, in words what they record, and the modules that are."""
+    """A level of detail: its probes, the same in words, and the fqns of their modules."""
 
     probes: Sequence[Probe] = ()
     words: str = "nothing is"
@@ -22,10 +22,13 @@ class Level(NamedTuple):
 
 
 class Sampling:
-    """Count the steps that are left alone, and switch the probes on for the others.
+    """Count the steps of a gap, and attach the probes in recorded steps.
 
-    ``levels`` start with the finest. ``every`` asks for each Nth step, of which
-    the governor skips as many as its budget requires. ``step_probes`` are attached at every level.
+    ``levels`` start with the finest. ``every`` asks for each Nth step, of which the governor skips as many as its
+    budget requires. ``step_probes`` are attached at every level.
+
+    A gap is divided: at the end of its first part ``check_gap`` compares its steps with the recorded ones, at the end
+    of each further part it gives the session time for postponed work. ``gap_remaining`` counts down to the next check.
     """
 
     def __init__(
@@ -39,10 +42,10 @@ class Sampling:
         mark_cost: MarkCost | None = None,
     ) -> None:
         self.gap_remaining = 0
-        """Steps of the open gap until somebody has to look up; 0 outside of gaps."""
+        """Steps of the open gap until the next check; 0 outside of gaps. In auto mode counted in optimizer steps."""
         self._step_probes = tuple(step_probes)
         self.settling = False
-        """Whether the open step is kept apart, because what records it is in no cache yet."""
+        """Whether the open step is excluded from statistics: the code that records it is in no cache yet."""
         self._governor = governor
         self._always = not governor.active and every == 1
         self._settles = governor.active and every == 1  # with ``every`` > 1 each sampled step stands alone
@@ -51,47 +54,47 @@ class Sampling:
         self._levels = levels or [Level()]
         self._every = every
         self._mark_cost = mark_cost or MarkCost()
-        self._on: Sequence[Probe] | None = None
+        self._attached: Sequence[Probe] | None = None
         self._toggle_ns = 0
         self._began_ns = 0
         self._paid_ns = 0
         self._steps = 0
-        self._rest = 0
+        self._later = 0
         self._per_step = 1
         self._reserved: list[tuple[int, int]] = []
-        self._first = 0
-        self._lead = False
+        self._compared_steps = 0
+        self._before_first = False
         self._compared_ns = 0
-        self._switching = False
-        self._said = 0
+        self._begins_burst = False
+        self._described_level = 0
 
     def switch(self, on: bool) -> None:
-        """Put everything of the level on, or take off what is on."""
-        if on == (self._on is not None):
+        """Attach all probes of the level, or detach the attached ones."""
+        if on == (self._attached is not None):
             return
         began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._on = [*self._levels[self._governor.level].probes, *self._step_probes]
-            for probe in self._on:
+            self._attached = [*self._levels[self._governor.level].probes, *self._step_probes]
+            for probe in self._attached:
                 probe.attach()
             now_ns = perf_counter_ns()
             self._toggle_ns = now_ns - began
-            if self._switching:  # what it takes is charged by the burst, not with its first step
-                self._switching = False
+            if self._begins_burst:  # this cost is charged to the burst, not to its first step
+                self._begins_burst = False
                 self._paid_ns += self._toggle_ns
                 self._began_ns = now_ns
             elif not self._began_ns:
                 self._began_ns = now_ns
         else:
-            probes, self._on = self._on or (), None
+            probes, self._attached = self._attached or (), None
             for probe in probes:
                 probe.detach()
             self._toggle_ns += perf_counter_ns() - began
 
     def detach_all(self) -> None:
-        """Take everything off, also where switching was cut short; go on after a failure and raise the first."""
-        self._on = None
+        """Detach all probes, also where a signal interrupted ``switch``; raise the first failure at the end."""
+        self._attached = None
         activate(self._recorder, False)
         failed: list[Exception] = []
         every = (*(probe for level in self._levels for probe in level.probes), *self._step_probes)
@@ -104,34 +107,34 @@ class Sampling:
             raise failed[0]
 
     def reserve(self, first: int, count: int) -> None:
-        """Have these steps recorded, whatever it costs."""
+        """Record these steps whatever their cost."""
         self._reserved.append((first, first + count))
 
-    def asked(self, ns: int) -> None:
-        """Leave out of every account what the user has asked for: it is no cost of recording."""
+    def exclude(self, ns: int) -> None:
+        """Exclude work that the user has asked for from the step and from the cost of recording."""
         self._paid_ns += ns
         self._began_ns += ns
 
     def end_gap_early(self) -> int:
-        """Have an open gap end with the step that is open; return its steps."""
+        """End an open gap with the step that is open; return its steps."""
         if not self.gap_remaining:
             return 0
-        left = self.gap_remaining + self._rest
+        left = self.gap_remaining + self._later
         self.gap_remaining = left % self._per_step or self._per_step
         self._steps -= (left - self.gap_remaining) // self._per_step
-        self._rest = self._first = 0
-        self._lead = False
+        self._later = self._compared_steps = 0
+        self._before_first = False
         return self._steps
 
     def release(self, first: int, count: int) -> None:
-        """Take a reservation back."""
+        """Cancel a reservation."""
         if (first, first + count) in self._reserved:
             self._reserved.remove((first, first + count))
 
     def close(self, step: int, marks: int, paid_ns: int) -> int:
-        """Return how many steps to leave alone after this one, which ends now.
+        """Return how many steps to skip after this one, which ends now.
 
-        ``marks`` were made in it; ``paid_ns`` is what our own work has taken so far in the whole run.
+        ``marks`` were made in it; ``paid_ns`` is the time of our own work so far in the whole run.
         """
         if self._always:
             return 0
@@ -155,9 +158,9 @@ class Sampling:
         self.settling = self._settled < MIN_SETTLING_STEPS or not enough
 
     def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
-        """Leave alone as many steps, of each of which ``left`` is told ``per_step`` times.
+        """Begin a gap of ``steps`` steps; ``gap_remaining`` is counted down ``per_step`` times in each.
 
-        ``inside`` says that it is told in the middle of a step: steps are then compared from the first one's middle on.
+        ``inside``: it is counted in the middle of a step, so steps are compared from the middle of the first one on.
         """
         toggle_ns = self._toggle_ns
         self.switch(False)
@@ -165,41 +168,41 @@ class Sampling:
         self._recorder.suspend()
         self._steps, self._per_step = steps, per_step
         first = max(self._governor.comparable, 1)
-        self._first = min(first, steps - inside)
-        self._lead = inside and steps > 1
-        self.gap_remaining = (1 if self._lead else self._first or 1) * per_step
-        self._rest = steps * per_step - self.gap_remaining
+        self._compared_steps = min(first, steps - inside)
+        self._before_first = inside and steps > 1
+        self.gap_remaining = (1 if self._before_first else self._compared_steps or 1) * per_step
+        self._later = steps * per_step - self.gap_remaining
         self._began_ns = self._compared_ns = perf_counter_ns()
 
     def check_gap(self, now_ns: int) -> bool:
-        """Tell whether the gap goes on when ``left`` is at its end; compare the steps so far with the recorded ones."""
-        if self._lead:
-            self._lead, self._compared_ns = False, now_ns
-            self.gap_remaining = self._first * self._per_step
-            self._rest -= self.gap_remaining
+        """Return whether the gap goes on at the end of a part; after the first one compare its steps."""
+        if self._before_first:
+            self._before_first, self._compared_ns = False, now_ns
+            self.gap_remaining = self._compared_steps * self._per_step
+            self._later -= self.gap_remaining
             return True
-        if self._first:
-            self._governor.compare(self._first, now_ns - self._compared_ns)
-            self._first = 0
-        self.gap_remaining, self._rest = self._rest, 0
+        if self._compared_steps:
+            self._governor.compare(self._compared_steps, now_ns - self._compared_ns)
+            self._compared_steps = 0
+        self.gap_remaining, self._later = self._later, 0
         return self.gap_remaining > 0
 
     def check_after_next_step(self) -> None:
-        """Have somebody look up again after the next step: what there was to do was too much for one."""
+        """Check again after the next step: the postponed work was too much for one."""
         if self.gap_remaining > self._per_step:
-            self._rest += self.gap_remaining - self._per_step
+            self._later += self.gap_remaining - self._per_step
             self.gap_remaining = self._per_step
 
     def gap_remaining_s(self) -> float:
         """Return about how many seconds of the gap are left."""
-        return (self.gap_remaining + self._rest) / self._per_step * self._governor.bare_ns / NS_PER_S
+        return (self.gap_remaining + self._later) / self._per_step * self._governor.bare_ns / NS_PER_S
 
     def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
-        """Record again; return the steps left alone and their nanoseconds."""
+        """Record again; return the number of unsampled steps and their nanoseconds."""
         steps, elapsed_ns = self._steps, now_ns - self._began_ns
         self.gap_remaining = self._steps = 0
         spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
-        self._switching = True
+        self._begins_burst = True
         self.settling = self._settles
         self._settled = self._settled_ns = 0
         self._governor.after_gap(steps, elapsed_ns, spent_ns)
@@ -208,25 +211,25 @@ class Sampling:
 
     @property
     def instrumented(self) -> frozenset[str]:
-        """The fqns of the modules that are recorded when they are called."""
+        """The fqns of the modules that are recorded when called."""
         return self._levels[self._governor.level].fqns
 
-    def change(self, step: int) -> str | None:
-        """Say it, once, when another level of detail is recorded from this step on."""
+    def describe_change(self, step: int) -> str | None:
+        """Return, once, the note that another level of detail is recorded from this step on."""
         level = self._governor.level
-        if level == self._said:
+        if level == self._described_level:
             return None
-        why = "to keep the budget" if level > self._said else "there is room in the budget again"
-        self._said = level
+        why = "to keep the budget" if level > self._described_level else "there is room in the budget again"
+        self._described_level = level
         return f"{why}: from step {step} on, {self._levels[level].words} recorded"
 
     def abort_gap(self) -> tuple[int, int]:
-        """End the gap where it is; return its steps so far and their nanoseconds."""
-        steps = self._steps - -(-(self.gap_remaining + self._rest) // self._per_step)
-        self.gap_remaining = self._steps = self._rest = 0
+        """End the gap before its last step; return its steps so far and their nanoseconds."""
+        steps = self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
+        self.gap_remaining = self._steps = self._later = 0
         return steps, perf_counter_ns() - self._began_ns
 
-    def skip(self, ns: int) -> None:
-        """Leave out of the open step or gap what it was interrupted for."""
+    def exclude_pause(self, ns: int) -> None:
+        """Exclude a pause from the open step or gap."""
         self._began_ns += ns
         self._compared_ns += ns

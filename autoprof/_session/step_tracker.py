@@ -196,7 +196,7 @@ class StepTracker:
         """Go from a gap to the next recorded step."""
         steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns)
         self._number += steps
-        note = self._sampling.change(self._number + 1)
+        note = self._sampling.describe_change(self._number + 1)
         if note is not None:
             self._notes.warn_once(note)
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
@@ -302,7 +302,7 @@ class StepTracker:
         """Attach or detach the probes of the open step; return whether there is one."""
         now_ns = perf_counter_ns()
         if on:
-            self._sampling.skip(now_ns - self._paused_ns)
+            self._sampling.exclude_pause(now_ns - self._paused_ns)
         else:
             self._paused_ns = now_ns
         if self.open is None or self._off:

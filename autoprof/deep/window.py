@@ -31,7 +31,7 @@ class Sampling(Protocol):
     def reserve(self, first: int, count: int) -> None:
         """Have these steps recorded, whatever it costs."""
 
-    def asked(self, ns: int) -> None:
+    def exclude(self, ns: int) -> None:
         """Leave out of every account what the user has asked for."""
 
 
@@ -98,7 +98,7 @@ class DeepWindow:
             apart = True
             self._open.step(step)
         if apart:
-            self._sampling.asked(perf_counter_ns() - began)
+            self._sampling.exclude(perf_counter_ns() - began)
         return apart
 
     def close(self) -> None:

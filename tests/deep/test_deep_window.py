@@ -70,7 +70,7 @@ def test_a_capture_costs_the_budget_nothing() -> None:
         def reserve(self, first: int, count: int) -> None:
             told.append(first)
 
-        def asked(self, ns: int) -> None:
+        def exclude(self, ns: int) -> None:
             told.append(ns)
 
     window = make_window(Deep(steps=(2,)), sampling=Sampling())
@@ -140,7 +140,7 @@ class Reserved:
     def reserve(self, first: int, count: int) -> None:
         self.steps.append((first, count))
 
-    def asked(self, ns: int) -> None:
+    def exclude(self, ns: int) -> None:
         pass
 
 
