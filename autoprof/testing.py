@@ -1,4 +1,4 @@
-"""Doubles for tests, ours and yours: a clock that moves when told, a device that lags behind it, a sink that keeps.
+"""Doubles for tests, ours and yours: a clock that the test moves, a device that lags behind it, a sink that keeps all.
 
 clock = FakeClock()
 sink = ListSink()
@@ -59,11 +59,11 @@ class FakeDevice:
 
     ``work(ns)`` queues a kernel of that length on the current stream; it starts when the stream is free, not before
     now. As torch does, a thread keeps a current stream for each device: ``work(ns, device=1)`` is a kernel on tensors
-    of another device than the current one. ``move`` says on which device a module's tensors lie; what it was never
-    told of lies on none. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for``
+    of another device than the current one. ``move`` puts a module's tensors on a device; all
+    others lie on none. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for``
     holds the current stream (or another device's) up until another one is done, ``wait_here`` the host. An event is
     passed ``lag_ns`` after its stream has reached it; ``lags`` has the lag of a stream that differs. ``queries`` and
-    ``waits`` count what a test may want to forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events
+    ``waits`` count calls that a test may forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events
     of two devices, and events that the device has not passed, cannot be compared.
     """
 
@@ -102,9 +102,9 @@ class FakeDevice:
         streams: dict[int, Hashable] = self._current.__dict__.setdefault("streams", {})
         return streams
 
-    def move(self, what: nn.Module | Tensor, device: int) -> None:
+    def move(self, moved: nn.Module | Tensor, device: int) -> None:
         """Put a tensor, or the parameters and buffers of a module, on a device."""
-        for tensor in (what,) if isinstance(what, Tensor) else (*what.parameters(), *what.buffers()):
+        for tensor in (moved,) if isinstance(moved, Tensor) else (*moved.parameters(), *moved.buffers()):
             self._index_of[tensor] = device
 
     def index_of(self, tensor: Tensor) -> int | None:
@@ -142,7 +142,7 @@ class FakeDevice:
         self._current.device, self._streams[device] = device, stream
 
     def wait_for(self, device: int = 0, stream: Hashable = 0, *, on: int | None = None) -> None:
-        """Have the current stream (of the device ``on``) wait for what is queued on another; the host does not."""
+        """Have the current stream (of the device ``on``) wait for the work queued on another; the host does not."""
         place = self.place if on is None else self.place_on(on)
         self._free_at[place] = max(self._reached(place), self._reached((device, stream)))
 
@@ -308,7 +308,7 @@ def open_session(
     sinks: Iterable[Sink] = (),
     memory: Memory | None = None,
 ) -> Session:
-    """Do what ``autoprof.instrument`` does, but read this clock, and the bytes of this ``memory`` if one is given."""
+    """Open a session as ``autoprof.instrument`` does, with this clock, and with this ``memory`` if one is given."""
     return _open_session(model, config, optimizer=optimizer, sinks=sinks, clock=clock, memory=memory)
 
 
@@ -319,7 +319,7 @@ COLUMNS: Final = (
 
 
 def make_frame(spans: Sequence[Span], *, step: int = 1, duration_ns: int | None = None, **fields: Any) -> StepFrame:
-    """Build a frame of spans, parents first; the step ends with the last span unless ``duration_ns`` says otherwise."""
+    """Build a frame of spans, parents first; the step ends with the last span unless ``duration_ns`` is given."""
     layout = Layout(
         names=tuple(span.name for span in spans),
         fqns=tuple(span.fqn for span in spans),

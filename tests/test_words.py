@@ -21,11 +21,8 @@ MOST_WHATS = 2.0
 """Uses of "what" in 1,000 lines of a room: pyinstrument, structlog and httpx have 0.2 to 0.7."""
 PENDING: frozenset[str] = frozenset(
     {
-        "_process",
-        "_session",
         "deep",
         "demo",
-        "testing",
     }
 )
 """Rooms that are not rewritten yet."""

@@ -11,7 +11,7 @@ from .signals import raised_by_handler
 class contain:
     """A ``with`` block that passes an ``Exception`` raised inside to ``handle``, and ends there.
 
-    What a signal handler of the user's raised goes on, and so does all that is no ``Exception``.
+    An exception that a signal handler raised goes on, and so does one that is no ``Exception``.
     """
 
     __slots__ = ("_handle",)

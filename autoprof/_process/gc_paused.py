@@ -1,4 +1,4 @@
-"""Python's garbage collector beside our own work, whose objects die by their counts and need none."""
+"""Pause Python's garbage collector during our own work, whose objects are freed by their reference counts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from types import TracebackType
 
 
 class GcPaused:
-    """A ``with`` block in which the collector stands still, unless it did already.
+    """A ``with`` block in which Python's garbage collector is disabled, unless it was already.
 
-    A summary of hundreds of rows makes thousands of objects, all gone when it is drawn. Meanwhile they would make the
-    collector run, over and over, and in the end over everything that the program holds: 80 to 190 ms where torch is
-    imported, in a step of the user's. Where a signal handler's exception gets between, ``resume`` makes up for it.
+    A summary of hundreds of rows makes thousands of objects, all freed when it is drawn. They would make the collector
+    run again and again, in the end over everything that the program holds: 80 to 190 ms where torch is imported, in a
+    step of the user's. Where an exception of a signal handler leaves the block half way, ``resume`` ends the pause.
     """
 
     __slots__ = ("_paused",)
@@ -30,7 +30,7 @@ class GcPaused:
         self.resume()
 
     def resume(self) -> None:
-        """Let the collector run again, if the block has stopped it."""
+        """Enable the collector again, if the block has disabled it."""
         if self._paused:
             gc.enable()
             self._paused = False

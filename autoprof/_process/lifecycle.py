@@ -18,11 +18,11 @@ from ..errors import SessionError
 
 
 class Closable(Protocol):
-    """What the process's end needs of a session."""
+    """The part of a session that the end of the process needs."""
 
     @property
     def busy(self) -> bool:
-        """Whether the session is in the middle of its own work, where closing it would find it half changed."""
+        """Whether the session's own code is running: closing it now would find it half changed."""
 
     def end(self, how: str) -> None:
         """Close the session and note how it ended."""

@@ -1,4 +1,4 @@
-"""Signals beside our own work: Ctrl-C waits for its end, and what a handler of the user's raises stays the user's."""
+"""Signals during our own work: Ctrl-C is deferred, and an exception of the user's handler reaches the user."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 class DeferSigint:
-    """Our own work as a ``with`` block: a Ctrl-C waits for its end, and then does what it would have done.
+    """A ``with`` block around our own work: a Ctrl-C inside is handled at its end, by the handler that was set before.
 
-    A second Ctrl-C does not wait: what is inside may hang. Blocks may nest. Only on the main thread, where Python runs
+    A second Ctrl-C is handled at once: the block may hang. Blocks may nest. Only on the main thread, where Python runs
     signal handlers, is there anything to hold back.
     """
 
@@ -41,7 +41,7 @@ class DeferSigint:
                     self._came, self._handler = False, handler
                     set_handler(SIGINT, self._noting)
             self.depth += 1
-        except BaseException:  # what the handler of a Ctrl-C a moment earlier raises, or that of another signal
+        except BaseException:  # raised by the handler of a Ctrl-C a moment earlier, or of another signal
             self._leave()
             raise
 
@@ -67,7 +67,7 @@ class DeferSigint:
 
 
 def raised_by_handler(error: BaseException) -> bool:
-    """Tell whether a signal handler raised this: a time limit or an end that the user asked for, wherever it struck."""
+    """Return whether a signal handler raised this: a time limit or an end that the user asked for."""
     handlers = {code for number in signal.valid_signals() if (code := _code(getsignal(int(number)))) is not None}
     trace = error.__traceback__
     while trace is not None:

@@ -180,7 +180,7 @@ class Resolver:
 
 
 def _alike(one: RawStep, other: RawStep) -> bool:
-    """Tell whether a step, of one thread and one clock, has the same marks as another."""
+    """Return whether two steps of one thread and one clock have the same marks."""
     if (
         one.clock is not other.clock
         or one.taken.multithreaded

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ..sinks import Sink
 
 SWITCH = "AUTOPROF"
-"""The environment's switch: ``AUTOPROF=0`` makes every session inert, whatever the configuration says."""
+"""The environment's switch: ``AUTOPROF=0`` makes every session inert, also against the configuration."""
 
 
 def instrument(
@@ -84,8 +84,7 @@ def open_session(
     clock: Clock | None = None,
     memory: Memory | None = None,
 ) -> Session:
-    """Do what ``instrument`` does; with a ``clock`` of the caller's own, follow no device; read the bytes of ``memory``
-    where there is one."""
+    """Open a session as ``instrument`` does, but with a given clock, which follows no device, or a given memory."""
     from ..config import load_config  # pydantic is slow to import, and only needed here
 
     if not isinstance(model, nn.Module):
@@ -371,7 +370,7 @@ def _optimizers(given: Any) -> tuple[Any, ...]:
 
 
 def _close_sinks(sinks: Iterable[Sink]) -> None:
-    """Close the sinks of a session that did not begin; what they wrote goes with its folder."""
+    """Close the sinks of a session that did not begin; their files go with its folder."""
     for sink in sinks:
         with suppress(Exception):
             sink.close(Summary.empty())

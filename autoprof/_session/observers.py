@@ -1,4 +1,4 @@
-"""The session's own observers: memory held, compiled modules, and counts of what is outside of steps."""
+"""The session's own observers: memory held, compiled modules, and counts outside of steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..probes import Prefetch
 from ..summary import Excluded, Summary
 from .governor import Governor
 
-COMPILED: Final = "steps in which torch compiled, kept apart as warm-up"
+COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
 """Why a step is in no statistic: compiling takes seconds that no other step takes."""
 
 
@@ -56,7 +56,7 @@ class ExcludedTime:
 
 
 class OutsideSteps(Observer):
-    """Add what is counted outside of recorded steps: their cost, excluded time, and fetches that found no batch."""
+    """Add the counts outside of recorded steps: their cost, excluded time, and fetches that found no batch."""
 
     provides = "counts of excluded time"
 

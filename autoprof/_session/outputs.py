@@ -53,7 +53,7 @@ class Outputs:
         self._step = self._due_step = 0
 
     def calibrate(self, limit_ns: int) -> None:
-        """Tell the sinks that ask for it the length below which the clock cannot tell a span from none."""
+        """Pass the limit of the clock on: a span shorter than it may be none."""
         if limit_ns == self._limit_ns:
             return
         self._limit_ns = limit_ns
@@ -72,7 +72,7 @@ class Outputs:
             self._show_due(max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
 
     def rest(self, idle_s: float) -> bool:
-        """Show what is due before a gap of about this length; return False where a part waits for the next step."""
+        """Show a summary that is due before a gap of about this length; return False where a part remains."""
         if self._live:
             self._show_due(PART_S, idle_s)
         return self._parts is None

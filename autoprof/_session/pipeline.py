@@ -188,7 +188,7 @@ class Pipeline:
         self._outputs.write(frame)
 
     def _pass_on_some(self) -> bool:
-        """Pass on what the device has passed, for as long as a slice lasts; return whether that was all."""
+        """Pass on the steps that the device has passed, for one slice of time; return whether all of them."""
         self._complete()  # where work is counted, that takes long, and leaves garbage
         with self._gc_paused:
             self._outputs.calibrate(self._limit.span_ns())
@@ -211,7 +211,7 @@ class Pipeline:
             self._pass_on(frame)
 
     def rest(self, idle_s: float) -> bool:
-        """Pass on a slice of what waits, then have it shown: about ``idle_s`` of unsampled steps follow.
+        """Pass on a slice of the waiting steps, then show them: about ``idle_s`` of unsampled steps follow.
 
         Return False where more waits, or not all is shown.
         """

@@ -50,7 +50,7 @@ class Session:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Charge what happens inside (validation, saving) to no step."""
+        """Exclude the block from steps: validation, saving."""
         yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -117,7 +117,7 @@ class OpenSession(Session):
         self._closed = self._ended = False
 
     def start(self, attached: Handle) -> None:
-        """Open the first step, and take over what ``close`` removes. Called once, by the builder."""
+        """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
         self._attached = attached
         self._state.start()
 

@@ -38,7 +38,7 @@ class CostMeter(Protocol):
 
 
 class Following(Enum):
-    """What follows a step that has ended."""
+    """The state after a step has ended."""
 
     RECORDED = "a recorded step is open"
     UNSAMPLED = "an unsampled step is open"

@@ -1,8 +1,8 @@
 """Tell training from the time that belongs to no step: validation, checkpoint saving, a pause.
 
 Validation is recognised by forwards of the model in ``eval`` mode. It lasts from the first of them, or from the fetch
-of its batch, until the model trains again, a loader is asked that feeds training, or the step ends. Which loader feeds
-what is learnt from the forward that follows its fetch.
+of its batch, until the model trains again, a loader is asked that feeds training, or the step ends. The use of
+a loader's batches is learnt from the forward that follows its fetch.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class TrainingState:
     # Events.
 
     def step(self) -> None:
-        """End the step because the user's program says so, now and from now on."""
+        """End the step by a call of the program; from now on steps end only by such calls."""
         if self.auto:
             self.auto = False
             self._optimizer_hooks().detach()
@@ -219,7 +219,7 @@ class TrainingState:
         lifecycle.finish_termination()
 
     def end_validation(self) -> None:
-        """End validation, if the open interval was taken for it."""
+        """End validation, if the session is in it."""
         if self._began is not None:
             began, self._began, self._graded = self._began, None, False
             unwatch_backward(self)
@@ -270,7 +270,7 @@ class TrainingState:
         return known[1] if known is not None and known[0]() is source else None
 
     def _learn(self, feeds: Feeds) -> None:
-        """Remember what the loader that was asked last is for."""
+        """Remember the use of the loader of the last fetch."""
         source = self._last
         known = self._feeds(source)
         if known is feeds or known is Feeds.BOTH:
@@ -282,19 +282,19 @@ class TrainingState:
                 self._fed[id(source)] = weakref.ref(source), feeds if known is None else Feeds.BOTH
 
     def _retract(self) -> Any:
-        """Let the fetches and copies just made be a pause already; return the reading of the first one's begin."""
+        """Turn the marks of the last fetches and copies into a pause; return the reading at its begin."""
         buffer, begin = self._recorder.buffer, None
         end = len(buffer)
         while (start := self._ends_a_fetch(end)) is not None:
             for at in range(start, end, 2):
-                beside = at and buffer[at - 2] & KIND_MASK == THREAD
-                if not beside and buffer[at] & KIND_MASK not in VALUE_KINDS:
+                other_thread = at and buffer[at - 2] & KIND_MASK == THREAD
+                if not other_thread and buffer[at] & KIND_MASK not in VALUE_KINDS:
                     buffer[at] = PAUSE
             begin, end = buffer[start + 1], start
         return begin
 
     def _ends_a_fetch(self, end: int) -> int | None:
-        """Return where the span begins whose end is the mark before ``end``, if it is of a fetch or a copy."""
+        """Return the index of the begin of the span that ends before ``end``, if it is a fetch or a copy."""
         buffer, labels = self._recorder.buffer, self._recorder.labels
         if end < 4 or buffer[end - 2] & KIND_MASK != LEAVE:
             return None

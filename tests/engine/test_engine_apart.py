@@ -345,4 +345,4 @@ def test_a_step_in_which_torch_compiled_is_kept_apart_and_said() -> None:
     torch._dynamo.reset()
     assert [frame.warmup for frame in program.watched.sink.frames] == [False, True, False]
     assert (summary.steps, summary.warmup_steps) == (2, 1)
-    assert summary.skipped["steps in which torch compiled, kept apart as warm-up"] == 1
+    assert summary.skipped["steps in which torch compiled, excluded as warm-up"] == 1
