@@ -36,7 +36,10 @@ def measure_mark_cost(clock: Clock) -> MarkCost:
     forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
     with torch.enable_grad():
         forward_only = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
-        with_backward = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
+        try:
+            with_backward = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
+        except RuntimeError:  # torch runs no backward in a fork of a process that ran one on several threads
+            with_backward = forward_only
     return MarkCost(forward_only, with_backward)
 
 

@@ -1,4 +1,4 @@
-"""``MarkCost``: the overhead of one mark, measured by ``calibration`` and subtracted by ``_resolve``."""
+"""``MarkCost``: the overhead of one mark, measured by ``calibration`` and counted as overhead by ``_resolve``."""
 
 from __future__ import annotations
 

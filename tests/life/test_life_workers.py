@@ -101,3 +101,17 @@ def test_a_fork_may_open_a_session_of_its_own() -> None:
             finally:
                 os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_session_opens_where_torch_runs_no_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a fork of a process whose autograd used several threads; the forward is timed as ever."""
+
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise RuntimeError("Unable to handle autograd's threading in combination with fork-based multiprocessing.")
+
+    monkeypatch.setattr(torch.autograd, "backward", refuse)
+    model = nn.Linear(2, 2)
+    with autoprof.instrument(model, EVERY_MODULE) as session:
+        model(torch.ones(1, 2))
+        session.step()
+    assert session.summary().rows[0].calls == 1
