@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 
@@ -47,6 +48,22 @@ class OutputError(AutoprofError):
 
 class MissingExtra(AutoprofError):
     """An optional package that is not installed; the message has the command that installs it."""
+
+
+def import_extra(module: str, extra: str, caller: str, alternative: str = "") -> Any:
+    """Import a module of an optional package.
+
+    ``alternative`` is added to the message, for example ", or remove the key wandb from sinks". Raises ``MissingExtra``
+    with the command that installs the package.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise MissingExtra(
+            f"{caller}: needs the package {package}, which cannot be imported ({error}); "
+            f"install it with: pip install 'torch-autoprof[{extra}]'{alternative}"
+        ) from error
 
 
 def nearest(word: str, allowed: Iterable[str], n: int = 3) -> str:

@@ -19,7 +19,7 @@ from .._reports.log import RULE
 from .._storage.atomic import open_replacing, write_atomic
 from .._storage.runs import Frames
 from .._units import NS_PER_MS
-from ..errors import MissingExtra, OutputError
+from ..errors import OutputError, import_extra
 from ..logs.log_file import LogFile
 from ..summary import Summary
 from ._timing_log import SUM_OF_PARTS
@@ -246,13 +246,8 @@ def open_scalars(target: str | os.PathLike[str] | Scalars) -> Scalars:
     """Return a TensorBoard writer for a folder; a writer is returned as it is. Raises ``MissingExtra``."""
     if not isinstance(target, (str, os.PathLike)):
         return target
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingExtra(
-            "TimingLogger: tensorboard is not installed; pip install 'torch-autoprof[tensorboard]'"
-        ) from error
-    writer: Any = SummaryWriter(os.fspath(target))
+    tensorboard = import_extra("torch.utils.tensorboard", "tensorboard", "TimingLogger")
+    writer: Any = tensorboard.SummaryWriter(os.fspath(target))
     typed: Scalars = writer
     return typed
 

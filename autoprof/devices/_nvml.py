@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from .._names import quoted
-from ..errors import MissingExtra
+from ..errors import import_extra
 from ._telemetry import DeviceReading
 
 T = TypeVar("T")
@@ -85,12 +85,8 @@ class NvmlReader:
 
 
 def import_nvml() -> Any:
-    """Import ``pynvml``, or raise ``MissingExtra`` with the command that installs it."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise MissingExtra("devices: nvidia-ml-py is not installed; pip install 'torch-autoprof[gpu]'") from error
-    return pynvml
+    """Return the module ``pynvml``. Raises ``MissingExtra``."""
+    return import_extra("pynvml", "gpu", "devices")
 
 
 def open_reader(

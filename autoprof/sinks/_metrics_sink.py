@@ -11,7 +11,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from math import isfinite
 from typing import Any, Final
 
@@ -21,7 +20,7 @@ from pydantic import Field
 from .._options import Options
 from .._stats.rows import step_rows
 from .._units import NS_PER_MS, NS_PER_S
-from ..errors import MissingExtra, OutputError
+from ..errors import OutputError, import_extra
 from ..frame import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
 
@@ -261,12 +260,5 @@ class BackgroundSender:
 
 
 def load_extra(module: str, extra: str) -> Any:
-    """Import a module of an optional package. Raises ``MissingExtra`` with the command that installs it."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingExtra(
-            f"sinks.{extra}: needs the package {package}, which cannot be imported ({error}); "
-            f"install it with: pip install 'torch-autoprof[{extra}]', or remove the key {extra} from sinks"
-        ) from error
+    """Import a module of a sink's optional package. Raises ``MissingExtra``."""
+    return import_extra(module, extra, f"sinks.{extra}", f", or remove the key {extra} from sinks")
