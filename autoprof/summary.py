@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from .frame import NamedShape, Phase
 
-Clock = Literal["host", "device"]
+ClockName = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
 
 NEGLIGIBLE_BIAS: Final = 0.1
@@ -293,7 +293,7 @@ class Summary:
     batch ready; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps together.
     """
 
-    clock: Clock
+    clock: ClockName
     steps: int
     warmup_steps: int
     unsampled_steps: int

@@ -26,7 +26,17 @@ from autoprof._process import lifecycle
 from autoprof._targets import Coverage, Reason
 from autoprof.cli import main
 from autoprof.config import Config, Sample, parse_config
-from autoprof.doctor import Report, Result, Subject, Verdict, examine, hazards, installation, load_subject, measures
+from autoprof.doctor import (
+    CheckVerdict,
+    Report,
+    Result,
+    Subject,
+    examine,
+    hazards,
+    installation,
+    load_subject,
+    measures,
+)
 from autoprof.doctor import model_checks as checks
 from autoprof.doctor.digest import RandomState, digest
 from autoprof.doctor.examine import EVERY_MODULE
@@ -39,7 +49,7 @@ from autoprof.sinks._terminal import PinnedLines
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, make_frame
 
-OK, WARNING, PROBLEM, UNKNOWN = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM, Verdict.UNKNOWN
+OK, WARNING, PROBLEM, UNKNOWN = CheckVerdict.OK, CheckVerdict.WARNING, CheckVerdict.PROBLEM, CheckVerdict.UNKNOWN
 EVERY = parse_config(EVERY_MODULE)
 scripting = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -223,7 +233,9 @@ class TestTerminal:
             (None, OK, "plain line every 10 steps"),
         ],
     )
-    def test_its_size_decides(self, size: Any, verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_its_size_decides(
+        self, size: Any, verdict: CheckVerdict, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Or that there is none."""
         monkeypatch.setattr(PinnedLines, "terminal_size", staticmethod(lambda _stream: size))
         found = installation.check_terminal(io.TextIOWrapper(io.BytesIO(), "utf-8"), Config())
@@ -1167,6 +1179,6 @@ class TestTable:
         ("verdicts", "status"),
         [([OK, WARNING], 0), ([OK, UNKNOWN], 2), ([UNKNOWN, PROBLEM, WARNING], 1), ([], 0)],
     )
-    def test_verdicts_add_up_to_an_exit_status(self, verdicts: list[Verdict], status: int) -> None:
+    def test_verdicts_add_up_to_an_exit_status(self, verdicts: list[CheckVerdict], status: int) -> None:
         """A problem is worse than what could not be checked, and that is worse than a warning."""
         assert Report("x", tuple(Result("c", verdict, "w") for verdict in verdicts)).exit_status == status

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import autoprof
@@ -62,3 +64,14 @@ def test_what_is_a_rare_word() -> None:
         if count > max(MOST_WHATS * text.count("\n") / 1000, 1):
             crowded.append(f"{room}: {count} in {text.count(chr(10))} lines")
     assert not crowded, "\n".join(crowded)
+
+
+def test_a_class_name_means_one_class() -> None:
+    """No two classes of the package, private and nested ones included, have the same name."""
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "autoprof").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert not shared, shared

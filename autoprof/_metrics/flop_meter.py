@@ -16,7 +16,7 @@ from .._units import NS_PER_S
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
-from .flops import FlopCount, FlopCounter, FlopKey, ModuleCall, add_up
+from .flops import FlopCount, FlopCounter, FlopKey, OutermostCall, add_up
 from .model_calls import Shape, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
@@ -87,7 +87,7 @@ class FlopMeter:
         self._began_ns = now_ns()
         self._estimate_ns = FIRST_NS + MODULE_NS * sum(1 for _ in model.modules())
         self._steps: Tally[tuple[int, ...]] = Tally()
-        self._calls: dict[tuple[int, ...], list[tuple[ModuleCall, int]] | str] = {}
+        self._calls: dict[tuple[int, ...], list[tuple[OutermostCall, int]] | str] = {}
         self._counts: dict[tuple[int, ...], FlopCount] = {}
         self._parameters = list(model.parameters())
         self._training: list[tuple[bool, ...]] = []
@@ -224,7 +224,7 @@ def _attention(work: FlopCount) -> Iterable[UnfusedAttention]:
             yield UnfusedAttention(sum(found.values()), len(found), next(iter(found)), by_sdpa)
 
 
-def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, int]] | str:
+def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[OutermostCall, int]] | str:
     if not calls.shapes:
         return NEVER
     if calls.outside:
@@ -235,7 +235,7 @@ def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[ModuleCall, 
     for number, times in Tally(calls.shapes).items():
         call = shapes[number].call
         if call.backward and calls.passes == 0:
-            call = ModuleCall(call.fqn, call.inputs, call.ambient, False)
+            call = OutermostCall(call.fqn, call.inputs, call.ambient, False)
         found.append((call, times))
     return found
 

@@ -15,7 +15,7 @@ from .._capture.marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BIT
 from .._capture.marks.state import CallMatcher, ExpectedCall
 from .._capture.probes import ModuleProbe, native_call_hook
 from .._capture.recorder import Recorder
-from .flops import ModuleCall, ambient, describe
+from .flops import OutermostCall, ambient, describe
 
 SHAPES: Final = 64
 """Different shapes, at most; a run whose batches all differ gets no figure instead of a growing table."""
@@ -32,7 +32,7 @@ _any_autocast = torch._C._is_any_autocast_enabled
 class Shape(NamedTuple):
     """The first call of the model with these shapes."""
 
-    call: ModuleCall
+    call: OutermostCall
     batch: int | None
     """Dimension 0 of the first input tensor, if gradients are on and the first output tensor has the same."""
 
@@ -140,7 +140,7 @@ class RootProbe(ModuleProbe):
         number = self._known[key] = len(self.shapes)
         modes = ambient(module)
         trains = modes.training and modes.grad
-        self.shapes.append(Shape(ModuleCall("", describe(args, kwargs), modes, trains), None))
+        self.shapes.append(Shape(OutermostCall("", describe(args, kwargs), modes, trains), None))
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)

@@ -37,7 +37,7 @@ Make = Callable[[Any, list[Any]], Any]
 """Make the replacement of a function, given the function and the list of listeners, which changes."""
 
 
-class Place(Protocol):
+class FunctionSlot(Protocol):
     """A place that holds a function."""
 
     def get(self) -> Any:
@@ -82,7 +82,7 @@ class Cell:
     put_back = put
 
 
-def place_of(owner: Any, name: str) -> Place:
+def place_of(owner: Any, name: str) -> FunctionSlot:
     """Return the cell of a function that a decorator of torch holds as ``func``; its attribute for any other."""
     with suppress(AttributeError, ValueError, TypeError):
         return Cell(getattr(owner, name))
@@ -110,7 +110,7 @@ class Replacement:
 
     def __init__(
         self,
-        place: Place,
+        place: FunctionSlot,
         make: Make | None = None,
         *,
         in_compiler: InCompiler = InCompiler.ABSENT,

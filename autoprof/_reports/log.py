@@ -38,7 +38,7 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     if not frame.warmup:
         averages.add(frame.layout, tree, values[:, 0])
     step_ns = frame.step_ns
-    section = _Section(tree, values, averages.of(frame.layout, tree), step_ns, clock_limit_ns)
+    section = _StepTree(tree, values, averages.of(frame.layout, tree), step_ns, clock_limit_ns)
     if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
         section.host_bound_ns = tree.values_ns(frame.host_bound_ns.clip(min=0))[:, 0].tolist()
     lines = [RULE, f"Step {frame.step}{' (warm-up, excluded from averages)' if frame.warmup else ''}", RULE]
@@ -52,7 +52,7 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     return "\n".join(lines) + "\n"
 
 
-class _Section:
+class _StepTree:
     """The lines of one step's tree."""
 
     __slots__ = ("_averages", "_limit_ns", "_ns_percent", "_tree", "_values", "host_bound_ns")

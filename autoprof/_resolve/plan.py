@@ -20,7 +20,7 @@ MEMORY_VALUES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BackwardCall:
     """One call of a module whose backward is timed: the index of its label, and the ordinal of the call around it."""
 
     index: int
@@ -46,7 +46,7 @@ class Plan:
     logged: Nanoseconds
     values: Nanoseconds
     pauses: tuple[tuple[int, int], ...]
-    calls: Mapping[int, Call]
+    calls: Mapping[int, BackwardCall]
     unmatched: int
     overhead_ns: int
     repeatable: bool

@@ -20,7 +20,7 @@ from .._capture.mark_cost import MarkCost
 from .._capture.marks import Label
 from ..frame import LOGGED_LANE, TRAINING_LANE, Phase
 from .grad_accumulation import MicroStepCounter
-from .plan import Call, Plan, SpanColumns, as_column
+from .plan import BackwardCall, Plan, SpanColumns, as_column
 
 
 @dataclass(slots=True)
@@ -111,13 +111,13 @@ class Planner:
     ``history`` returns a call of an earlier step (of a graph that outlived its step) by its ordinal, or None.
     """
 
-    def __init__(self, labels: Sequence[Label], cost: MarkCost, history: Callable[[int], Call | None]) -> None:
+    def __init__(self, labels: Sequence[Label], cost: MarkCost, history: Callable[[int], BackwardCall | None]) -> None:
         self._labels = labels
         self._cost = cost
         self._history = history
         self._spans = SpanColumns()
         self._lanes: dict[int, Lane] = {}
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, BackwardCall] = {}
         self._forwards: dict[int, list[int]] = {}
         self._values: list[int] = []
         self._pauses = Pauses()
@@ -223,7 +223,7 @@ class Planner:
                 self._close_to(lane, lowest, max(lane.last, 0))
         if ordinal:
             around = next((entry for entry in reversed(lane.stack) if entry.ordinal > 0), None)
-            self._calls[ordinal] = Call(index, around.ordinal if around else None)
+            self._calls[ordinal] = BackwardCall(index, around.ordinal if around else None)
             if kind != marks.RECOMPUTE:
                 self._forwards.setdefault(index, []).append(ordinal)
         span = self._open(lane, at, label, phase, calls=0 if kind == marks.RESUME else 1)
@@ -283,10 +283,10 @@ class Planner:
                 lane.stack.append(entry)
                 return
 
-    def _find(self, ordinal: int) -> Call | None:
+    def _find(self, ordinal: int) -> BackwardCall | None:
         return self._calls.get(ordinal) or self._history(ordinal)
 
-    def _call_path(self, ordinal: int) -> list[tuple[int, Call]]:
+    def _call_path(self, ordinal: int) -> list[tuple[int, BackwardCall]]:
         """Return the call and those around it, innermost first."""
         path = []
         at: int | None = ordinal

@@ -14,7 +14,7 @@ from ..devices import Reading
 from ..frame import TRAINING_LANE, StepFrame
 from .device import DeviceTimer
 from .frames import make_frames
-from .plan import Call, Plan
+from .plan import BackwardCall, Plan
 from .planner import Planner
 from .raw import RawStep
 
@@ -164,16 +164,16 @@ class Resolver:
         if plan.calls:
             self._history.append((raw.serial, plan))
 
-    def _finder(self, serial: int) -> Callable[[int], Call | None]:
+    def _finder(self, serial: int) -> Callable[[int], BackwardCall | None]:
         """Return the look-up of calls of earlier steps by their ordinals, as they count from the step ``serial``."""
         steps = tuple(self._history)
 
-        def find(ordinal: int) -> Call | None:
+        def find(ordinal: int) -> BackwardCall | None:
             for earlier, plan in steps:
                 offset = (earlier - serial) * STEP_STRIDE >> ORDINAL_SHIFT
                 call = plan.calls.get(ordinal - offset)
                 if call is not None:
-                    return Call(call.index, None if call.parent is None else call.parent + offset)
+                    return BackwardCall(call.index, None if call.parent is None else call.parent + offset)
             return None
 
         return find

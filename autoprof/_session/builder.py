@@ -46,7 +46,7 @@ from .pipeline import Pipeline
 from .probe_setup import Setup, make_context, make_levels, make_metrics
 from .sampling import Level, Sampling
 from .session import OpenSession, Session
-from .step_tracker import Listener, StepTracker
+from .step_tracker import StepListener, StepTracker
 from .training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class _Builder:
         sampling: Sampling,
         pipeline: Pipeline,
         excluded: ExcludedTime,
-        listeners: Sequence[Listener],
+        listeners: Sequence[StepListener],
     ) -> TrainingState:
         setup = self._setup
         steps = StepTracker(
@@ -329,9 +329,9 @@ class _Builder:
         targets = [target.module for target in self._setup.selection.targets]
         return [one.fqn for one in predict_coverage(self._setup.model, targets) if one.seen is False]
 
-    def _windows(self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline) -> list[Listener]:
+    def _windows(self, folder: RunFolder | None, sampling: Sampling, pipeline: Pipeline) -> list[StepListener]:
         """Open the windows of steps that the configuration asks for: allocator snapshots and deep captures."""
-        settings, notes, windows = self._setup.settings, self._notes, list[Listener]()
+        settings, notes, windows = self._setup.settings, self._notes, list[StepListener]()
         if settings.memory_snapshot is not None and folder is not None:
             wanted = settings.memory_snapshot
             snapshots = SnapshotWindow(wanted, folder.rank_path, folder.rank, notes.warn_once)

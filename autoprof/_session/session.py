@@ -20,7 +20,7 @@ from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
 from .sampling import Sampling
-from .step_tracker import Listener
+from .step_tracker import StepListener
 from .training_state import TrainingState
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class OpenSession(Session):
 
     # Called by deep captures.
 
-    def follow_steps(self, listener: Listener, count: int) -> Callable[[], None]:
+    def follow_steps(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
         return self._steps.follow(listener, count)
 

@@ -26,7 +26,7 @@ from .sampling import Sampling
 
 logger = logging.getLogger("autoprof")
 
-Listener = Callable[[int], object]
+StepListener = Callable[[int], object]
 """Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
 
 
@@ -93,7 +93,7 @@ class StepTracker:
         warmup: int = 0,
         placement: Placement | None = None,
         cost_meters: Sequence[CostMeter] = (),
-        listeners: Sequence[Listener] = (),
+        listeners: Sequence[StepListener] = (),
     ) -> None:
         self.work = DeferSigint()
         """Around all work of the session's own."""
@@ -121,7 +121,7 @@ class StepTracker:
         """Whether time belongs to no step now."""
         return self._pauses > 0
 
-    def follow(self, listener: Listener, count: int) -> Callable[[], None]:
+    def follow(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next ``count`` steps and pass their numbers, the open one's first; return how to end early."""
         first, count = self._number + 1, count + self._sampling.end_gap_early() + 1
         self._sampling.reserve(first, count)

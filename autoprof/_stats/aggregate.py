@@ -15,7 +15,7 @@ import numpy as np
 
 from .._units import NS_PER_S, UNITS
 from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
-from ..summary import Clock, Row, Summary
+from ..summary import ClockName, Row, Summary
 from .rows import RowKey, step_rows
 from .shapes import ShapeSets
 from .table import UNKNOWN, Table
@@ -82,7 +82,7 @@ class Aggregate:
         self.unsampled_steps = self._unsampled_ns = 0
         self.skipped: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self._clock: Clock = "host"
+        self._clock: ClockName = "host"
         self._overhead_ns = 0
         self._observed_ns = 0
         self._scalars: dict[str, float] = {}

@@ -104,7 +104,7 @@ def _by_time(line: Line) -> tuple[int, str]:
     return -line.total_ns, line.name
 
 
-class _Place(NamedTuple):
+class _RowPlace(NamedTuple):
     """The place of a row: its line, the names around it, the lines in whose backward it ran, whether recomputed."""
 
     phase: Phase
@@ -117,7 +117,7 @@ class _Place(NamedTuple):
 def _merge(rows: list[Row]) -> list[Line]:
     """Return the roots of one lane's lines. Rows are sorted by length, so the row around a row precedes it."""
     lines: dict[str, Line] = {}
-    places: dict[str, list[_Place]] = {}
+    places: dict[str, list[_RowPlace]] = {}
     parents: dict[str, str] = {}
     for row in rows:
         name, phase, ns = row.name, row.phase, row.total_ns
@@ -145,11 +145,11 @@ def _merge(rows: list[Row]) -> list[Line]:
             recomputed = True
             for outer in backwards:
                 outer.move_to_recompute(ns)
-        places[name].append(_Place(phase, line, names, backwards, recomputed))
+        places[name].append(_RowPlace(phase, line, names, backwards, recomputed))
     return _grow(lines, parents)
 
 
-def _row_around(phase: Phase, candidates: Sequence[_Place]) -> _Place | None:
+def _row_around(phase: Phase, candidates: Sequence[_RowPlace]) -> _RowPlace | None:
     """Choose the row around a row of this phase among those of its parent's name; recompute runs in a backward."""
     best = None
     for place in candidates:

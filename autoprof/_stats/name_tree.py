@@ -28,7 +28,7 @@ def parent_name(name: str, names: Container[str]) -> str | None:
     return prefix or None
 
 
-class Node(NamedTuple):
+class NameNode(NamedTuple):
     """One name at one place. ``label`` is the name without its parent's; ``parent`` is an index, -1 for a root.
 
     ``path`` has the names from the root. ``is_separate`` nodes are not part of the step's time: other threads and
@@ -45,13 +45,13 @@ class Node(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Place:
+class _NodeDraft:
     """A node while the tree is built: its outermost spans (``entering``), and all spans in it."""
 
     name: str
     entering: list[int] = field(default_factory=list)
     spans: list[int] = field(default_factory=list)
-    children: dict[str, _Place] = field(default_factory=dict)
+    children: dict[str, _NodeDraft] = field(default_factory=dict)
     is_header: bool = False
 
 
@@ -61,7 +61,7 @@ class NameTree:
     __slots__ = ("_sums", "children", "nodes")
 
     def __init__(self, layout: Layout) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[NameNode] = []
         terms: list[Terms] = []
         others = {lane for lane in layout.lanes if lane > TRAINING_LANE}
         separate_places = [*_nest(layout, others), *_nest_logged(layout)]
@@ -84,7 +84,7 @@ class NameTree:
 
     def _add(
         self,
-        places: Iterable[_Place],
+        places: Iterable[_NodeDraft],
         layout: Layout,
         terms: list[Terms],
         path: tuple[str, ...],
@@ -97,24 +97,24 @@ class NameTree:
             own, index = (*path, place.name), len(self.nodes)
             label = place.name.removeprefix(above)
             calls = sum(layout.lanes[span] != LOGGED_LANE for span in place.entering)
-            self.nodes.append(Node(own, label, parent, depth, place.is_header, separate, calls))
+            self.nodes.append(NameNode(own, label, parent, depth, place.is_header, separate, calls))
             terms.append([(span, 1) for span in place.entering])
             terms.extend(self_time_terms(layout, place.spans, phase) for phase in MODULE_PHASES)
             children = _with_headers(place.children.values(), place.name, under_header=place.is_header)
             self._add(children, layout, terms, own, index, depth + 1, separate)
 
 
-def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:
+def _nest(layout: Layout, lanes: set[int]) -> list[_NodeDraft]:
     """Nest the spans of these lanes by the names of the spans around them."""
-    roots: dict[str, _Place] = {}
-    chains: dict[int, tuple[_Place, ...]] = {}
+    roots: dict[str, _NodeDraft] = {}
+    chains: dict[int, tuple[_NodeDraft, ...]] = {}
     for span, (name, parent, lane) in enumerate(zip(layout.names, layout.parents, layout.lanes, strict=True)):
         if lane not in lanes:
             continue
         chain = chains.get(parent, ())
         if all(place.name != name for place in chain):
             among = chain[-1].children if chain else roots
-            place = among.setdefault(name, _Place(name))
+            place = among.setdefault(name, _NodeDraft(name))
             place.entering.append(span)
             chain = (*chain, place)
         chains[span] = chain
@@ -123,12 +123,12 @@ def _nest(layout: Layout, lanes: set[int]) -> list[_Place]:
     return list(roots.values())
 
 
-def _nest_logged(layout: Layout) -> list[_Place]:
+def _nest_logged(layout: Layout) -> list[_NodeDraft]:
     """Nest logged durations, which have no parent span, by their names."""
-    places: dict[str, _Place] = {}
+    places: dict[str, _NodeDraft] = {}
     for span, (name, lane) in enumerate(zip(layout.names, layout.lanes, strict=True)):
         if lane == LOGGED_LANE:
-            place = places.setdefault(name, _Place(name))
+            place = places.setdefault(name, _NodeDraft(name))
             place.entering.append(span)
             place.spans.append(span)
     roots = []
@@ -141,11 +141,11 @@ def _nest_logged(layout: Layout) -> list[_Place]:
     return roots
 
 
-def _with_headers(places: Iterable[_Place], above: str, *, under_header: bool) -> list[_Place]:
+def _with_headers(places: Iterable[_NodeDraft], above: str, *, under_header: bool) -> list[_NodeDraft]:
     """Put siblings that share an unmeasured prefix below a header of that name."""
     siblings = list(places)
     measured = {place.name for place in siblings}
-    groups: dict[str, list[_Place]] = {}
+    groups: dict[str, list[_NodeDraft]] = {}
     result = []
     for place in siblings:
         prefix = above + "/" if above else ""
@@ -161,7 +161,7 @@ def _with_headers(places: Iterable[_Place], above: str, *, under_header: bool) -
         name = _common_header([place.name for place in group])
         spans = [span for place in group for span in place.spans]
         entering = [span for place in group for span in place.entering]
-        result.append(_Place(name, entering, spans, {place.name: place for place in group}, is_header=True))
+        result.append(_NodeDraft(name, entering, spans, {place.name: place for place in group}, is_header=True))
     return result
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from .tree import Node, walk
+from .tree import ModuleNode, walk
 
 _CALL: Final = nn.Module._call_impl.__code__
 """The code that runs the hooks of a module."""
@@ -33,8 +33,8 @@ class CallCounter:
         nodes = walk(model)
         self._nodes = {id(module): node for node in nodes for module in (node.module, node.inner)}
         self._forwards = {code for node in nodes for code in _forward_codes(node.inner)}
-        self._called: Counter[Node] = Counter()
-        self._direct: Counter[Node] = Counter()
+        self._called: Counter[ModuleNode] = Counter()
+        self._direct: Counter[ModuleNode] = Counter()
 
     def called(self, module: nn.Module) -> int:
         """Return the number of calls of the module."""
@@ -70,7 +70,7 @@ class CallCounter:
             if node is not None and not self._is_inside_call(frame.f_back, node):
                 self._direct[node] += 1
 
-    def _is_inside_call(self, frame: FrameType | None, node: Node) -> bool:
+    def _is_inside_call(self, frame: FrameType | None, node: ModuleNode) -> bool:
         """Return whether the innermost running module is this one: its call, or its own ``forward``."""
         while frame is not None:
             if frame.f_code is _CALL:
@@ -82,7 +82,7 @@ class CallCounter:
             frame = frame.f_back
         return False
 
-    def _node(self, frame: FrameType) -> Node | None:
+    def _node(self, frame: FrameType) -> ModuleNode | None:
         """Return the node of the module that is the first argument of the frame's function."""
         code = frame.f_code
         if code.co_argcount:

@@ -11,7 +11,7 @@ from torch import nn
 
 from .._names import quoted, shorten, visible
 from .call_counter import CallCounter
-from .tree import Node, walk
+from .tree import ModuleNode, walk
 
 
 class Reason(str, Enum):
@@ -119,7 +119,7 @@ def measure_coverage(
     return tuple(found)
 
 
-def hidden_notes(nodes: list[Node], taken: Iterable[Node]) -> list[str]:
+def hidden_notes(nodes: list[ModuleNode], taken: Iterable[ModuleNode]) -> list[str]:
     """Name the chosen modules that no hook sees, in one note for each compiled or scripted module around them."""
     scripted = _scripted_in(nodes)
     chosen = set(taken)
@@ -139,7 +139,7 @@ def _around(fqn: str, word: str) -> str:
     return f"the {word} module {quoted(fqn)}" if fqn else f"the model, which is {word}"
 
 
-def _predict(node: Node, scripted: Mapping[Node, str]) -> Coverage:
+def _predict(node: ModuleNode, scripted: Mapping[ModuleNode, str]) -> Coverage:
     if not node.called:
         return Coverage(node.fqn, node.class_name, False, Reason.CONTAINER)
     if node.compiled_in is not None:
@@ -149,9 +149,9 @@ def _predict(node: Node, scripted: Mapping[Node, str]) -> Coverage:
     return Coverage(node.fqn, node.class_name, None)
 
 
-def _scripted_in(nodes: list[Node]) -> dict[Node, str]:
+def _scripted_in(nodes: list[ModuleNode]) -> dict[ModuleNode, str]:
     """Map each node inside a scripted or traced module to the fqn of the outermost such module."""
-    found: dict[Node, str] = {}
+    found: dict[ModuleNode, str] = {}
     for node in nodes:
         if node in found or isinstance(node.inner, torch.jit.ScriptModule):
             for child in node.children:
@@ -159,7 +159,7 @@ def _scripted_in(nodes: list[Node]) -> dict[Node, str]:
     return found
 
 
-def _chosen(nodes: list[Node], modules: Collection[nn.Module] | None) -> list[Node]:
+def _chosen(nodes: list[ModuleNode], modules: Collection[nn.Module] | None) -> list[ModuleNode]:
     if modules is None:
         return nodes
     wanted = {id(module) for module in modules}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from .._names import quoted
-from ..config import Rule
+from ..config import TargetRule
 from ..errors import nearest
-from .tree import Node
+from .tree import ModuleNode
 
 _SYNTAX = re.compile(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\[A-Za-z]|[\\^$()?*+|]")
 """The syntax of a regular expression, as opposed to the letters that it matches."""
@@ -15,7 +15,7 @@ _SYNTAX = re.compile(r"\[[^]]*\]|\{[^}]*\}|\(\?(?:P?<\w+>|<?[=!]|[a-zA-Z-]*:)|\\
 _SHOWN = 3
 
 
-def explain_no_match(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], str]:
+def explain_no_match(rule: TargetRule, nodes: list[ModuleNode]) -> tuple[tuple[str, ...], str]:
     """Return the wrong key of the rule, and a message: the error; the allowed values or the nearest ones."""
     by_fqn = [node for node in nodes if any(map(rule.match_pattern.fullmatch, node.fqns))]
     by_type = [
@@ -33,7 +33,7 @@ def explain_no_match(rule: Rule, nodes: list[Node]) -> tuple[tuple[str, ...], st
     return (), f"no module has both the 'match' and the 'type'; the 'match' alone finds {_examples(by_fqn)}"
 
 
-def _no_fqn(match: str, nodes: list[Node]) -> str:
+def _no_fqn(match: str, nodes: list[ModuleNode]) -> str:
     fqns = [fqn for node in nodes for fqn in node.fqns if fqn]
     group = f"(?:{match})" if "|" in match else match
     for wider in (f".*{group}", f"{group}.*", f".*{group}.*"):
@@ -56,6 +56,6 @@ def _letters(pattern: str) -> str:
     return _SYNTAX.sub("", pattern)
 
 
-def _examples(nodes: list[Node]) -> str:
+def _examples(nodes: list[ModuleNode]) -> str:
     more = ", …" if len(nodes) > _SHOWN else ""
     return ", ".join(f"{quoted(node.fqn)} ({node.class_name})" for node in nodes[:_SHOWN]) + more

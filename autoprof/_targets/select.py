@@ -9,13 +9,13 @@ from typing import overload
 from torch import nn
 
 from .._names import clean_name
-from ..config import Config, Rule
+from ..config import Config, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
 from ..frame import MODULE_PHASES, Phase
 from .coverage import hidden_notes
 from .no_match import explain_no_match
-from .tree import Node, walk
+from .tree import ModuleNode, walk
 
 NO_RULE = -1
 """The ``rule`` of a target where the configuration has no rules."""
@@ -64,7 +64,7 @@ def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> 
     source = replace(config.source, where=where) if config.source.where == IN_PYTHON else config.source
     if not config.targets:
         return _children(nodes)
-    taken: dict[Node, Target] = {}
+    taken: dict[ModuleNode, Target] = {}
     notes: list[str] = []
     missing: list[str] = []
     for index, rule in enumerate(config.targets):
@@ -85,10 +85,10 @@ def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> 
     return _selection(nodes, taken, notes)
 
 
-def _chosen(rule: Rule, index: int, nodes: list[Node]) -> Iterator[tuple[Node, Target]]:
+def _chosen(rule: TargetRule, index: int, nodes: list[ModuleNode]) -> Iterator[tuple[ModuleNode, Target]]:
     """Yield the nodes that the rule matches, then the nodes inside the containers that it matches."""
     phases, shapes = frozenset[Phase](rule.phases), rule.detail == "shapes"
-    containers: list[tuple[Node, str]] = []
+    containers: list[tuple[ModuleNode, str]] = []
     for node in nodes:
         name = _name(rule, node)
         if name is None:
@@ -102,7 +102,7 @@ def _chosen(rule: Rule, index: int, nodes: list[Node]) -> Iterator[tuple[Node, T
             yield node, Target(node.module, node.fqn, name, phases, rule.memory, index, shapes)
 
 
-def _name(rule: Rule, node: Node) -> str | None:
+def _name(rule: TargetRule, node: ModuleNode) -> str | None:
     """Return the name that the rule gives to the node, by the first of its fqns that matches, or None."""
     if rule.type_pattern is not None and not any(map(rule.type_pattern.fullmatch, node.class_names)):
         return None
@@ -112,13 +112,13 @@ def _name(rule: Rule, node: Node) -> str | None:
     return clean_name(_default_name(node, match.string) if rule.name is None else match.expand(rule.name))
 
 
-def _default_name(node: Node, fqn: str) -> str:
+def _default_name(node: ModuleNode, fqn: str) -> str:
     return fqn.replace(".", "/") or node.class_name
 
 
-def _children(nodes: list[Node]) -> Selection:
+def _children(nodes: list[ModuleNode]) -> Selection:
     root = nodes[0]
-    taken: dict[Node, Target] = {}
+    taken: dict[ModuleNode, Target] = {}
     for child in root.children:
         name = clean_name(_default_name(child, child.fqn))
         for node in [child] if child.called else child.called_below():
@@ -132,6 +132,6 @@ def _children(nodes: list[Node]) -> Selection:
     return _selection(nodes, taken, [])
 
 
-def _selection(nodes: list[Node], taken: dict[Node, Target], notes: list[str]) -> Selection:
+def _selection(nodes: list[ModuleNode], taken: dict[ModuleNode, Target], notes: list[str]) -> Selection:
     targets = tuple(taken[node] for node in nodes if node in taken)
     return Selection(targets, (*notes, *hidden_notes(nodes, taken)))

@@ -32,7 +32,7 @@ _WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class ModuleNode:
     """A place in the model: the module to attach to, every fqn of it, and its class names.
 
     A wrapper and what it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls again to
@@ -43,7 +43,7 @@ class Node:
     inner: nn.Module
     class_names: tuple[str, ...]
     fqns: list[str] = field(default_factory=list)
-    children: list[Node] = field(default_factory=list)
+    children: list[ModuleNode] = field(default_factory=list)
     compiled_in: str | None = None
     """The fqn of the compiled module around this one, or of this one if it is compiled in place; hooks do not fire."""
 
@@ -62,7 +62,7 @@ class Node:
         """Whether the module is ever called; a container without ``forward`` is not."""
         return self.module is not self.inner or _has_forward(self.inner, self.class_name)
 
-    def called_below(self) -> Iterator[Node]:
+    def called_below(self) -> Iterator[ModuleNode]:
         """Yield the nearest nodes below that are called, looking through containers that are not."""
         pending, seen = list(reversed(self.children)), {self}
         while pending:
@@ -76,14 +76,14 @@ class Node:
                 pending.extend(reversed(node.children))
 
 
-_Visit = tuple[str, Node, frozenset[Node], str | None]
+_Visit = tuple[str, ModuleNode, frozenset[ModuleNode], str | None]
 """A pending visit: fqn, node, the nodes above it, the compiled module above it."""
 
 
-def walk(model: nn.Module) -> list[Node]:
+def walk(model: nn.Module) -> list[ModuleNode]:
     """Return the model's nodes in the order of ``named_modules``, the model first; a shared module is one node."""
-    known: dict[int, Node] = {}
-    order: list[Node] = []
+    known: dict[int, ModuleNode] = {}
+    order: list[ModuleNode] = []
     pending: list[_Visit] = [("", _node(model, known), frozenset(), None)]
     while pending:
         fqn, node, above, compiled_in = pending.pop()
@@ -101,7 +101,7 @@ def walk(model: nn.Module) -> list[Node]:
     return order
 
 
-def _node(module: nn.Module, known: dict[int, Node]) -> Node:
+def _node(module: nn.Module, known: dict[int, ModuleNode]) -> ModuleNode:
     """Return the node of the module, made on the first visit: unwrapped, with the names of all its classes."""
     outermost_compiled = None
     class_names: list[str] = []
@@ -113,7 +113,7 @@ def _node(module: nn.Module, known: dict[int, Node]) -> Node:
         inner = wrapped
     class_names += _class_names(inner)
     attached = inner if outermost_compiled is None else outermost_compiled
-    return known.setdefault(id(inner), Node(attached, inner, tuple(class_names)))
+    return known.setdefault(id(inner), ModuleNode(attached, inner, tuple(class_names)))
 
 
 def _wrapped(module: nn.Module) -> nn.Module | None:

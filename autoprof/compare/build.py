@@ -18,12 +18,12 @@ from .._stats.intervals import StepsMean
 from .._units import format_percent
 from ..errors import ConfigError, OutputError, nearest
 from ..frame import Nanoseconds, Phase
-from ..summary import Clock
+from ..summary import ClockName
 from .context import differences, make_notes
 from .data import Change, Comparison, UnpairedRow
 from .memory import memory_changes
 from .row_pairs import ModulesByRow, RowPairs, modules_by_row, pair_rows
-from .series import Floats, RankSeries, RowKey, RunSeries, over_all_steps, read_series
+from .series import Floats, PairKey, RankSeries, RunSeries, over_all_steps, read_series
 from .verdicts import Candidate, Column, Limits, candidate, estimate, exclude_short, give_verdicts
 
 UNEQUAL_FREQUENCY: Final = 0.01
@@ -89,7 +89,7 @@ def compare_runs(
     modules_a, modules_b = modules_by_row(side_a), modules_by_row(side_b)
     pairs = pair_rows(modules_a, modules_b) if clock else RowPairs()
 
-    def is_selected(*keys: RowKey) -> bool:
+    def is_selected(*keys: PairKey) -> bool:
         named = pattern is None or any(pattern.search(key.name) for key in keys)
         return named and (not chosen or keys[0].phase in chosen)
 
@@ -119,13 +119,13 @@ def compare_runs(
     )
 
 
-def _common_clock(runs: Iterable[RunSeries]) -> Clock | None:
+def _common_clock(runs: Iterable[RunSeries]) -> ClockName | None:
     clocks = {run.note.clock for run in runs if run.note.steps}
     return None if len(clocks) > 1 else next(iter(clocks), "host")
 
 
 def _whole_step(
-    a: Sequence[RunSeries], b: Sequence[RunSeries], clock: Clock | None, same_work: bool
+    a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName | None, same_work: bool
 ) -> list[Candidate]:
     """Return the lines of the whole step: its median, its mean, its host time, the throughput."""
     found = []
@@ -164,7 +164,7 @@ def _phase_ns_where_present(rank: RankSeries, phase: Phase) -> Nanoseconds | Non
     return None if column is None else column[column > 0]
 
 
-def _row_ns(rank: RankSeries, key: RowKey) -> Nanoseconds | None:
+def _row_ns(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
     return rank.rows.get(key)
 
 
@@ -191,7 +191,7 @@ class _Sides:
             found.append(exclude_short(self._with_shares(one), self.limit_ns))
         return found
 
-    def row(self, old: RowKey, new: RowKey) -> Candidate:
+    def row(self, old: PairKey, new: PairKey) -> Candidate:
         """Compare a row; ``old`` and ``new`` differ where its name does."""
         blank = Change(new.name, new.phase, "ns", None, None, was=old.name if old != new else None)
         columns = partial(_row_ns, key=old), partial(_row_ns, key=new)
@@ -224,7 +224,7 @@ class _Sides:
 
 
 def _unpaired(
-    runs: Sequence[RunSeries], keys: Iterable[RowKey], modules: ModulesByRow, step_ns: float | None
+    runs: Sequence[RunSeries], keys: Iterable[PairKey], modules: ModulesByRow, step_ns: float | None
 ) -> tuple[UnpairedRow, ...]:
     found = []
     for key in keys:
@@ -235,7 +235,7 @@ def _unpaired(
     return tuple(sorted(found, key=lambda row: -row.ns))
 
 
-def _calls_per_step(runs: Sequence[RunSeries], key: RowKey) -> float:
+def _calls_per_step(runs: Sequence[RunSeries], key: PairKey) -> float:
     return float(np.median([rank.calls[key] for run in runs for rank in run.ranks if key in rank.calls]))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from .._units import format_count, format_percent
-from ..summary import Clock
+from ..summary import ClockName
 from .data import Difference, RunNote
 
 COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_capacity_bytes", "config", "command")
@@ -57,7 +57,7 @@ def _rank(path: str) -> int:
 def make_notes(
     a: Sequence[RunNote],
     b: Sequence[RunNote],
-    clock: Clock | None,
+    clock: ClockName | None,
     margin: float,
     samples: tuple[float | None, float | None],
     *,

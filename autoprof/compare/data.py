@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ..frame import Phase
-from ..summary import Clock
+from ..summary import ClockName
 
 Verdict = Literal["faster", "slower", "less", "more", "same", "inconclusive"]
 Over = Literal["yes", "no", "unknown"]
@@ -69,7 +69,7 @@ class RunNote:
 
     path: str
     ranks: tuple[int, ...]
-    clock: Clock
+    clock: ClockName
     steps: int
     warmup: int
     unsampled: int
@@ -100,7 +100,7 @@ class Comparison:
 
     a: tuple[RunNote, ...]
     b: tuple[RunNote, ...]
-    clock: Clock | None
+    clock: ClockName | None
     margin: float
     limit: float | None
     whole: tuple[Change, ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .series import RowKey, RunSeries
+from .series import PairKey, RunSeries
 
-ModulesByRow = Mapping[RowKey, frozenset[str]]
+ModulesByRow = Mapping[PairKey, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,15 @@ class RowPairs:
     ``regrouped`` is as in ``Comparison``.
     """
 
-    both: tuple[tuple[RowKey, RowKey], ...] = ()
-    only_a: tuple[RowKey, ...] = ()
-    only_b: tuple[RowKey, ...] = ()
+    both: tuple[tuple[PairKey, PairKey], ...] = ()
+    only_a: tuple[PairKey, ...] = ()
+    only_b: tuple[PairKey, ...] = ()
     regrouped: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
 
 
-def modules_by_row(runs: Sequence[RunSeries]) -> dict[RowKey, frozenset[str]]:
+def modules_by_row(runs: Sequence[RunSeries]) -> dict[PairKey, frozenset[str]]:
     """Return the rows of all runs of one side, each with the fqns of its modules."""
-    found: dict[RowKey, frozenset[str]] = {}
+    found: dict[PairKey, frozenset[str]] = {}
     for run in runs:
         for rank in run.ranks:
             for key, fqns in rank.fqns.items():
@@ -53,8 +53,8 @@ def pair_rows(a: ModulesByRow, b: ModulesByRow) -> RowPairs:
     return RowPairs(tuple(both), tuple(only_a), tuple(only_b), regrouped)
 
 
-def _by_modules(keys: Iterable[RowKey], modules: ModulesByRow) -> dict[tuple[frozenset[str], str, str], list[RowKey]]:
-    found: dict[tuple[frozenset[str], str, str], list[RowKey]] = {}
+def _by_modules(keys: Iterable[PairKey], modules: ModulesByRow) -> dict[tuple[frozenset[str], str, str], list[PairKey]]:
+    found: dict[tuple[frozenset[str], str, str], list[PairKey]] = {}
     for key in keys:
         if modules[key]:
             found.setdefault((modules[key], key.phase, key.place), []).append(key)

@@ -16,7 +16,7 @@ from .._stats import step_rows
 from .._storage.runs import read_records
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
-from ..summary import Clock
+from ..summary import ClockName
 from .data import RunNote
 
 MAX_STEPS: Final = 50_000
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 _MEMORY_PARTS: Final = ("parameter_bytes", "buffer_bytes", "gradient_bytes", "state_bytes")
 
 
-class RowKey(NamedTuple):
+class PairKey(NamedTuple):
     """The identity of a row in any run: lane numbers of other threads and streams differ between runs.
 
     ``place`` is ``step`` for the training thread, ``parallel`` for other threads and streams.
@@ -57,8 +57,8 @@ class RankSeries:
     ``sample_ns`` is the host time of a sample. Memory readings are in bytes; ``peaks`` are the largest of the run.
     """
 
-    rows: Mapping[RowKey, Nanoseconds]
-    at: Mapping[RowKey, Nanoseconds]
+    rows: Mapping[PairKey, Nanoseconds]
+    at: Mapping[PairKey, Nanoseconds]
     phases: Mapping[Phase, Nanoseconds]
     step_ns: Nanoseconds
     host_ns: Nanoseconds
@@ -66,8 +66,8 @@ class RankSeries:
     samples: float | None
     levels: Mapping[str, Nanoseconds]
     peaks: Mapping[str, int]
-    fqns: Mapping[RowKey, frozenset[str]]
-    calls: Mapping[RowKey, float]
+    fqns: Mapping[PairKey, frozenset[str]]
+    calls: Mapping[PairKey, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,9 +120,9 @@ class _RankReader:
             self.steps = self.steps[1::2]
             self.stride *= 2
 
-    def series(self) -> tuple[RankSeries, Clock]:
+    def series(self) -> tuple[RankSeries, ClockName]:
         """Return the columns and their clock; a run with device times excludes steps without one."""
-        clock: Clock = "device" if any(step.on_device for step in self.steps) else "host"
+        clock: ClockName = "device" if any(step.on_device for step in self.steps) else "host"
         if clock == "device":
             kept = [step for step in self.steps if step.on_device]
             self.untimed += len(self.steps) - len(kept)
@@ -146,7 +146,7 @@ class _RankReader:
         return _with_memory(found, self.steps), clock
 
 
-def over_all_steps(rank: RankSeries, key: RowKey) -> Nanoseconds | None:
+def over_all_steps(rank: RankSeries, key: PairKey) -> Nanoseconds | None:
     """Return a row's time in all steps, zero where it did not occur."""
     column = rank.rows.get(key)
     if column is None:
@@ -172,7 +172,7 @@ def _with_memory(series: RankSeries, steps: list[_Step]) -> RankSeries:
 
 def _columns(
     steps: list[_Step],
-) -> tuple[dict[RowKey, Nanoseconds], dict[RowKey, Nanoseconds], dict[RowKey, float], dict[RowKey, frozenset[str]]]:
+) -> tuple[dict[PairKey, Nanoseconds], dict[PairKey, Nanoseconds], dict[PairKey, float], dict[PairKey, frozenset[str]]]:
     """Return each row's column, its step positions, its calls per step and its fqns.
 
     The steps of a layout form one matrix; the columns of a key are then put back into the order of the steps.
@@ -180,13 +180,13 @@ def _columns(
     at: dict[Layout, list[int]] = {}
     for position, step in enumerate(steps):
         at.setdefault(step.layout, []).append(position)
-    pieces: dict[RowKey, list[tuple[Nanoseconds, Nanoseconds]]] = {}
-    calls: dict[RowKey, int] = {}
-    fqns: dict[RowKey, set[str]] = {}
+    pieces: dict[PairKey, list[tuple[Nanoseconds, Nanoseconds]]] = {}
+    calls: dict[PairKey, int] = {}
+    fqns: dict[PairKey, set[str]] = {}
     for layout, indices in at.items():
         rows = step_rows(layout)
         matrix = np.stack([steps[index].totals for index in indices])
-        places: dict[RowKey, list[int]] = {}
+        places: dict[PairKey, list[int]] = {}
         for column, row in enumerate(rows.keys):
             if row.lane != UNTIMED_LANE:
                 places.setdefault(_key(row.name, row.phase, row.lane), []).append(column)
@@ -196,8 +196,8 @@ def _columns(
         for name, phase, lane, fqn in zip(layout.names, layout.phases, layout.lanes, layout.fqns, strict=True):
             if fqn is not None and lane != UNTIMED_LANE:
                 fqns.setdefault(_key(name, phase, lane), set()).add(fqn)
-    found: dict[RowKey, Nanoseconds] = {}
-    where: dict[RowKey, Nanoseconds] = {}
+    found: dict[PairKey, Nanoseconds] = {}
+    where: dict[PairKey, Nanoseconds] = {}
     for key, parts in pieces.items():
         places_of = np.concatenate([index for index, _ in parts])
         order = np.argsort(places_of, kind="stable")
@@ -206,8 +206,8 @@ def _columns(
     return found, where, per_step, {key: frozenset(fqns.get(key, ())) for key in found}
 
 
-def _key(name: str, phase: Phase, lane: int) -> RowKey:
-    return RowKey(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "parallel")
+def _key(name: str, phase: Phase, lane: int) -> PairKey:
+    return PairKey(name, phase, "step" if lane == TRAINING_LANE else "logged" if lane == LOGGED_LANE else "parallel")
 
 
 def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .timer_logs import Interval
+    from .timer_logs import TimerRecord
 
 MAX_COLORS: Final = 8
 """Names with a colour of their own: the longest. The others are grey."""
@@ -28,7 +28,7 @@ _RANK_GAP: Final = 0.5
 """The space between two ranks, in lanes."""
 
 
-def lanes_of(intervals: Sequence[Interval]) -> list[int]:
+def lanes_of(intervals: Sequence[TimerRecord]) -> list[int]:
     """Return the lane of each interval of one rank, sorted by start: the first lane that is free."""
     free_at: list[float] = []
     lanes = []
@@ -41,7 +41,7 @@ def lanes_of(intervals: Sequence[Interval]) -> list[int]:
     return lanes
 
 
-def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] | None = None) -> Figure:
+def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float] | None = None) -> Figure:
     """Return the figure. ``window`` is a range in seconds since the first interval of all ranks."""
     zero = min(one.start_s for one in intervals)
     shown = [one for one in intervals if window is None or _overlaps(one, zero, window)]
@@ -75,11 +75,11 @@ def timeline_figure(intervals: Sequence[Interval], window: tuple[float, float] |
     return figure
 
 
-def _overlaps(one: Interval, zero: float, window: tuple[float, float]) -> bool:
+def _overlaps(one: TimerRecord, zero: float, window: tuple[float, float]) -> bool:
     return one.end_s - zero >= window[0] and one.start_s - zero <= window[1]
 
 
-def _longest(intervals: Sequence[Interval]) -> list[str]:
+def _longest(intervals: Sequence[TimerRecord]) -> list[str]:
     sums: dict[str, float] = {}
     for one in intervals:
         sums[one.name] = sums.get(one.name, 0.0) + one.end_s - one.start_s
@@ -92,7 +92,7 @@ def _scale(span_s: float) -> tuple[float, str]:
 
 def _draw(
     axes: Axes,
-    by_rank: dict[int, list[Interval]],
+    by_rank: dict[int, list[TimerRecord]],
     lanes: dict[int, list[int]],
     heights: dict[int, int],
     names: list[str],

@@ -9,7 +9,7 @@ import numpy as np
 from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
 from .._reports.fonts import Script, script_for
 from .._reports.text import elide
-from .timing_export import Extent, Timing
+from .timing_export import RunningStats, Timing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ class TimingLines:
         self.first_step = -1
         self.names: dict[str, _Points] = {}
         self.total: _Points = {}
-        self.extents: dict[str, Extent] = {}
+        self.extents: dict[str, RunningStats] = {}
         self._last_step = -1
 
     def add(self, one: Timing) -> None:
@@ -53,7 +53,7 @@ class TimingLines:
         if one.step != self._last_step:
             self._last_step = one.step
             _add_value(self.total, index, one.total_ms)
-        self.extents.setdefault(one.name, Extent()).add(one.ms)
+        self.extents.setdefault(one.name, RunningStats()).add(one.ms)
 
     def line(self, points: _Points) -> tuple[np.ndarray, np.ndarray]:
         """Return steps and milliseconds of a name or of the total."""

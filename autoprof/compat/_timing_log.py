@@ -119,7 +119,7 @@ def render_timing_step(
     tree = name_tree(frame.layout)
     values_ns = tree.values_ns(frame.total_ns)[:, 0]
     averages.add(frame.layout, tree, values_ns)
-    section = _Section(tree, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns, parents)
+    section = _NameLines(tree, values_ns.tolist(), averages.of(frame.layout, tree), frame.step_ns, parents)
     lines = ["", RULE, f"Step {frame.step}", RULE]
     section.write(tree.separate, lines)
     other_ns = frame.step_ns - covered_ns
@@ -128,7 +128,7 @@ def render_timing_step(
     return "\n".join([*lines, "", f"Total{'-' * (LABEL - 5)}: {_ms(frame.step_ns)}", ""])
 
 
-class _Section:
+class _NameLines:
     """The lines of the names of one step."""
 
     def __init__(

@@ -17,7 +17,7 @@ from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import OutputError
 from ..logs.extras import import_pandas
-from ..logs.formats.global_timer import Interval, find_intervals
+from ..logs.formats.global_timer import TimerRecord, find_intervals
 from ..logs.log_file import LogFile
 from .stragglers import NameByRank, by_rank
 
@@ -33,7 +33,12 @@ MAX_EXAMPLES: Final = 3
 TimerLogSource = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 __all__ = [
-    "Interval", "TimerLogs", "load_timer_logs", "plot_timeline", "read_timer_logs", "stragglers",
+    "TimerLogs",
+    "TimerRecord",
+    "load_timer_logs",
+    "plot_timeline",
+    "read_timer_logs",
+    "stragglers",
 ]  # fmt: skip
 
 logger = logging.getLogger("autoprof")
@@ -43,7 +48,7 @@ logger = logging.getLogger("autoprof")
 class TimerLogs:
     """The intervals of one or several logs, and counts of everything else in them."""
 
-    intervals: list[Interval] = field(default_factory=list)
+    intervals: list[TimerRecord] = field(default_factory=list)
     """In the order of rank, start and descending end."""
     skipped: int = 0
     """Lines that are not records."""
@@ -63,7 +68,7 @@ class TimerLogs:
             parts.append(f"{self.repeated} repeated records counted once (a timer that repeats itself at each dump)")
         return "; ".join(parts) or None
 
-    def _read(self, path: Path, seen: set[Interval]) -> None:
+    def _read(self, path: Path, seen: set[TimerRecord]) -> None:
         for number, line in enumerate(LogFile(path).lines(), 1):
             text = line.strip()
             if not text or (len(text) <= MAX_BANNER and _BANNER.fullmatch(text)):
@@ -91,7 +96,7 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
     The rank is the one in the record: some timers write every rank to ``timer_rank0.log``. A repeated record counts
     once. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
     """
-    logs, seen = TimerLogs(), set[Interval]()
+    logs, seen = TimerLogs(), set[TimerRecord]()
     for path in _find_logs(source):
         try:
             logs._read(path, seen)
@@ -127,7 +132,7 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     pd = import_pandas("load_timer_logs")
     logs = read_timer_logs(source)
     columns: dict[str, Any] = {
-        name: [getattr(one, name) for one in logs.intervals] for name in Interval._fields if name != "device_ms"
+        name: [getattr(one, name) for one in logs.intervals] for name in TimerRecord._fields if name != "device_ms"
     }
     columns["device_ms"] = [math.nan if one.device_ms is None else one.device_ms for one in logs.intervals]
     frame = pd.DataFrame(columns).astype({"rank": "int64", "start_s": "float64", "end_s": "float64"})
@@ -135,15 +140,15 @@ def load_timer_logs(source: TimerLogSource) -> pd.DataFrame:
     return frame
 
 
-def _intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> Sequence[Interval]:
+def _intervals_of(source: TimerLogs | pd.DataFrame | str | os.PathLike[str]) -> Sequence[TimerRecord]:
     if isinstance(source, TimerLogs):
         return source.intervals
     if isinstance(source, (str, os.PathLike)):
         return read_timer_logs(source).intervals
     return [
-        Interval(int(rank), str(name), float(start), float(end), float(host), None if device != device else device)
+        TimerRecord(int(rank), str(name), float(start), float(end), float(host), None if device != device else device)
         for rank, name, start, end, host, device in zip(
-            *(source[column].tolist() for column in Interval._fields), strict=True
+            *(source[column].tolist() for column in TimerRecord._fields), strict=True
         )
     ]
 

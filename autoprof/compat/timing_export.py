@@ -134,7 +134,7 @@ def export_csv(source: str | os.PathLike[str], path: str | os.PathLike[str] | No
 def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | None = None) -> Path:
     """Write ``{"steps": [{"step", "total_ms", "ms": {name: …}}], "names": {name: {mean_ms, …}}}``; return the file."""
     records = TimingRecords(source)
-    names: dict[str, Extent] = {}
+    names: dict[str, RunningStats] = {}
     target = records.path.with_suffix(".json") if path is None else Path(path)
     with open_replacing(target) as file:
         file.write('{"steps": [')
@@ -144,7 +144,7 @@ def export_json(source: str | os.PathLike[str], path: str | os.PathLike[str] | N
             file.write(f"{separator}{line}")
             separator = ",\n"
             for name, value in ms.items():
-                names.setdefault(name, Extent()).add(value)
+                names.setdefault(name, RunningStats()).add(value)
         statistics = {
             name: {"steps": one.count, "mean_ms": one.mean, "min_ms": one.least, "max_ms": one.most}
             for name, one in names.items()
@@ -166,7 +166,7 @@ def _by_step(records: TimingRecords) -> Iterator[tuple[int, float, dict[str, flo
         yield step, total_ms, ms
 
 
-class Extent:
+class RunningStats:
     """Count, mean, least and most of values added one by one."""
 
     __slots__ = ("count", "least", "most", "total")

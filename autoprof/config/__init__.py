@@ -7,9 +7,9 @@ from .schema import (
     Deep,
     DeepPattern,
     FunctionRule,
-    Rule,
     Sample,
     Sinks,
+    TargetRule,
 )
 from .source import Source
 
@@ -18,10 +18,10 @@ __all__ = [
     "Deep",
     "DeepPattern",
     "FunctionRule",
-    "Rule",
     "Sample",
     "Sinks",
     "Source",
+    "TargetRule",
     "json_schema",
     "load_config",
     "parse_config",

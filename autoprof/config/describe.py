@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
 
-from .source import Key, dotted
+from .source import KeyPath, dotted
 
 _PLAIN: Final = {
     bool: "true or false",
@@ -32,7 +32,7 @@ def choices(annotation: Any) -> list[str]:
     return [str(word) for word in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
-def locate(model: type[BaseModel], key: Key) -> tuple[Any, Sequence[Any]]:
+def locate(model: type[BaseModel], key: KeyPath) -> tuple[Any, Sequence[Any]]:
     """Return the type and the constraints of the model at a key."""
     annotation: Any = model
     metadata: Sequence[Any] = ()

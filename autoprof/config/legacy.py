@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from .._options import Options
 from .problems import explain
-from .source import Key, Problem
+from .source import KeyPath, Problem
 
 BLOCK: Final = "LOG"
 FOLDER: Final = "SAVE_DIR"
@@ -108,7 +108,7 @@ def _with_interval(sink: str, options: Any, log: LegacyLog) -> Any:
     return {option: getattr(log, name), **(options or {})}
 
 
-def _conflicts(new: dict[str, Any], log: LegacyLog) -> Iterator[tuple[Key, str, str, str]]:
+def _conflicts(new: dict[str, Any], log: LegacyLog) -> Iterator[tuple[KeyPath, str, str, str]]:
     """Yield the differences: today's key and its value, the key of the block and its value."""
     given = log.model_fields_set
     if "ENABLE_TIMING_LOG" in given and new.get("enabled", log.ENABLE_TIMING_LOG) is not log.ENABLE_TIMING_LOG:

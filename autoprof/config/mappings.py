@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from .problems import shown
-from .source import Key, Problem, Source, dotted
+from .source import KeyPath, Problem, Source, dotted
 from .yaml_text import DEPTH_LIMIT
 
 
@@ -21,7 +21,7 @@ def read_mapping(
     return data, Source(where), problems
 
 
-def _value(value: Any, key: Key, problems: list[Problem], where: str) -> Any:
+def _value(value: Any, key: KeyPath, problems: list[Problem], where: str) -> Any:
     if len(key) > DEPTH_LIMIT:
         raise ConfigError([f"{where}: {dotted(key[:1])}: nested too deeply; allowed: {DEPTH_LIMIT} levels"])
     if isinstance(value, Mapping):
@@ -31,7 +31,7 @@ def _value(value: Any, key: Key, problems: list[Problem], where: str) -> Any:
     return value
 
 
-def _mapping(given: Mapping[Any, Any], key: Key, problems: list[Problem], where: str) -> dict[str, Any]:
+def _mapping(given: Mapping[Any, Any], key: KeyPath, problems: list[Problem], where: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key_given, value in given.items():
         name = "on" if key_given is True else key_given  # YAML 1.1 reads a bare `on` as true

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from .._names import quoted, visible
 from ..errors import nearest
 from .describe import allowed, choices, keys_named, locate, strip_none
-from .source import Key, Problem
+from .source import KeyPath, Problem
 
 _LONG_BITS: Final = 128  # Python refuses to write out numbers of thousands of digits
 _OUT_OF_RANGE: Final = frozenset(
@@ -52,7 +52,7 @@ def shown(value: Any) -> str:
     return "it is a list" if isinstance(value, (list, tuple)) else f"it is a {type(value).__name__}"
 
 
-def unknown_key(name: str, model: type[BaseModel], key: Key) -> str:
+def unknown_key(name: str, model: type[BaseModel], key: KeyPath) -> str:
     """Return the message for a key that the model does not have at ``key``, with similar keys."""
     part, _ = strip_none(locate(model, key)[0])
     elsewhere = keys_named(model, name)[:3]

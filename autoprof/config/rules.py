@@ -19,7 +19,7 @@ ModulePhase = Literal[Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD]
 _FUNCTION_PATH: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class Rule(Options):
+class TargetRule(Options):
     """A rule that selects modules and their timed phases. It needs `match` or `type`; with both, both must match."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["match"]}, {"required": ["type"]}]})
@@ -74,7 +74,7 @@ class Rule(Options):
         return value
 
     @model_validator(mode="after")
-    def _selects(self) -> Rule:
+    def _selects(self) -> TargetRule:
         if self.match is None and self.type is None:
             raise ValueError("the rule selects nothing; add 'match' or 'type', or both")
         return self

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from .._options import Options
 from .deep import Deep, DeepPattern
-from .rules import FunctionRule, Rule
+from .rules import FunctionRule, TargetRule
 from .sinks import Sinks
 from .source import Source
 
@@ -19,9 +19,9 @@ __all__ = [
     "DeepPattern",
     "FunctionRule",
     "MemorySnapshot",
-    "Rule",
     "Sample",
     "Sinks",
+    "TargetRule",
 ]
 
 
@@ -65,7 +65,7 @@ class Config(Options):
 
     enabled: bool = Field(default=True, strict=True)
     """`false` disables autoprof: no hooks, no files."""
-    targets: tuple[Rule, ...] = ()
+    targets: tuple[TargetRule, ...] = ()
     """The modules to time. The first rule that matches a module wins. Empty: every direct child of the model."""
     functions: tuple[FunctionRule, ...] = ()
     """The functions to time."""

@@ -14,7 +14,7 @@ from ..errors import ConfigError
 IN_PYTHON: Final = "config"
 """The name in messages of a configuration without a file."""
 
-Key = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """The path to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
 
 
@@ -26,16 +26,16 @@ class Source:
     """
 
     where: str = field(default=IN_PYTHON, compare=False)
-    lines: Mapping[Key, int] = field(default_factory=dict, compare=False)
+    lines: Mapping[KeyPath, int] = field(default_factory=dict, compare=False)
 
-    def place(self, key: Key | str, line: int | None = None) -> str:
+    def place(self, key: KeyPath | str, line: int | None = None) -> str:
         """Return ``file:line: dotted.key`` for a key in either form, without the line if it is unknown."""
         key = undotted(key) if isinstance(key, str) else key
         line = line or self.line(key)
         position = f"{self.where}:{line}" if line else self.where
         return f"{position}: {dotted(key)}" if key else position
 
-    def line(self, key: Key) -> int | None:
+    def line(self, key: KeyPath) -> int | None:
         """Return the line of the key, or of the nearest key around it that is written."""
         while key not in self.lines:
             if not key:
@@ -44,13 +44,13 @@ class Source:
         return self.lines[key]
 
 
-def dotted(key: Key) -> str:
+def dotted(key: KeyPath) -> str:
     """Return a key as text: ``targets[1].phases[0]``."""
     words = (f"[{part}]" if isinstance(part, int) else f".{shorten(visible(part), 60)}" for part in key)
     return "".join(words).removeprefix(".")
 
 
-def undotted(text: str) -> Key:
+def undotted(text: str) -> KeyPath:
     """Return the key of a text, the inverse of ``dotted``."""
     return tuple(int(index) if index else word for index, word in re.findall(r"\[(\d+)\]|([^.\[\]]+)", text))
 
@@ -59,7 +59,7 @@ def undotted(text: str) -> Key:
 class Problem:
     """The problem of a key and the allowed values; ``line`` if it is not the line of the key."""
 
-    key: Key
+    key: KeyPath
     text: str
     line: int | None = None
 

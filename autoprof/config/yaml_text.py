@@ -11,7 +11,7 @@ import yaml
 
 from .._names import quoted, visible
 from ..errors import ConfigError
-from .source import Key, Problem, Source
+from .source import KeyPath, Problem, Source
 
 VALUES_LIMIT: Final = 100_000
 """The largest number of values of a text with its aliases expanded; a configuration has hundreds."""
@@ -77,7 +77,7 @@ class _Reader:
     """Convert nodes into values, record lines and problems, and stop at ``VALUES_LIMIT``."""
 
     def __init__(self, loader: _Loader, where: str) -> None:
-        self.lines: dict[Key, int] = {}
+        self.lines: dict[KeyPath, int] = {}
         self.problems: list[Problem] = []
         self._loader = loader
         self._where = where
@@ -90,7 +90,7 @@ class _Reader:
         root.value = [pair for name, pair in zip(names, root.value, strict=True) if name not in skipped]
         return self._mapping(root, ())
 
-    def _value(self, node: yaml.Node, key: Key) -> Any:
+    def _value(self, node: yaml.Node, key: KeyPath) -> Any:
         self._values_left -= 1
         if self._values_left < 0:
             raise ConfigError([f"{self._where}: more than {VALUES_LIMIT} values with aliases expanded; allowed: fewer"])
@@ -108,7 +108,7 @@ class _Reader:
         finally:
             self._depth -= 1
 
-    def _mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, key: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for merged in self._merged(node, key):
             values = {**merged, **values}
@@ -129,7 +129,7 @@ class _Reader:
                 values[name] = self._value(value_node, inside)
         return values
 
-    def _merged(self, node: yaml.MappingNode, key: Key) -> Iterator[dict[str, Any]]:
+    def _merged(self, node: yaml.MappingNode, key: KeyPath) -> Iterator[dict[str, Any]]:
         for key_node, value_node in node.value:
             if key_node.tag != _MERGE:
                 continue
@@ -141,7 +141,7 @@ class _Reader:
                         self._reject(key, "'<<' merges a value without keys; allowed: one or more mappings", line)
                     yield self._value(part, key)
 
-    def _name(self, node: yaml.Node, key: Key, line: int) -> str:
+    def _name(self, node: yaml.Node, key: KeyPath, line: int) -> str:
         words = (f"{_YAML}str", f"{_YAML}bool")  # YAML 1.1 reads the key `on` of `deep` as true
         if isinstance(node, yaml.ScalarNode) and node.tag in words:
             return str(node.value)
@@ -150,7 +150,7 @@ class _Reader:
         self.problems.append(Problem(key, f"{shown} is not text; allowed: a word, in quotes if needed", line))
         raise _InvalidValue
 
-    def _sequence(self, node: yaml.SequenceNode, key: Key) -> list[Any]:
+    def _sequence(self, node: yaml.SequenceNode, key: KeyPath) -> list[Any]:
         values = []
         for index, item in enumerate(node.value):
             inside = (*key, index)
@@ -161,7 +161,7 @@ class _Reader:
                 values.append(None)  # the others keep their index
         return values
 
-    def _scalar(self, node: yaml.Node, key: Key) -> Any:
+    def _scalar(self, node: yaml.Node, key: KeyPath) -> Any:
         try:
             value = self._loader.construct_object(node)
         except (ValueError, KeyError, IndexError, yaml.YAMLError):
@@ -171,7 +171,7 @@ class _Reader:
             self._reject(key, f"the number is too large; allowed: at most {NUMBER_BITS} bits")
         return value
 
-    def _reject(self, key: Key, text: str, line: int | None = None) -> NoReturn:
+    def _reject(self, key: KeyPath, text: str, line: int | None = None) -> NoReturn:
         self.problems.append(Problem(key, text, line))
         raise _InvalidValue
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from .memory_levels import MemoryLevels
 from .profile import DEFAULT_PATTERNS, MAX_CALLS, STEP_PREFIX, Call, DeepProfile, Operator, Pattern, by_time
-from .reading import Kernel, Slice, Trace, scan
+from .reading import HostSlice, Kernel, Trace, scan
 
 _NOT_LAYERS: Final = (STEP_PREFIX, "PyTorch Profiler", "Optimizer.zero_grad#", "profiler::")
 """Prefixes of ranges that are not layers: steps and ranges of torch's own."""
@@ -76,7 +76,7 @@ class _CallFactory:
         index = bisect_right(self._starts, at) - 1
         return self._numbers[index] if index >= 0 else None
 
-    def from_slice(self, one: Slice) -> Call:
+    def from_slice(self, one: HostSlice) -> Call:
         """Make a call from a slice. Self time of a range excludes nested ranges, of an operator all nested slices."""
         inside = one.ranges if one.is_range else one.inside
         own = one.device_inside - one.device_ranges if one.is_range else one.device_own
@@ -109,7 +109,7 @@ class _CallFactory:
 
 def _match(
     pattern: Pattern,
-    slices: Sequence[Slice],
+    slices: Sequence[HostSlice],
     kernels: Sequence[Kernel],
     make: _CallFactory,
     matched: dict[str, list[Call]],
@@ -122,7 +122,7 @@ def _match(
             names[name] = pattern.match.search(name) is not None
         return names[name]
 
-    def outermost(one: Slice) -> bool:
+    def outermost(one: HostSlice) -> bool:
         return matches(one.name) and not any(matches(other.name) for other in one.ancestry() if other is not one)
 
     found = [make.from_slice(one) for one in slices if outermost(one)]
@@ -134,7 +134,7 @@ def _match(
             series.append(call)
 
 
-def _operators(slices: Sequence[Slice], has_device: bool) -> tuple[Operator, ...]:
+def _operators(slices: Sequence[HostSlice], has_device: bool) -> tuple[Operator, ...]:
     found: dict[str, list[int]] = {}
     layers = {one.name for one in slices if one.is_range}
     for one in slices:
@@ -172,7 +172,7 @@ def _is_layer(name: str) -> bool:
     return not name.startswith(_NOT_LAYERS)
 
 
-def _layer_around(one: Slice | None) -> str | None:
+def _layer_around(one: HostSlice | None) -> str | None:
     if one is None:
         return None
     return next((other.name for other in one.ancestry() if other.is_range and _is_layer(other.name)), None)

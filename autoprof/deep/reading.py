@@ -18,7 +18,7 @@ LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "priv
 ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "privateuse1_kernel"})
 
 
-class Slice:
+class HostSlice:
     """An operator or a range on the host, with the time of nested slices and launched kernels."""
 
     __slots__ = (
@@ -31,7 +31,7 @@ class Slice:
         self.start = start
         self.end = end
         self.is_range = is_range
-        self.parent: Slice | None = None
+        self.parent: HostSlice | None = None
         self.inside = 0
         """Nanoseconds of directly nested slices; ``ranges``: of the outermost nested ranges."""
         self.ranges = 0
@@ -40,9 +40,9 @@ class Slice:
         self.device_inside = 0
         self.device_ranges = 0
 
-    def ancestry(self) -> Iterator[Slice]:
+    def ancestry(self) -> Iterator[HostSlice]:
         """Yield this slice and its ancestors, innermost first."""
-        current: Slice | None = self
+        current: HostSlice | None = self
         while current is not None:
             yield current
             current = current.parent
@@ -59,7 +59,7 @@ class Kernel:
         self.duration = duration
         self.correlation = correlation
         self.external = external
-        self.launcher: Slice | None = None
+        self.launcher: HostSlice | None = None
 
 
 class Trace:
@@ -69,9 +69,9 @@ class Trace:
         self.sizes = Sizes()
         self.levels = MemoryLevels()
         self.kernels: list[Kernel] = []
-        self.threads: dict[Any, list[Slice]] = {}
+        self.threads: dict[Any, list[HostSlice]] = {}
         self.launches: dict[Any, tuple[Any, int]] = {}
-        self.externals: dict[Any, Slice] = {}
+        self.externals: dict[Any, HostSlice] = {}
         self.broken: str | None = None
         """The error at which reading stopped, if it did."""
         self._zero: float | None = None
@@ -86,7 +86,7 @@ class Trace:
             return
         if kind in (OPERATOR, RANGE):
             start = self._ns(event["ts"])
-            slice_ = Slice(str(event.get("name")), start, start + _length(event), kind == RANGE)
+            slice_ = HostSlice(str(event.get("name")), start, start + _length(event), kind == RANGE)
             self.threads.setdefault(event.get("tid"), []).append(slice_)
             if "External id" in args:
                 self.externals[args["External id"]] = slice_
@@ -128,7 +128,7 @@ class Trace:
                 around.ranges += one.end - one.start
                 around.device_ranges += one.device_inside
 
-    def _launcher(self, kernel: Kernel, starts: dict[Any, list[int]]) -> Slice | None:
+    def _launcher(self, kernel: Kernel, starts: dict[Any, list[int]]) -> HostSlice | None:
         thread, at = self.launches.get(kernel.correlation, (None, 0))
         index = bisect_right(starts[thread], at) - 1 if thread in starts else -1
         if index < 0:
@@ -136,8 +136,8 @@ class Trace:
         return next((one for one in self.threads[thread][index].ancestry() if one.end >= at), None)
 
 
-def _nest(slices: list[Slice]) -> None:
-    open_: list[Slice] = []
+def _nest(slices: list[HostSlice]) -> None:
+    open_: list[HostSlice] = []
     for one in slices:
         while open_ and open_[-1].end < one.end:  # it has ended, or the two overlap without nesting
             open_.pop()

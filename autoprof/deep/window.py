@@ -25,7 +25,7 @@ SELDOM: Final = 4096
 """Recorded steps between two looks at most."""
 
 
-class Sampling(Protocol):
+class SamplingControl(Protocol):
     """The part of the session's sampling that a window uses."""
 
     def reserve(self, first: int, count: int) -> None:
@@ -45,7 +45,7 @@ class DeepWindow:
         rank: int,
         *,
         targets: Iterable[Target],
-        sampling: Sampling,
+        sampling: SamplingControl,
         summary: Callable[[], Summary],
         say: Callable[[str], None],
     ) -> None:

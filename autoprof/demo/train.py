@@ -85,14 +85,14 @@ class DemoResult:
         return sum(self.losses[-count:]) / count
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Show the progress of a training."""
 
     def advance(self, step: int, loss: float | None) -> None:
         """Show ``step`` finished steps; ``loss`` is None if it was not read."""
 
 
-def train(options: DemoOptions, config: Any = None, *, progress: Progress | None = None) -> DemoResult:
+def train(options: DemoOptions, config: Any = None, *, progress: ProgressDisplay | None = None) -> DemoResult:
     """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is passed to ``instrument``."""
     steps, device = options.step_count, torch.device(options.device)
     torch.manual_seed(options.seed)

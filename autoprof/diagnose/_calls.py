@@ -14,7 +14,7 @@ from .._resolve.launch_lag import EMPTY_QUEUE_NS
 from .._stats.intervals import Interval, median_from_quantiles
 from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
-from ..probes._call_table import Call, CallTable, Site
+from ..probes._call_table import CallTable, Site, TimedCall
 
 MAX_SITES: Final = 8
 """Call sites kept, those with the most time."""
@@ -135,7 +135,7 @@ def shorten_path(file: str) -> str:
     return os.path.join(*file.split(os.sep)[-2:]) if relative.startswith(os.pardir) else relative
 
 
-def idle_after_waits_ns(frame: StepFrame, begun_ns: int, waits: Iterable[Call]) -> int | None:
+def idle_after_waits_ns(frame: StepFrame, begun_ns: int, waits: Iterable[TimedCall]) -> int | None:
     """Return the most that the device was idle in a step because the host had waited for it.
 
     After a wait the queue is empty until the host launches again. No mark shows that launch, but at the first mark

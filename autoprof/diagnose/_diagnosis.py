@@ -9,7 +9,7 @@ from .._capture.memory import Footprint
 from .._observer import Observer
 from .._resolve import RawStep
 from ..frame import StepFrame
-from ..probes._call_table import Call
+from ..probes._call_table import TimedCall
 from ..probes.compilations import CompilationProbe
 from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
@@ -35,7 +35,7 @@ class CallMonitor:
         self._syncs = syncs
         self._logs = logs
         self._compilations = compilations
-        self._waiting: dict[int, tuple[int, list[Call]]] = {}
+        self._waiting: dict[int, tuple[int, list[TimedCall]]] = {}
 
     def observe_step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""

@@ -32,7 +32,7 @@ TAIL_BYTES: Final = 2**22
 MIN_COMMON_STEPS: Final = 10
 """Steps that all ranks must have recorded."""
 
-Key = tuple[str, Phase]
+SpanKey = tuple[str, Phase]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Record:
     def __init__(self) -> None:
         self.own_ns: dict[int, int] = {}
         self.step_ns: dict[int, int] = {}
-        self._rows: Counter[Key] = Counter()
+        self._rows: Counter[SpanKey] = Counter()
 
     def add(self, frame: StepFrame) -> None:
         """Add a step."""
@@ -92,7 +92,7 @@ class Record:
                 own_ns += ns
         self.own_ns[frame.step], self.step_ns[frame.step] = own_ns, frame.step_ns
 
-    def row_means(self) -> dict[Key, float]:
+    def row_means(self) -> dict[SpanKey, float]:
         """Return the mean self time of each row in a step."""
         return {key: ns / max(len(self.own_ns), 1) for key, ns in self._rows.items()}
 
@@ -196,7 +196,9 @@ def compare_ranks(records: list[Record], longest: tuple[int, ...] = ()) -> RankC
     )
 
 
-def _largest_row_excess(rows: list[dict[Key, float]], slowest: int) -> tuple[tuple[str | None, Phase | None], float]:
+def _largest_row_excess(
+    rows: list[dict[SpanKey, float]], slowest: int
+) -> tuple[tuple[str | None, Phase | None], float]:
     """Return the row in which the slowest rank exceeds the other ranks' median by most."""
     keys = list(rows[slowest])
     if not keys:

@@ -1,15 +1,15 @@
 """Check in about a minute whether profiling an installation and a model is safe. See ``docs/doctor.md``."""
 
 from .examine import examine
-from .result import Report, Result, Verdict
+from .result import CheckVerdict, Report, Result
 from .subject import Subject, load_subject, reference_subject
 from .table import render_report
 
 __all__ = [
+    "CheckVerdict",
     "Report",
     "Result",
     "Subject",
-    "Verdict",
     "examine",
     "load_subject",
     "reference_subject",

@@ -14,7 +14,7 @@ UNSAFE: Final = 1
 UNCHECKED: Final = 2
 
 
-class Verdict(str, Enum):
+class CheckVerdict(str, Enum):
     """How a check ended."""
 
     OK = "ok"
@@ -33,7 +33,7 @@ class Result:
     """One check: the observation, the advice (empty if there is none), and the figures behind it."""
 
     check: str
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str
     next: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -51,9 +51,9 @@ class Report:
     def exit_status(self) -> int:
         """0: safe, warnings included; 1: a check found a problem; 2: a check could not run."""
         verdicts = {result.verdict for result in self.results}
-        if Verdict.PROBLEM in verdicts:
+        if CheckVerdict.PROBLEM in verdicts:
             return UNSAFE
-        return UNCHECKED if Verdict.UNKNOWN in verdicts else SAFE
+        return UNCHECKED if CheckVerdict.UNKNOWN in verdicts else SAFE
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
@@ -70,19 +70,19 @@ class Report:
 
 def ok(check: str, message: str, **data: Any) -> Result:
     """Make the result of a check without a problem."""
-    return Result(check, Verdict.OK, message, "", data)
+    return Result(check, CheckVerdict.OK, message, "", data)
 
 
 def warning(check: str, message: str, advice: str = "", **data: Any) -> Result:
     """Make the result of a check whose observation costs accuracy or time."""
-    return Result(check, Verdict.WARNING, message, advice, data)
+    return Result(check, CheckVerdict.WARNING, message, advice, data)
 
 
 def problem(check: str, message: str, advice: str = "", **data: Any) -> Result:
     """Make the result of a check that found profiling unsafe."""
-    return Result(check, Verdict.PROBLEM, message, advice, data)
+    return Result(check, CheckVerdict.PROBLEM, message, advice, data)
 
 
 def unknown(check: str, message: str, advice: str = "", **data: Any) -> Result:
     """Make the result of a check that could not run."""
-    return Result(check, Verdict.UNKNOWN, message, advice, data)
+    return Result(check, CheckVerdict.UNKNOWN, message, advice, data)

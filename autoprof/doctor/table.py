@@ -12,16 +12,16 @@ from rich.text import Text
 
 from .._reports.text import UNICODE, glyphs_for, safe
 from .._targets import Coverage
-from .result import SAFE, UNSAFE, Report, Verdict
+from .result import SAFE, UNSAFE, CheckVerdict, Report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _STYLES: Final = {
-    Verdict.OK: "green",
-    Verdict.WARNING: "yellow",
-    Verdict.PROBLEM: "bold red",
-    Verdict.UNKNOWN: "magenta",
+    CheckVerdict.OK: "green",
+    CheckVerdict.WARNING: "yellow",
+    CheckVerdict.PROBLEM: "bold red",
+    CheckVerdict.UNKNOWN: "magenta",
 }
 NAMED: Final = 8
 """Modules listed for one reason; ``--json`` has all."""
@@ -61,7 +61,7 @@ def _checks(report: Report, arrow: str) -> RenderableType:
     for result in report.results:
         text = Text(safe(result.message))
         if result.next:
-            text.append(f"\n{arrow} {safe(result.next)}", style="dim" if result.verdict is Verdict.OK else "")
+            text.append(f"\n{arrow} {safe(result.next)}", style="dim" if result.verdict is CheckVerdict.OK else "")
         table.add_row(Text(str(result.verdict), style=_STYLES[result.verdict]), Text(result.check), text)
     return Padding(table, (1, 0, 0, 0))
 
@@ -88,11 +88,13 @@ def _name(one: Coverage) -> str:
 
 def _verdict(report: Report) -> Text:
     status = report.exit_status
-    counted = {verdict: sum(result.verdict is verdict for result in report.results) for verdict in Verdict}
-    warnings = counted[Verdict.WARNING]
+    counted = {verdict: sum(result.verdict is verdict for result in report.results) for verdict in CheckVerdict}
+    warnings = counted[CheckVerdict.WARNING]
     behind = f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""
     if status == SAFE:
         return Text(f"safe: autoprof changes nothing here{behind}", style="green")
     if status == UNSAFE:
-        return Text(f"not safe: problems found: {counted[Verdict.PROBLEM]}{behind}", style="bold red")
-    return Text(f"not known to be safe: checks that could not run: {counted[Verdict.UNKNOWN]}{behind}", style="magenta")
+        return Text(f"not safe: problems found: {counted[CheckVerdict.PROBLEM]}{behind}", style="bold red")
+    return Text(
+        f"not known to be safe: checks that could not run: {counted[CheckVerdict.UNKNOWN]}{behind}", style="magenta"
+    )

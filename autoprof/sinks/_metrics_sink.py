@@ -1,6 +1,6 @@
 """Sinks that report means of several steps now and then: to trackers and monitors, which take few points.
 
-``MetricsSink`` gathers frames in a ``MeansOfSteps`` and calls ``report`` with the ``Metrics`` when a report is due. A
+``MetricsSink`` gathers frames in a ``MeansOfSteps`` and calls ``report`` with the ``StepSums`` when a report is due. A
 ``BackgroundSender`` calls a slow receiver on a thread of its own.
 """
 
@@ -47,7 +47,7 @@ RowTimes = Mapping[tuple[str, Phase], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class StepSums:
     """Sums over several recorded steps, and the last value of each logged scalar and memory reading.
 
     ``rows`` and ``phases`` are nanoseconds over these steps; a row counts a span nested in its own row once.
@@ -146,14 +146,14 @@ class MeansOfSteps:
                 self._phases[phase] = self._phases.get(phase, 0) + int(own[spans].sum())
         self._sums.clear()
 
-    def take(self) -> Metrics | None:
+    def take(self) -> StepSums | None:
         """Return the metrics of the steps added and start anew; None where there was no step."""
         if not self._steps:
             return None
         self._fold()
         step, time_unix_ns = self._last
         phases = {**self._phases, Phase.OTHER: self._step_ns - sum(self._phases.values())}
-        metrics = Metrics(
+        metrics = StepSums(
             step=step,
             time_unix_ns=time_unix_ns,
             steps=self._steps,
@@ -196,7 +196,7 @@ class MetricsSink(ABC):
             self.report(metrics)
 
     @abstractmethod
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Report the metrics of some steps; called on the training thread, so it must not wait."""
 
     def close(self, summary: Summary) -> None:
@@ -217,16 +217,16 @@ class BackgroundSender:
     An exception of the receiver is raised by the next ``send``, or by ``close``.
     """
 
-    def __init__(self, name: str, receiver: Callable[[Metrics], None]) -> None:
+    def __init__(self, name: str, receiver: Callable[[StepSums], None]) -> None:
         self.lost = 0
         self._name = name
         self._receiver = receiver
         self._failure: Exception | None = None
-        self._waiting: queue.Queue[Metrics | None] = queue.Queue()
+        self._waiting: queue.Queue[StepSums | None] = queue.Queue()
         self._thread = threading.Thread(target=self._run, name=f"autoprof {name}", daemon=True)
         self._thread.start()
 
-    def send(self, metrics: Metrics) -> None:
+    def send(self, metrics: StepSums) -> None:
         """Queue a report, or drop and count it where too many wait."""
         if self._failure is not None:
             raise self._failure

@@ -30,7 +30,7 @@ Track = tuple[str, int]
 """``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
 
 
-class Placement:
+class StepPlacement:
     """Place steps one after the other, in nanoseconds from the start of the first one.
 
     A step begins at its wall-clock time, but never before the end of the previous step: the wall clock is read a
@@ -211,7 +211,7 @@ class Slicer:
     """Turn the frames of one rank into slices, in order."""
 
     def __init__(self, origin_unix_ns: int | None = None) -> None:
-        self.placement = Placement(origin_unix_ns)
+        self.placement = StepPlacement(origin_unix_ns)
         self._rows = Rows()
         self._tracks: dict[Layout, LayoutTracks] = {}
 

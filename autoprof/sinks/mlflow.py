@@ -10,7 +10,7 @@ from pydantic import Field
 from .._units import NS_PER_MS
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import BackgroundSender, Metrics, MetricsOptions, MetricsSink, load_extra
+from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
 
 _FORBIDDEN: Final = re.compile(r"[^/\w.\- ]")
 """Characters that MLflow refuses in the name of a metric."""
@@ -48,11 +48,11 @@ class MlflowSink(MetricsSink):
         made: str = self._client.create_run(experiment, run_name=name).info.run_id
         return made
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Send the report from the thread."""
         self._sender.send(metrics)
 
-    def _log(self, metrics: Metrics) -> None:
+    def _log(self, metrics: StepSums) -> None:
         at_ms = metrics.time_unix_ns // NS_PER_MS
         named = {_FORBIDDEN.sub("_", name): value for name, value in metrics.named(self._top).items()}
         values = [self._metric(name, value, at_ms, metrics.step) for name, value in named.items()]

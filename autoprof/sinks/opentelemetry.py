@@ -10,9 +10,9 @@ from pydantic import Field
 from .._units import NS_PER_S
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
 
-Values = Iterable[tuple[float, dict[str, str]]]
+Observations = Iterable[tuple[float, dict[str, str]]]
 
 
 class OpentelemetryOptions(MetricsOptions):
@@ -33,7 +33,7 @@ class OpentelemetrySink(MetricsSink):
         self._observation = api.Observation
         self._rank = {"autoprof.rank": str(run.rank)}
         self._top = options.top
-        self._metrics: Metrics | None = None
+        self._metrics: StepSums | None = None
         self._provider: Any = None
         if options.endpoint is not None:
             self._provider = _exporting(options.endpoint, options.interval_s)
@@ -43,7 +43,7 @@ class OpentelemetrySink(MetricsSink):
             make(name, callbacks=[self._callback(values)], unit=unit, description=about)
         super().__init__(options, run.clock)
 
-    def _instruments(self) -> list[tuple[str, str, str, Callable[[Metrics], Values]]]:
+    def _instruments(self) -> list[tuple[str, str, str, Callable[[StepSums], Observations]]]:
         return [
             ("autoprof.step.time", "s", "Time of a step", lambda m: [(m.step_ns / m.steps / NS_PER_S, {})]),
             ("autoprof.phase.time", "s", "Time of a step by phase", _phases),
@@ -55,10 +55,10 @@ class OpentelemetrySink(MetricsSink):
             ("autoprof.steps", "{step}", "Recorded steps past the warm-up", lambda m: [(m.recorded, {})]),
         ]
 
-    def _rows(self, metrics: Metrics) -> Values:
+    def _rows(self, metrics: StepSums) -> Observations:
         return [(seconds, {"name": name, "phase": str(phase)}) for name, phase, seconds in metrics.top(self._top)]
 
-    def _callback(self, values: Callable[[Metrics], Values]) -> Callable[[Any], list[Any]]:
+    def _callback(self, values: Callable[[StepSums], Observations]) -> Callable[[Any], list[Any]]:
         def observe(_options: Any) -> list[Any]:
             metrics = self._metrics
             if metrics is None:
@@ -67,7 +67,7 @@ class OpentelemetrySink(MetricsSink):
 
         return observe
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Yield these numbers from now on."""
         self._metrics = metrics
 
@@ -89,19 +89,19 @@ def _exporting(endpoint: str, interval_s: float) -> Any:
     return sdk.MeterProvider(metric_readers=[reader])
 
 
-def _phases(metrics: Metrics) -> Values:
+def _phases(metrics: StepSums) -> Observations:
     return [(ns / metrics.steps / NS_PER_S, {"phase": str(phase)}) for phase, ns in metrics.phases.items()]
 
 
-def _throughput(metrics: Metrics) -> Values:
+def _throughput(metrics: StepSums) -> Observations:
     return [] if metrics.throughput is None else [(metrics.throughput, {})]
 
 
-def _memory(metrics: Metrics) -> Values:
+def _memory(metrics: StepSums) -> Observations:
     return [(value, {"kind": kind.removesuffix("_bytes")}) for kind, value in metrics.memory.items()]
 
 
-def _scalars(metrics: Metrics) -> Values:
+def _scalars(metrics: StepSums) -> Observations:
     return [(value, {"name": name}) for name, value in metrics.scalars.items()]
 
 

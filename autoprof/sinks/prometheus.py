@@ -12,7 +12,7 @@ from .._units import NS_PER_S
 from ..errors import OutputError
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
 
 _LAST_PORT: Final = 65535
 
@@ -34,7 +34,7 @@ class PrometheusSink(MetricsSink):
         self._families = load_extra("prometheus_client.core", "prometheus")
         self._rank = str(run.rank)
         self._top = options.top
-        self._metrics: Metrics | None = None
+        self._metrics: StepSums | None = None
         wanted = 0 if options.port == 0 else options.port + run.rank
         registry = client.CollectorRegistry()
         registry.register(self)
@@ -55,7 +55,7 @@ class PrometheusSink(MetricsSink):
                 run.folder.note("prometheus", f"http://{options.host}:{self.port}/metrics")
         super().__init__(options, run.clock)
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Answer with these numbers from now on."""
         self._metrics = metrics
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from .._units import NS_PER_S
 from ._base import RunInfo, folder_of
 from ._kind import SinkKind
-from ._metrics_sink import Metrics, MetricsOptions, MetricsSink, load_extra
+from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
 
 _QUEUE: Final = 100
 _FLUSH_S: Final = 10
@@ -35,7 +35,7 @@ class TensorboardSink(MetricsSink):
         self._writer = writer.EventFileWriter(str(self.folder), max_queue_size=_QUEUE, flush_secs=_FLUSH_S)
         super().__init__(options, run.clock)
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Add the event to the writer's queue."""
         values = [
             self._summary.Value(tag=tag, simple_value=value)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ._base import RunInfo
 from ._kind import SinkKind
-from ._metrics_sink import BackgroundSender, Metrics, MetricsOptions, MetricsSink, load_extra
+from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
 
 STEP: Final = "autoprof/step"
 """The metric on the x axis of the charts."""
@@ -52,11 +52,11 @@ class WandbSink(MetricsSink):
         self._sender = BackgroundSender("wandb", self._log)
         super().__init__(options, run.clock)
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         """Send the report from the thread."""
         self._sender.send(metrics)
 
-    def _log(self, metrics: Metrics) -> None:
+    def _log(self, metrics: StepSums) -> None:
         self._run.log({STEP: metrics.step, **metrics.named(self._top)}, commit=self._is_own_run)
 
     def end(self) -> None:

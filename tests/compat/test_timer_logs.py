@@ -12,7 +12,7 @@ from autoprof._reports.text import cells
 from autoprof.compat._timeline import lanes_of, timeline_figure
 from autoprof.compat.global_timer import MyTimer
 from autoprof.compat.stragglers import by_rank, render_stragglers
-from autoprof.compat.timer_logs import Interval, load_timer_logs, plot_timeline, read_timer_logs, stragglers
+from autoprof.compat.timer_logs import TimerRecord, load_timer_logs, plot_timeline, read_timer_logs, stragglers
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.testing import FakeClock, FakeDevice
 
@@ -41,7 +41,7 @@ def write(path: str, *lines: str, encoding: str = "utf-8", newline: str = "\n") 
 def test_the_documented_line_is_read() -> None:
     """Rank, name, both ends in Unix seconds, host and device milliseconds."""
     logs = read_timer_logs(write("timer_rank0.log", SEED))
-    assert logs.intervals == [Interval(0, "forward", 1716182684.282194, 1716182685.123003, 840.809, 830.512)]
+    assert logs.intervals == [TimerRecord(0, "forward", 1716182684.282194, 1716182685.123003, 840.809, 830.512)]
     assert (logs.skipped, logs.describe_skipped()) == (0, None)
 
 
@@ -259,7 +259,7 @@ def test_the_timeline_draws_every_interval_of_every_rank() -> None:
 def test_intervals_that_overlap_have_lanes() -> None:
     """What runs at the same time is drawn below, and a lane is used again when it is free."""
     spans = [(0, 10), (1, 5), (2, 3), (6, 8), (11, 12)]
-    assert lanes_of([Interval(0, "a", start, end, 0.0, None) for start, end in spans]) == [0, 1, 2, 1, 0]
+    assert lanes_of([TimerRecord(0, "a", start, end, 0.0, None) for start, end in spans]) == [0, 1, 2, 1, 0]
 
 
 def test_a_window_chooses_seconds() -> None:
@@ -291,7 +291,7 @@ def test_many_intervals_are_drawn_in_bounded_time(monkeypatch: pytest.MonkeyPatc
     import autoprof.compat._timeline as module
 
     monkeypatch.setattr(module, "MAX_BARS", 50)
-    intervals: list[Any] = [Interval(0, "a", at, at + 0.5 + at / 1000, 1.0, None) for at in range(80)]
+    intervals: list[Any] = [TimerRecord(0, "a", at, at + 0.5 + at / 1000, 1.0, None) for at in range(80)]
     figure = timeline_figure(intervals)
     assert len(figure.axes[0].patches) == 50
     assert figure._supxlabel is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import autoprof.config
-from autoprof.config import Config, Rule, Sinks, load_config, parse_config
+from autoprof.config import Config, Sinks, TargetRule, load_config, parse_config
 from autoprof.errors import ConfigError
 
 
@@ -71,7 +71,7 @@ def test_a_mapping_reads_like_a_file(write):
 
 def test_a_mapping_may_hold_parts():
     """Rules and sinks may be given as objects."""
-    config = load_config({"targets": [Rule(match="a")], "sinks": Sinks()})
+    config = load_config({"targets": [TargetRule(match="a")], "sinks": Sinks()})
     assert config.targets[0].match == "a"
     assert config.sinks == Sinks()
 

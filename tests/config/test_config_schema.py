@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autoprof.config import Config, FunctionRule, Rule, Sample, Sinks, json_schema, load_config, parse_config
+from autoprof.config import Config, FunctionRule, Sample, Sinks, TargetRule, json_schema, load_config, parse_config
 from autoprof.errors import ConfigError
 from autoprof.frame import Phase
 from autoprof.sinks.console import ConsoleOptions
@@ -193,12 +193,12 @@ def test_a_regular_expression_that_is_too_much(pattern):
 
 def test_a_regular_expression_of_yesterday_is_accepted():
     """``re`` warns of possible changes of its syntax; that is nothing a training run should hear of."""
-    assert Rule(match="[[a]b]").match_pattern.fullmatch("ab]")
+    assert TargetRule(match="[[a]b]").match_pattern.fullmatch("ab]")
 
 
 def test_a_pattern_is_compiled_once():
     """Rules are tested against every module of a model."""
-    rule = Rule(match="a", type="B")
+    rule = TargetRule(match="a", type="B")
     assert rule.match_pattern is rule.match_pattern
     assert rule.type_pattern is rule.type_pattern
 

@@ -13,7 +13,7 @@ from autoprof._storage.runs import RunFolder
 from autoprof.config import Sinks
 from autoprof.errors import MissingExtra, OutputError
 from autoprof.sinks import RunInfo, make_sinks
-from autoprof.sinks._metrics_sink import QUEUE_SIZE, BackgroundSender, Metrics, MetricsOptions, MetricsSink
+from autoprof.sinks._metrics_sink import QUEUE_SIZE, BackgroundSender, MetricsOptions, MetricsSink, StepSums
 from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.opentelemetry import OpentelemetryOptions
 from autoprof.sinks.prometheus import PrometheusOptions
@@ -25,18 +25,18 @@ class Recorded(MetricsSink):
     """A sink that keeps its reports."""
 
     def __init__(self, options: MetricsOptions, clock: Clock) -> None:
-        self.reports: list[Metrics] = []
+        self.reports: list[StepSums] = []
         self.ended = False
         super().__init__(options, clock)
 
-    def report(self, metrics: Metrics) -> None:
+    def report(self, metrics: StepSums) -> None:
         self.reports.append(metrics)
 
     def end(self) -> None:
         self.ended = True
 
 
-def some_metrics() -> Metrics:
+def some_metrics() -> StepSums:
     sink = Recorded(MetricsOptions(every=1, interval_s=0), Clock())
     sink.write(frame_of())
     return sink.reports[0]
@@ -77,7 +77,7 @@ def test_a_report_that_fails_at_the_end_still_lets_the_receiver_go(clock: Clock)
     """The connection is closed whatever happened to the last report."""
 
     class Failing(Recorded):
-        def report(self, metrics: Metrics) -> None:
+        def report(self, metrics: StepSums) -> None:
             raise OSError("gone")
 
     sink = Failing(MetricsOptions(), clock)
@@ -91,7 +91,7 @@ def test_a_slow_receiver_does_not_delay_a_step() -> None:
     """``send`` returns while the receiver is busy; reports beyond the queue are counted, and the end names them."""
     going, seen = threading.Event(), []
 
-    def deliver(metrics: Metrics) -> None:
+    def deliver(metrics: StepSums) -> None:
         going.wait(60)
         seen.append(metrics)
 
@@ -110,7 +110,7 @@ def test_an_exception_of_the_receiver_reaches_the_next_caller() -> None:
     """A failure on the thread reaches the caller, once, so that the sink is switched off."""
     failed = threading.Event()
 
-    def deliver(metrics: Metrics) -> None:
+    def deliver(metrics: StepSums) -> None:
         failed.set()
         raise ValueError("no such project")
 

@@ -1,7 +1,7 @@
 """FLOPs of a model's step by module and phase, counted on fake tensors without running the model."""
 
 from .call_inputs import Ambient, Inputs, Opaque, TensorSpec, ambient, describe
-from .count import COUNTS, FlopCounter, ModuleCall, count_call
+from .count import COUNTS, FlopCounter, OutermostCall, count_call
 from .flop_count import FlopCount, FlopKey, Kind, add_up
 
 __all__ = [
@@ -12,8 +12,8 @@ __all__ = [
     "FlopKey",
     "Inputs",
     "Kind",
-    "ModuleCall",
     "Opaque",
+    "OutermostCall",
     "TensorSpec",
     "add_up",
     "ambient",

@@ -45,7 +45,7 @@ REASON_LIMIT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleCall:
+class OutermostCall:
     """An outermost call: of the model itself, or of a part that is called directly."""
 
     fqn: str
@@ -55,7 +55,7 @@ class ModuleCall:
     """Whether the step had a backward pass through it."""
 
 
-def count_call(model: nn.Module, call: ModuleCall, *, trust: bool = False) -> FlopCount:
+def count_call(model: nn.Module, call: OutermostCall, *, trust: bool = False) -> FlopCount:
     """Count the FLOPs of one call. Never raises; a call that is not countable gives a result with a reason.
 
     ``trust`` skips the search for side effects: the model's owner has declared that it has none.
@@ -85,7 +85,7 @@ def count_call(model: nn.Module, call: ModuleCall, *, trust: bool = False) -> Fl
     return FlopCount(rows, attention, dict(counter.uncounted), reason, notes, perf_counter_ns() - started)
 
 
-def _count(model: nn.Module, call: ModuleCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:
+def _count(model: nn.Module, call: OutermostCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:
     if _capturing():
         raise Uncountable("a CUDA graph is being captured")
     with torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
@@ -158,7 +158,7 @@ def _muted(of_model: Sequence[logging.Logger]) -> Iterator[None]:
             logger.removeFilter(of_others)
 
 
-def _run(fakes: FakeModel, call: ModuleCall, mode: FakeTensorMode, counter: OperatorCounter) -> None:
+def _run(fakes: FakeModel, call: OutermostCall, mode: FakeTensorMode, counter: OperatorCounter) -> None:
     module = fakes.modules.get(call.fqn)
     if module is None:
         raise Uncountable(f"the model has no module {quoted(call.fqn)}")
@@ -246,7 +246,7 @@ class FlopCounter:
         self.spent_ns = 0
         """Time of all counts so far."""
 
-    def count(self, calls: Iterable[tuple[ModuleCall, int]]) -> FlopCount:
+    def count(self, calls: Iterable[tuple[OutermostCall, int]]) -> FlopCount:
         """Return the count of a step's calls, each with its number of times; count the new ones.
 
         Call it on the training thread, between two steps, for calls with new shapes or after parameters were frozen or
@@ -258,7 +258,7 @@ class FlopCounter:
             self._known.clear()
         return add_up((self._one(call), times) for call, times in list(calls))
 
-    def _one(self, call: ModuleCall) -> FlopCount:
+    def _one(self, call: OutermostCall) -> FlopCount:
         key = _key(call)
         count = self._known.get(key)
         if count is not None:
@@ -270,5 +270,5 @@ class FlopCounter:
         return count
 
 
-def _key(call: ModuleCall) -> Hashable:
+def _key(call: OutermostCall) -> Hashable:
     return call.fqn, call.inputs.key(), call.ambient, call.backward

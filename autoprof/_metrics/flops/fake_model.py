@@ -23,7 +23,7 @@ from ..._names import quoted
 from .flop_count import Uncountable
 
 if TYPE_CHECKING:
-    from ..._targets.tree import Node
+    from ..._targets.tree import ModuleNode
 
 _FORWARD_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _ALL_HOOKS: Final = (
@@ -114,7 +114,7 @@ def fake_copy(model: nn.Module, mode: FakeTensorMode) -> FakeModel:
     return FakeModel(copies, notes)
 
 
-def _refuse(nodes: Sequence[Node]) -> None:
+def _refuse(nodes: Sequence[ModuleNode]) -> None:
     if any(getattr(module_globals, name, None) for name in _GLOBAL_HOOKS):
         raise Uncountable("global module hooks are registered; they would see fake tensors")
     for node in nodes:

@@ -62,7 +62,7 @@ def train_with_unbucketed_gradients(broken: bool) -> Summary:
 
     latency_ms = 30
 
-    class Work:
+    class CompletedWork:
         """The handle of a collective that is complete."""
 
         def wait(self) -> bool:
@@ -71,11 +71,11 @@ def train_with_unbucketed_gradients(broken: bool) -> Summary:
     class Link(dist.ProcessGroup):
         """A process group of two ranks that takes ``latency_ms`` for each collective."""
 
-        def allreduce(self, tensors: list[Tensor], options: Any = None) -> Work:  # type: ignore[override]
+        def allreduce(self, tensors: list[Tensor], options: Any = None) -> CompletedWork:  # type: ignore[override]
             clock.advance(latency_ms * MS)
             for tensor in tensors:
                 tensor.mul_(self.size())
-            return Work()
+            return CompletedWork()
 
     clock = FakeClock()
     link = Link(0, 2)  # type: ignore[call-arg]  # torch's stub knows only the form with a store

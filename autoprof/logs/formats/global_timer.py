@@ -26,7 +26,7 @@ _RECORD: Final = re.compile(
 _DUMP: Final = re.compile(r"DUMP START")
 
 
-class Interval(NamedTuple):
+class TimerRecord(NamedTuple):
     """One record: the ends in Unix seconds, the durations in milliseconds."""
 
     rank: int
@@ -38,7 +38,7 @@ class Interval(NamedTuple):
     """None if no device time was measured."""
 
 
-def find_intervals(line: str) -> list[Interval | None]:
+def find_intervals(line: str) -> list[TimerRecord | None]:
     """Return the interval of each record in a line; None for a record with impossible times.
 
     A record may follow a prefix, and a line may have several: processes that share a file mix their lines.
@@ -46,12 +46,12 @@ def find_intervals(line: str) -> list[Interval | None]:
     return [_parse_interval(match) for match in _RECORD.finditer(line)]
 
 
-def _parse_interval(match: re.Match[str]) -> Interval | None:
+def _parse_interval(match: re.Match[str]) -> TimerRecord | None:
     start, end, host = (float(match[key]) for key in ("start", "end", "host"))
     device = float(match["device"]) if match["device"] not in ("nan", "None", "N/A") else None
     if not all(map(math.isfinite, (start, end, host, device or 0.0))) or end < start or host < 0:
         return None
-    return Interval(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
+    return TimerRecord(int(match["rank"]), match["name"].strip(), start, end, round(1000 * host, 6), device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class GlobalTimerLog(LogFormat):
         """Read the file line by line: a record is a dump of many lines, so the database is not used."""
         raw = RawRecords(self.name)
         rows: dict[tuple[int, int], dict[str, float]] = {}
-        seen: set[Interval] = set()
+        seen: set[TimerRecord] = set()
         dumps_of_rank: dict[int, int] = {}
         last_dump: dict[int, int] = {}
         dump = repeated = 0
