@@ -32,6 +32,8 @@ from .step_tracker import Following, StepTracker
 LOADERS: Final = 64
 """Loaders remembered at a time."""
 VALIDATION: Final = "validation"
+# Once: looking a member of an enumeration up costs as much as a call, and this is done at the end of each step.
+_RECORDED, _AFTER_GAP, _NOTHING = Following.RECORDED, Following.AFTER_GAP, Following.NOTHING
 
 
 class Feeds(Enum):
@@ -207,15 +209,17 @@ class TrainingState:
             self._end_step()
 
     def _end_step(self) -> None:
-        began_ns = perf_counter_ns()
-        following = Following.NOTHING
+        began_ns, following = perf_counter_ns(), _NOTHING
         with self.steps.work:
             try:
-                self.end_validation()
+                if self._began is not None:
+                    self.end_validation()
                 following = self.steps.end(began_ns, self._optimizer_steps if self.auto else None)
             finally:
-                self._optimizer_steps = int(following is Following.AFTER_GAP)
-                self._listen(following in (Following.RECORDED, Following.AFTER_GAP))
+                self._optimizer_steps = 1 if following is _AFTER_GAP else 0
+                recording = following is _RECORDED or following is _AFTER_GAP
+                if recording is not self.is_recording or recording is not self._watches_forwards:
+                    self._listen(recording)
         lifecycle.finish_termination()
 
     def end_validation(self) -> None:
