@@ -27,7 +27,7 @@ from .._names import clean_name
 from .._process.ranks import rank as rank_here
 from .._process.signals import raised_by_handler
 from .._units import NS_PER_MS, NS_PER_S
-from ..devices import DEVICES, Clock, HostClock
+from ..devices import Clock, HostClock, ask_devices
 from ..errors import OutputError
 
 FOLDER: Final = "time_log"
@@ -201,7 +201,9 @@ class MyTimer:
         """Return the clock to read: the host's until this process uses a device, then the device's."""
         if self._clock is None:
             self._clock = HostClock()
-        used = next((one for one in DEVICES.parts.values() if one.in_use()), None) if self._may_switch_clock else None
+        used = None
+        if self._may_switch_clock:
+            used = next((device for device, in_use in ask_devices(lambda one: one.in_use()) if in_use), None)
         if used is not None:
             self._clock, _ = used.clock(torch.device(used.types[0]))
             self._may_switch_clock = False

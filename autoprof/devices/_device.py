@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from .._plugins import PartKind
+from .._process.failures import describe
+from .._process.signals import raised_by_handler
 from ._clock import Clock, HostClock
 from ._memory import AllocatorHistory, HostMemory, Memory
 from ._monitor import TelemetryReader
 from ._peaks import Peak, Tf32Flags
+
+logger = logging.getLogger("autoprof")
+Answer = TypeVar("Answer")
 
 
 class Device:
@@ -98,7 +104,28 @@ def device_of(place: torch.device) -> Device:
     return next(claiming, kinds[FALLBACK])
 
 
+def ask_devices(question: Callable[[Device], Answer]) -> Iterator[tuple[Device, Answer]]:
+    """Yield each kind of device with its answer; one that raises is left out, with one warning.
+
+    The driver of another package's device may be absent on this machine: sessions on other devices must not fail.
+    """
+    for name, device in DEVICES.parts.items():
+        try:
+            answer = question(device)
+        except Exception as error:  # the other package's code may raise anything
+            if raised_by_handler(error):
+                raise
+            if name not in _failed:
+                _failed.add(name)
+                logger.warning("device %r of another package: %s", name, describe(error))
+        else:
+            yield device, answer
+
+
+_failed: Final[set[str]] = set()
+
+
 def find_allocator_history() -> AllocatorHistory | None:
     """Return the recording of the first device whose allocator can record; None where there is none."""
-    histories = (kind.allocator_history() for kind in DEVICES.parts.values())
+    histories = (history for _, history in ask_devices(lambda device: device.allocator_history()))
     return next((one for one in histories if one is not None and one.available()), None)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..devices import DEVICES, Device
+from ..devices import Device, ask_devices
 
 DEPTH: Final = 20
 """Levels of nested containers that are searched; a container may hold itself."""
@@ -121,7 +121,7 @@ class RandomState:
     @classmethod
     def read(cls) -> RandomState:
         """Read the states; a device that this process does not use is not initialised for it."""
-        devices = tuple((one, states) for one in DEVICES.parts.values() if (states := one.random_states()))
+        devices = tuple(one for one in ask_devices(lambda device: device.random_states()) if one[1])
         return cls(torch.get_rng_state(), devices, np.random.get_state(), random.getstate())
 
     def restore(self) -> None:

@@ -19,7 +19,7 @@ import torch
 
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
-from ..devices import DEVICES, Clock, DeviceClock, TorchEvents
+from ..devices import Clock, DeviceClock, TorchEvents, ask_devices
 from ._base import ProbeContext, ProbeFactory
 from ._call_table import CallTable, site_of
 
@@ -168,7 +168,8 @@ def replacements() -> tuple[Replacement, ...]:
 def _find_replacements() -> Iterator[Replacement]:
     for name in METHODS:
         yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
-    for owner, name in (call for kind in DEVICES.parts.values() for call in kind.waiting_calls()):
+    calls = ask_devices(lambda device: tuple(device.waiting_calls()))
+    for owner, name in (call for _, found in calls for call in found):
         place = Attribute(owner, name)
         if isinstance(owner, type):
             yield Replacement(place, _timed_method(name, False), listeners=listeners)

@@ -163,3 +163,24 @@ def test_a_device_that_cannot_be_loaded_costs_only_itself(
     forget()
     assert type(device_of(torch.device("cpu"))).__name__ == "Cpu"
     assert "device 'acme' of another package: TypeError" in caplog.text
+
+
+def test_a_device_without_its_driver_costs_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its answers raise: sessions on other devices run, and the other devices' calls are timed."""
+    absent = ACME.replace('types = ("cpu",)', 'types = ("acme",)').replace("yield type(self)", "yield torch.acme")
+    assert absent != ACME
+    (tmp_path / "acme_autoprof.py").write_text(f"import torch\n{absent}", encoding="utf-8")
+    sys.modules.pop("acme_autoprof", None)
+    forget()
+    monkeypatch.setattr("autoprof.devices._device._failed", set())
+    for _ in range(2):
+        model, sink = nn.Linear(4, 4), ListSink()
+        with autoprof.instrument(model, CONFIG, sinks=[sink]) as session:
+            for _ in range(2):
+                model(torch.ones(2, 4))
+                session.step()
+        assert len(sink.frames) == 2
+        sync_calls.replacements.cache_clear()
+    assert caplog.text.count("device 'acme' of another package: AttributeError") == 1

@@ -30,7 +30,7 @@ from torch._subclasses.fake_tensor import (
 
 from ..._names import quoted, shorten, visible
 from ..._process.signals import raised_by_handler
-from ...devices import DEVICES
+from ...devices import ask_devices
 from .call_inputs import Ambient, Inputs, TensorSpec, autocast_types, rebuild
 from .fake_model import FakeModel, fake_copy
 from .flop_count import FlopCount, Uncountable, add_up
@@ -104,7 +104,7 @@ def _fake_mode() -> FakeTensorMode:
 
 
 def _capturing() -> bool:
-    return any(device.capturing() for device in DEVICES.parts.values())
+    return any(capturing for _, capturing in ask_devices(lambda device: device.capturing()))
 
 
 @contextmanager
