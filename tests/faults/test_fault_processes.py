@@ -133,7 +133,7 @@ def test_a_file_on_a_full_device_costs_its_sink_alone(children: Children, name: 
     """``/dev/full`` in the place of one file: the other one has every step."""
     file = {"jsonl": "steps.jsonl", "log": "timing.log"}[name]
     before = f"""
-    from autoprof.sinks import files
+    from autoprof._storage import line_file
     opened = os.open
     os.open = lambda path, *rest, **more: opened('/dev/full' if str(path).endswith('{file}') else path, *rest, **more)
     """
