@@ -17,7 +17,7 @@ from autoprof._metrics import open_telemetry
 from autoprof._metrics.flop_meter import peak_of
 from autoprof.devices import DEVICES, device_of
 from autoprof.probes import sync_calls
-from autoprof.testing import ListSink
+from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
 CONFIG = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"warmup": 0, "budget": None}}
 ACME = '''
@@ -177,7 +177,8 @@ def test_a_device_without_its_driver_costs_one_warning(
     monkeypatch.setattr("autoprof.devices._device._failed", set())
     for _ in range(2):
         model, sink = nn.Linear(4, 4), ListSink()
-        with autoprof.instrument(model, CONFIG, sinks=[sink]) as session:
+        clock = FakeDevice(FakeClock(tick_ns=1_000)).device_clock()
+        with open_session(model, CONFIG, sinks=[sink], clock=clock) as session:
             for _ in range(2):
                 model(torch.ones(2, 4))
                 session.step()
