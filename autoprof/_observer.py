@@ -1,4 +1,4 @@
-"""``Observer``: a part that follows a run beside its statistics, and adds its findings to the summary."""
+"""``Observer``: a part that sees every step and frame of a run, and adds its findings to the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doubles for tests, ours and yours: a clock that the test moves, a device that lags behind it, a sink that keeps all.
+"""Test doubles: a clock that the test advances, a device that lags behind it, an allocator, a sink that keeps frames.
 
 clock = FakeClock()
 sink = ListSink()
@@ -33,9 +33,9 @@ __all__ = ["FakeAllocator", "FakeClock", "FakeDevice", "ListSink", "make_frame",
 
 
 class FakeClock(HostClock):
-    """A host clock in the hands of a test. ``tick_ns`` passes at each reading, so that no two are alike.
+    """A host clock that the test advances. ``tick_ns`` passes at each reading, so that no two are equal.
 
-    It is exact: its limit is none, or ``limit_ns``.
+    ``limit_ns`` is its resolution; 0 means exact.
     """
 
     def __init__(self, start_ns: int = 0, tick_ns: int = 0, limit_ns: int = 0) -> None:
@@ -60,8 +60,8 @@ class FakeDevice:
     ``work(ns)`` queues a kernel of that length on the current stream; it starts when the stream is free, not before
     now. As torch does, a thread keeps a current stream for each device: ``work(ns, device=1)`` is a kernel on tensors
     of another device than the current one. ``move`` puts a module's tensors on a device; all
-    others lie on none. ``on`` and ``switch_to`` make another device and stream current in this thread, ``wait_for``
-    holds the current stream (or another device's) up until another one is done, ``wait_here`` the host. An event is
+    others lie on none. ``on`` and ``switch_to`` make another device and stream current in this thread; ``wait_for``
+    has the current stream (or another device's) wait for another one, ``wait_here`` has the host wait. An event is
     passed ``lag_ns`` after its stream has reached it; ``lags`` has the lag of a stream that differs. ``queries`` and
     ``waits`` count calls that a test may forbid; ``capturing`` behaves as a stream under CUDA-graph capture. Events
     of two devices, and events that the device has not passed, cannot be compared.
@@ -187,7 +187,7 @@ class FakeDevice:
 
 def _kind_of_value(device: FakeDevice) -> type[Tensor]:
     class DeviceValue(Tensor):
-        """A tensor whose values the host has to wait for."""
+        """A tensor of the device: a method that reads its values has the host wait."""
 
         @classmethod
         def __torch_function__(
@@ -267,7 +267,7 @@ class FakeAllocator(Memory):
         return self.allocated, self.peak, self.reserved
 
     def at_step_end(self) -> dict[str, int]:
-        """Return the readings of every step; reading costs nothing here."""
+        """Return the readings of every step."""
         return self.readings()
 
     def readings(self) -> dict[str, int]:

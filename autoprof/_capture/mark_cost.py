@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MarkCost:
-    """Nanoseconds per mark: of a call whose forward alone is timed, and of one whose backward is timed as well."""
+    """Nanoseconds per mark: of a call with only its forward timed, and of one whose backward is timed as well."""
 
     forward_ns: float = 0.0
     backward_ns: float = 0.0

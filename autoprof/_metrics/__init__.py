@@ -1,4 +1,4 @@
-"""Metrics of a run beside its times: throughput, telemetry of the device and the host, FLOPs and MFU."""
+"""Metrics of a run other than its times: throughput, telemetry of the device and the host, FLOPs and MFU."""
 
 from .flop_meter import FlopMeter
 from .metrics import Metrics

@@ -21,7 +21,7 @@ from .model_calls import Shape, StepCalls
 from .utilization import Utilization, peak_seconds, utilization
 
 FIRST_NS: Final = 1_500_000_000
-"""Estimated time of the first count of a process by itself: torch imports its modules for fake tensors."""
+"""Estimated extra time of a process's first count, in which torch imports its modules for fake tensors."""
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
 SEQUENCES: Final = 64

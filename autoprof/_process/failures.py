@@ -1,4 +1,4 @@
-"""Failures of autoprof's own code: contained, so that they do not reach the training, and described."""
+"""Contain failures of autoprof's own code, so that they do not reach the training, and describe them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .signals import raised_by_handler
 
 
 class contain:
-    """A ``with`` block that passes an ``Exception`` raised inside to ``handle``, and ends there.
+    """A ``with`` block that passes an ``Exception`` raised inside to ``handle`` and suppresses it.
 
     An exception that a signal handler raised goes on, and so does one that is no ``Exception``.
     """

@@ -1,4 +1,4 @@
-"""Sessions and the life of the process: its exit, SIGTERM, forks, and which model belongs to which session."""
+"""Close sessions at exit and on SIGTERM, abandon them in a fork, and know which session owns which model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Closable(Protocol):
 
 
 TERMINATED: Final = "SIGTERM"
-"""How a session ends that this signal closes."""
+"""The end noted for a session that this signal closes."""
 
 _open: list[Closable] = []
 _owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
@@ -70,16 +70,16 @@ def session_of(model: nn.Module | None) -> Closable | None:
 
 
 def release(session: Closable) -> None:
-    """Forget a session that is closed."""
+    """Remove a closed session and its claims."""
     if session in _open:
         _open.remove(session)
     for module in [module for module, owner in _owners.items() if owner is session]:
         del _owners[module]
     if not _open:
-        _give_back_sigterm()
+        _restore_sigterm()
 
 
-def _give_back_sigterm() -> None:
+def _restore_sigterm() -> None:
     # A handler that the user's code installed meanwhile stays.
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -93,7 +93,7 @@ def _start() -> None:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_abandon_all)
     main = threading.current_thread() is threading.main_thread()
-    # A handler of the user's is theirs; without one, SIGTERM would end the process before atexit could close.
+    # A handler of the user's stays. Without one, SIGTERM would end the process before atexit handlers run.
     if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
 
@@ -110,7 +110,7 @@ def _abandon_all() -> None:
             session.abandon()
     _open.clear()
     _owners.clear()
-    _give_back_sigterm()  # or the child, in a long call, would not die of it at once
+    _restore_sigterm()  # with our handler, a child in a long C call would not end on SIGTERM at once
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> Any:

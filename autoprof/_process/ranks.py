@@ -28,7 +28,7 @@ def _rank_and_world_size() -> tuple[int, int]:
 
 
 def launch_name() -> str:
-    """Return one name on all ranks of this host, without communication: they have one parent, the launcher."""
+    """Return a name that all ranks of this host compute without communication, from their parent process."""
     parent = os.getppid()
     try:
         started = os.stat(f"/proc/{parent}").st_mtime

@@ -24,7 +24,7 @@ MISSING: Final = object()
 
 
 class Listener(Protocol):
-    """An object that hears of calls. Neither method may raise an exception."""
+    """An object whose methods are called around each call of a function. Neither method may raise an exception."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before a call; return whether ``leave`` is to be called after it."""
@@ -140,7 +140,7 @@ class Replacement:
         self.put()
 
     def release(self, holder: object) -> None:
-        """Put the original back once no session holds it; under another package's wrapper ours stays, idle."""
+        """Put the original back once no session holds it; one that another package has wrapped stays, idle."""
         if holder in self._holders:
             self._holders.remove(holder)
         if not self._holders:
@@ -256,7 +256,7 @@ def never_compile(function: Any) -> None:
 
 
 class CallProbe:
-    """Have listeners hear of calls while the probe is attached. A ``Probe``."""
+    """A ``Probe`` that calls listeners around each call of the replaced functions while it is attached."""
 
     def __init__(self, pairs: Iterable[tuple[Replacement, Any]]) -> None:
         self._pairs = tuple(pairs)
@@ -266,7 +266,7 @@ class CallProbe:
                 skip_frames(method, callees=True)
 
     def attach(self) -> None:
-        """Replace the functions, and hear of their calls from now on."""
+        """Replace the functions, and add the listeners."""
         if not self._holds:
             self._holds = True
             for replacement, _ in self._pairs:
@@ -275,7 +275,7 @@ class CallProbe:
             replacement.listen(listener)
 
     def detach(self) -> None:
-        """Hear of no more calls; the replacements stay, idle."""
+        """Remove the listeners; the replacements stay, idle."""
         for replacement, listener in self._pairs:
             replacement.ignore(listener)
 

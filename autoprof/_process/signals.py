@@ -27,7 +27,7 @@ class DeferSigint:
 
     def __init__(self) -> None:
         self.depth = 0
-        """How many blocks are open: at 0, nothing of ours is half done."""
+        """The number of open blocks; at 0 no work of autoprof is in progress."""
         self._main = main_thread().ident
         self._noting = self._note
         self._came = False
@@ -37,7 +37,7 @@ class DeferSigint:
         try:
             if not self.depth and get_ident() == self._main:
                 handler = getsignal(SIGINT)
-                if callable(handler):  # not ignored, not left to the system, not installed by a C library
+                if callable(handler):  # not SIG_IGN, not SIG_DFL, not installed by a C library
                     self._came, self._handler = False, handler
                     set_handler(SIGINT, self._noting)
             self.depth += 1

@@ -30,7 +30,7 @@ class Resolver:
     """Hold raw steps until the device has passed them, then make their frames.
 
     Steps of the host's clock that wait together and have the same marks are resolved together, as one matrix: most of
-    what a step of tens of modules costs is fixed cost of the array operations.
+    for tens of modules the cost of a step is the fixed cost of the array operations.
     """
 
     def __init__(self, labels: Sequence[Label], mark_cost: MarkCost) -> None:

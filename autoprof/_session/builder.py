@@ -1,4 +1,4 @@
-"""``instrument``: build a session complete, in the order of the pipeline; all that can be wrong is found here."""
+"""``instrument``: check the arguments, and build a session complete, in the order of the pipeline."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def instrument(
     ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
     ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
     those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
-    ``MissingExtra``; then nothing is attached and nothing is left behind.
+    ``MissingExtra``; then nothing is attached and no file is kept.
     """
     return open_session(model, config, optimizer=optimizer, sinks=sinks)
 
@@ -341,7 +341,7 @@ class _Builder:
                 sampling.reserve(wanted.first, wanted.window + 1)
             snapshots.begin()
         if settings.deep is not None and folder is not None:
-            from ..deep import DeepWindow  # slow to import, and seldom asked for
+            from ..deep import DeepWindow  # slow to import, and rarely used
 
             captures = DeepWindow(
                 settings.deep,
@@ -350,7 +350,7 @@ class _Builder:
                 targets=self._setup.selection.targets,
                 sampling=sampling,
                 summary=pipeline.summary,
-                say=notes.warn_once,
+                warn=notes.warn_once,
             )
             self._attached.add(captures.close)
             windows.append(captures.step_begins)

@@ -2,7 +2,7 @@
 
 Time earns, recording spends. Each nanosecond of training earns ``budget`` nanoseconds of credit; a recorded step
 spends its cost. Steps are recorded while there is credit; after that, as many steps are skipped as earn the debt back.
-Whatever a step costs, the run as a whole stays inside its budget, and nothing has to converge: the first recorded step
+Whatever a step costs, the run as a whole stays within its budget. No estimate has to converge: the first recorded step
 already gives the length of the first gap.
 
 Steps are recorded in bursts, because attaching and detaching hooks costs as much as a step. There are two kinds of
@@ -27,29 +27,29 @@ from .._stats.paired_steps import (
 from ..summary import PairedCost
 
 MAX_SAMPLE_INTERVAL: Final = 500
-"""Steps per recorded step, above which modules are dropped: rarer samples say too little about a run."""
+"""Steps per recorded step, above which modules are dropped: rarer samples describe a run too poorly."""
 RESUME_FACTOR: Final = 2.0
-"""How much more often than ``MAX_SAMPLE_INTERVAL`` a finer level must be affordable before it is taken up again."""
+"""A finer level is recorded again when it is affordable this many times as often as ``MAX_SAMPLE_INTERVAL``."""
 BURST_STEPS: Final = 8
-"""Steps recorded in a row at least after a gap, settling ones not counted."""
+"""The smallest number of consecutive steps recorded after a gap, settling steps not counted."""
 CONTROL_STEPS: Final = 2
 """The length of a gap made while there is credit."""
 MIN_SETTLING_STEPS: Final = 2
-"""The first steps of a burst, excluded from statistics: the code that records and closes them is in no cache yet."""
+"""The first steps of a burst, excluded from statistics: the recording code is not in the processor's caches yet."""
 SETTLING_NS: Final = 3_000_000
-"""And as many more as it takes to record for so long. In steps of 0.3 ms a layer of four small operations read 5 % too
-long in the third to the eighth one, in those of 1 ms 2 % in the third, in those of 10 ms nothing was left by then
-(found with the witness of ``benchmarks.budget``, step by step of a burst). The reason is most likely code that is in no
-cache and no branch predictor yet."""
+"""Further steps settle until they have lasted this long. In steps of 0.3 ms a layer of four small operations read 5 %
+too long in the third to the eighth step, in steps of 1 ms 2 % in the third; in steps of 10 ms no excess remained
+(measured step by step with the witness of ``benchmarks.budget``). The likely reason is code that is in no cache and no
+branch predictor yet."""
 MAX_SETTLING_STEPS: Final = 8
 COST_WEIGHT: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 SPENDABLE_SHARE: Final = 0.6
-"""The part of the budget that is spent: the rest is for cost that no clock of ours shows, or that shows late."""
+"""The part of the budget that is spent; the rest covers cost that autoprof's timers miss or see late."""
 MAX_CREDIT_STEPS: Final = 256
 """Steps whose credit can be saved up: the credit of a slow hour is not spent on a fast one."""
 MAX_CHARGE: Final = 4.0
-"""How many times its own account a step is charged at most."""
+"""The largest ratio of the charge for a step to its measured cost."""
 GAP_SPREAD: Final = 0.25
 """How far a gap differs at random from the length that pays back the debt, as a fraction."""
 
@@ -95,7 +95,7 @@ class Governor:
         return self._pairs.comparable
 
     def after_recorded(self, step_ns: int, cost_ns: int, toggle_ns: int = 0, *, settles: bool = False) -> int:
-        """Take the length of a recorded step and its cost by our own clock; return how many steps to skip now.
+        """Take the length of a recorded step and its measured cost; return how many steps to skip now.
 
         ``toggle_ns`` is the cost of attaching and detaching in a burst; a step that ``settles`` is excluded, and makes
         the burst longer. A gap of 0 goes on recording.
@@ -129,7 +129,7 @@ class Governor:
     def after_gap(self, steps: int, elapsed_ns: int, spent_ns: int = 0) -> None:
         """Take the length of a gap: ``steps`` steps without hooks, ``elapsed_ns`` together.
 
-        ``spent_ns`` of it went into work of ours, on the steps recorded before.
+        ``spent_ns`` of it is autoprof's own work on the steps recorded before.
         """
         if steps <= 0 or elapsed_ns <= 0:
             return
@@ -145,7 +145,7 @@ class Governor:
         if self._pairs.compare(steps, elapsed_ns) and self._pairs.count % MIN_PAIRS == 0:
             paired, counted = self.paired(), self._pairs.counted_cost
             if paired is not None and counted > 0:
-                # Cold caches and the like are on no clock of ours. The charge lies between the cost that the pairs
+                # Autoprof's timers miss cold caches and the like. The charge lies between the cost that the pairs
                 # prove, which takes many of them to be enough, and the one they make likely, which one slow step may
                 # exaggerate.
                 self._recharge(min(max((paired.low + paired.cost) / (2 * counted), 1.0), MAX_CHARGE))
@@ -159,7 +159,7 @@ class Governor:
         self._credit_ns = min(self._credit_ns + ns, MAX_CREDIT_STEPS * self._budget * self._bare_ns)
 
     def _spend(self, ns: int) -> float:
-        """Return the charge for this much of our own account."""
+        """Add to the measured cost; return the charge for it."""
         self._spent_ns += ns
         return self._charge * ns
 
@@ -177,7 +177,7 @@ class Governor:
         self._costs[self.level] = cost_ns if known is None else known + COST_WEIGHT * (cost_ns - known)
 
     def _choose_level(self) -> None:
-        """Drop modules when a burst is affordable too seldom; take them up again when it is often enough by far."""
+        """Drop modules when a burst is affordable too rarely; record them again when it is affordable often enough."""
         assert self._budget is not None
         affordable = self._budget * self._usual_ns
         if self._costs[self.level] > MAX_SAMPLE_INTERVAL * affordable and self.level < self._levels - 1:

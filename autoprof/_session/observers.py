@@ -18,7 +18,7 @@ from ..summary import Excluded, Summary
 from .governor import Governor
 
 COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
-"""Why a step is in no statistic: compiling takes seconds that no other step takes."""
+"""The reason for an excluded step: compiling takes seconds that no other step takes."""
 
 
 class MemoryTable(Observer):

@@ -1,4 +1,4 @@
-"""The sinks of a run: frames as they come, statistics while the run goes on, and the end."""
+"""Pass frames, live summaries and the final summary to the sinks of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..sinks import CalibratedSink, LiveSink, Sink
 from ..summary import Summary
 
 PART_S: Final = 0.0005
-"""The time in a step after which the rest of a live summary waits for the next one: no step must stand out."""
+"""The time in a step after which the rest of a live summary waits for the next step, to keep steps even."""
 SHARE: Final = 0.02
 """The share of a long step that may be spent at once."""
 
@@ -47,7 +47,7 @@ class Outputs:
         self._now_s = now_s
         self._limit_ns = 0
         self._parts: Iterator[Summary] | None = None
-        """The rest of a live summary that has begun."""
+        """The remaining parts of a live summary in progress."""
         self._latest: Summary | None = None
         self._due: list[LiveSink] = []
         self._step = self._due_step = 0
@@ -63,7 +63,7 @@ class Outputs:
                     sink.calibrate(limit_ns)
 
     def write(self, frame: StepFrame) -> None:
-        """Pass a frame to every sink, and go on with a live summary that is due."""
+        """Pass a frame to every sink, and continue a live summary that is due."""
         for sink in self._sinks[:]:
             with self._containing(sink):
                 sink.write(frame)
@@ -78,7 +78,7 @@ class Outputs:
         return self._parts is None
 
     def _show_due(self, limit_s: float, idle_s: float | None = None) -> None:
-        """Begin a live summary where one is due, or go on with it for about ``limit_s``."""
+        """Begin or continue a live summary that is due, for about ``limit_s``."""
         if self._parts is None:
             self._due = []
             for sink in self._live[:]:
@@ -89,7 +89,7 @@ class Outputs:
                 return
             self._due_step = self._step
             self._parts = self._summaries.parts()
-        parts, self._parts = self._parts, None  # an exception out of them ends this summary
+        parts, self._parts = self._parts, None  # an exception from a part ends this summary
         with contain(self._switch_off_due):
             until_s = self._now_s() + limit_s
             for self._latest in parts:
@@ -128,7 +128,7 @@ class Outputs:
         """Finish a live summary that has begun, then close every sink in order, whatever fails."""
         if self._parts is not None:
             self._show_due(float("inf"))
-        while self._sinks:  # one that a Ctrl-C interrupts is not closed again
+        while self._sinks:  # removed first: a sink that a Ctrl-C interrupts is not closed again
             with self._notes.contain("at the end of the run"):
                 self._sinks.pop(0).close(summary)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .._storage.runs import RunFolder
 
 SLICE_NS: Final = 500_000
-"""The time after which the rest of the steps that wait is left to the end of the next step: no step must stand out."""
+"""The time after which the remaining waiting steps are passed on at the end of the next step, to keep steps even."""
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
@@ -38,11 +38,11 @@ CROWDED: Final = PENDING // 2
 PATIENCE_S: Final = 2.0
 """How long the end on SIGTERM waits for a device, which may hang; its sender soon sends SIGKILL."""
 CLOSED: Final = "closed"
-"""How a session ends whose process goes on: postponed work is done then."""
+"""The end of a session whose process continues: postponed work is done then."""
 
 
 class ClockLimit:
-    """The length below which a span may be none, of the clock that is read now; noted in the run's folder."""
+    """The shortest measurable span of the clock that is read now; noted in the run's folder."""
 
     def __init__(self, clock: Clock, folder: RunFolder | None) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class ClockLimit:
 
 
 class Summarizer:
-    """Compute the summary of a run: its statistics, annotated by each observer in turn."""
+    """Compute the summary of a run: its statistics, annotated by one observer after the other."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Pipeline:
         self._due_ns = 0
 
     def use_clock(self, clock: Clock) -> None:
-        """Find out the limits of the clock that is read from now on."""
+        """Measure the limits of the clock that is read from now on."""
         self._limit.use(clock)
 
     # One step after the other.
@@ -167,7 +167,7 @@ class Pipeline:
             self._due_ns = ended_ns + DELIVER_EVERY_NS
 
     def release_end(self, raw: RawStep) -> None:
-        """Give the last reading of a submitted step back once it is resolved: no step begins with it."""
+        """Release the last reading of a submitted step once it is resolved: no step begins with it."""
         self._resolver.release_end(raw)
 
     def took_long(self) -> bool:
@@ -189,7 +189,7 @@ class Pipeline:
 
     def _pass_on_some(self) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them."""
-        self._complete()  # where work is counted, that takes long, and leaves garbage
+        self._complete()  # counting FLOPs takes long and leaves garbage: outside of the paused collector
         with self._gc_paused:
             self._outputs.calibrate(self._limit.span_ns())
             until_ns = perf_counter_ns() + SLICE_NS
@@ -200,7 +200,7 @@ class Pipeline:
         return True
 
     def postpone(self, now_ns: int) -> None:
-        """Let the steps that follow a gap wait: work between them would show in their times."""
+        """Resolve the steps after a gap later: work between them would lengthen their times."""
         self._due_ns = now_ns + DELIVER_EVERY_NS
 
     def flush(self, *, wait: bool = False) -> None:
@@ -249,7 +249,7 @@ class Pipeline:
         for observer in self._observers:
             self._attempt(partial(observer.finish, complete=how == CLOSED))
         summary = Summary.empty(self._notes.all)
-        with contain(self._note_no_summary):  # nothing to report, but everything to close
+        with contain(self._note_no_summary):  # without a summary, everything is closed all the same
             summary = self._summarizer.summary()
         for observer in self._observers:
             self._attempt(observer.close)

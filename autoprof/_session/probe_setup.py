@@ -47,7 +47,7 @@ class Setup:
 
     @property
     def follows_backward(self) -> bool:
-        """Whether any target wants its backward timed."""
+        """Whether the backward of any target is timed."""
         return any(Phase.BACKWARD in target.phases for target in self.selection)
 
     @property
@@ -57,7 +57,7 @@ class Setup:
 
 
 def make_metrics(setup: Setup, root: RootProbe, notes: Notes) -> Metrics:
-    """Open telemetry and the FLOP meter where they are wanted."""
+    """Open telemetry and the FLOP meter where the settings ask for them."""
     settings = setup.settings
     telemetry: Telemetry | None = None
     if setup.follow and settings.monitor == "auto":

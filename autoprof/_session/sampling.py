@@ -14,7 +14,7 @@ from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Gover
 
 
 class Level(NamedTuple):
-    """A level of detail: its probes, the same in words, and the fqns of their modules."""
+    """A level of detail: its probes, a description of them, and the fqns of their modules."""
 
     probes: Sequence[Probe] = ()
     words: str = "nothing is"
@@ -45,7 +45,7 @@ class Sampling:
         """Steps of the open gap until the next check; 0 outside of gaps. In auto mode counted in optimizer steps."""
         self._step_probes = tuple(step_probes)
         self.settling = False
-        """Whether the open step is excluded from statistics: the code that records it is in no cache yet."""
+        """Whether the open step is excluded from statistics: the code that records is in no cache yet."""
         self._governor = governor
         self._always = not governor.active and every == 1
         self._settles = governor.active and every == 1  # with ``every`` > 1 each sampled step stands alone
@@ -69,7 +69,7 @@ class Sampling:
         self._described_level = 0
 
     def switch(self, on: bool) -> None:
-        """Attach all probes of the level, or detach the attached ones."""
+        """Attach all probes of the level, or detach those attached."""
         if on == (self._attached is not None):
             return
         began = perf_counter_ns()
@@ -134,7 +134,7 @@ class Sampling:
     def close(self, step: int, marks: int, paid_ns: int) -> int:
         """Return how many steps to skip after this one, which ends now.
 
-        ``marks`` were made in it; ``paid_ns`` is the time of our own work so far in the whole run.
+        ``marks`` were made in it; ``paid_ns`` is the time of autoprof's own work so far in the whole run.
         """
         if self._always:
             return 0

@@ -1,4 +1,4 @@
-"""``Session``: the object that the user's training loop calls, and that undoes everything at the end."""
+"""``Session``: the interface to the user's training loop; closing it removes every hook."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Session:
         yield
 
     def loader(self, iterable: Loader) -> Loader:
-        """Wrap a loader so that the wait for each batch is a ``data`` span; in all else it stays the loader it was."""
+        """Wrap a loader so that the wait for each batch is a ``data`` span; its attributes stay available."""
         return iterable
 
     def log(self, **scalars: Any) -> None:
@@ -123,7 +123,7 @@ class OpenSession(Session):
 
     @property
     def busy(self) -> bool:
-        """Whether the session's own code is running: closing it now would find it half changed."""
+        """Whether the session's own code is running: it must not be closed now."""
         return self._work.depth > 0
 
     # Called by deep captures.

@@ -1,4 +1,4 @@
-"""The steps of a run: one is open; closing it passes it on and opens the next, or begins a gap of unsampled steps."""
+"""Open and close the steps of a run, and begin and end the gaps of unsampled steps."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StepTracker:
         listeners: Sequence[StepListener] = (),
     ) -> None:
         self.work = DeferSigint()
-        """Around all work of the session's own."""
+        """Entered around all work of the session's own."""
         self.open: OpenStep | None = None
         """The step being recorded; None in a gap."""
         self._recorder = recorder
@@ -163,7 +163,7 @@ class StepTracker:
                 if following is not None:
                     return following
             return self._end_gap(began_ns)
-        except BaseException as error:  # no failure of ours may end a training run
+        except BaseException as error:  # no failure of autoprof may end a training run
             self._switch_off(error)
             if not isinstance(error, Exception) or raised_by_handler(error):
                 raise

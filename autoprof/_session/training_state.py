@@ -49,7 +49,7 @@ class TrainingState:
 
     With ``auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first call
     of ``step``. All methods are called on the training thread. Hooks on the model and on optimizers hold this object;
-    it finds them again in torch's tables, and holds none of them.
+    it finds the hooks in torch's tables, and holds none of them.
     """
 
     def __init__(
@@ -238,14 +238,14 @@ class TrainingState:
     # Hooks.
 
     def _listen(self, on: bool) -> None:
-        """Watch the model's forwards, or no longer."""
+        """Attach or detach the hook on the model's forwards."""
         self.is_recording = on
         if on and not self._watches_forwards:
             self._watches_forwards = True
             self._forward_hook().attach()
         elif self._watches_forwards and not on:
             self._forward_hook().detach()
-            self._watches_forwards = False  # last: where a signal strikes in between, it is done again
+            self._watches_forwards = False  # last, so that an interrupted detach is repeated
 
     def _forward_hook(self) -> BoundaryProbe:
         return BoundaryProbe(self._model, self.begin_training_forward, self.begin_evaluation_forward)
@@ -282,7 +282,7 @@ class TrainingState:
         if len(self._fed) >= LOADERS:
             self._fed = {key: entry for key, entry in self._fed.items() if entry[0]() is not None}
         if len(self._fed) < LOADERS or known is not None:
-            with suppress(TypeError):  # a list has no weak references; it is new to us each time
+            with suppress(TypeError):  # a list has no weak references, so its use is not remembered
                 self._fed[id(source)] = weakref.ref(source), feeds if known is None else Feeds.BOTH
 
     def _retract(self) -> Any:

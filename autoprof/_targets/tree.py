@@ -35,8 +35,8 @@ _WITHOUT_FORWARD: Final = (nn.Module, nn.ParameterList, nn.ParameterDict)
 class ModuleNode:
     """A place in the model: the module to attach to, every fqn of it, and its class names.
 
-    A wrapper and what it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls again to
-    recompute; of a compiled module it is the compiled wrapper, because hooks inside the wrapper do not fire.
+    A wrapper and the module that it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls
+    again to recompute; of a compiled module it is the compiled wrapper, because hooks inside the wrapper do not fire.
     """
 
     module: nn.Module

@@ -14,7 +14,7 @@ COMMANDS = (demo, show, compare, inspect, config, doctor, rules)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, 2 for an error of usage or input, 130 for Ctrl-C, or its own."""
+    """Run a command; return its exit status, 2 for an error of usage or input, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(prog="autoprof", description="An always-on profiler for PyTorch training.")
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)

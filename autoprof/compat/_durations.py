@@ -153,7 +153,7 @@ class Nesting:
             self.parents[name] = None
         above = self.parents[name]
         while above is not None:
-            if above == name:  # two names that contain each other in turn
+            if above == name:  # two names that contain each other
                 self.parents[name] = None
                 return
             above = self.parents.get(above)

@@ -61,7 +61,7 @@ def by_rank(times: Iterable[tuple[int, str, float]]) -> list[NameByRank]:
     """Compare times (rank, name, nanoseconds); return the names in descending order of the slowest rank's excess.
 
     In a collective the ranks that take long wait for the straggler, which takes the shortest time. So only the names
-    of work that each rank does by itself show stragglers.
+    of work that each rank does without the others show stragglers.
     """
     sums: dict[str, dict[int, list[float]]] = {}
     for rank, name, ns in times:

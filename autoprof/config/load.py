@@ -44,7 +44,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any] | Config | No
 
 
 def parse_config(text: str, where: str = IN_PYTHON) -> Config:
-    """Return the configuration that the YAML text describes; ``where`` stands for the file in messages."""
+    """Return the configuration that the YAML text describes; ``where`` names the file in messages."""
     return _validate(*read_yaml(text, where, foreign_keys))
 
 

@@ -29,7 +29,7 @@ class TargetRule(Options):
     type: str | None = None
     """A regular expression that must match the whole class name of the module."""
     name: str | None = Field(default=None, min_length=1)
-    """The name to show; `\\1`, `\\g<word>` stand for groups of `match`, `\\g<0>` for the fqn. Several modules
+    """The name to show; `\\1`, `\\g<word>` are groups of `match`, `\\g<0>` is the fqn. Several modules
     under one name add up. Default: the fqn with `/` for `.` (for the model itself: its class name)."""
     phases: tuple[ModulePhase, ...] = Field(
         default=get_args(ModulePhase), min_length=1, json_schema_extra={"uniqueItems": True}

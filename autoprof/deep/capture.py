@@ -1,4 +1,4 @@
-"""One deep capture: start, mark steps, stop, write the trace, read it. None of it raises inside a step."""
+"""One deep capture: start, mark steps, stop, write the trace, read it. It raises no exception inside a step."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Capture:
         trace = scan(path, self.encoded_names)
         profile = analyse(trace, self.options.patterns, self.rank)
         if trace.broken is not None:
-            self.note(f"{path.name}: {trace.broken}; later events are in no table")
+            self.note(f"{path.name}: {trace.broken}; the tables lack all later events")
         else:
             self._fit(path, trace)
         return profile
@@ -165,7 +165,7 @@ class Capture:
         if threshold is None:
             path.unlink()
             self._trace = None
-            self._refuse(f"the ranges alone take more than {format_bytes(limit)}; ask for fewer steps")
+            self._refuse(f"the named ranges take more than {format_bytes(limit)}; ask for fewer steps")
         elif threshold or self.encoded_names:
             longest_ns = rewrite(path, threshold, self.encoded_names)
             if threshold:

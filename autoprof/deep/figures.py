@@ -177,7 +177,7 @@ def _thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _clock_note(profile: DeepProfile) -> str:
     if profile.has_device:
         return "device time: the kernels that a layer launched, without those of the layers in it."
-    return "CPU time with what recording took, without the layers in it."
+    return "CPU time including the cost of recording, without the layers in it."
 
 
 def _title(axes: Axes, text: str) -> None:

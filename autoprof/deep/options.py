@@ -78,7 +78,7 @@ def make_options(
 
 
 def make_patterns(given: Mapping[str, str] | Iterable[str]) -> tuple[Pattern, ...]:
-    """Make patterns from names with expressions, or from expressions alone. Raises ``SessionError``."""
+    """Make patterns from names with expressions, or from expressions only. Raises ``SessionError``."""
     if isinstance(given, str):
         given = (given,)
     pairs = given.items() if isinstance(given, Mapping) else ((text, text) for text in given)

@@ -1,8 +1,8 @@
 """Start and stop ``torch.profiler`` without harm to another profiler of the program, with a trace of limited size.
 
 torch lets a second profiler start while one is running or in its warm-up. The one that stops later then crashes the
-process when it exports its trace (torch 2.13). So ours does not start beside another one, and stops when another one
-starts.
+process when it exports its trace (torch 2.13). So a capture does not start while another profiler runs, and stops when
+another one starts.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Sizes:
             self.by_length[bucket] += size
 
     def threshold(self, limit: int) -> int | None:
-        """Return the smallest bucket kept within ``limit`` bytes; None if the named ranges alone are larger."""
+        """Return the smallest bucket kept within ``limit`` bytes; None if the named ranges are larger."""
         remaining = limit - self.fixed
         if remaining < 0:
             return None

@@ -1,4 +1,4 @@
-"""The capture that a configuration asks for: chosen steps, or once when the verdict on the card stands out."""
+"""Deep captures from the configuration: of chosen steps, or once when the report has a verdict."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from .._targets import Target
     from ..config import Deep
 
-FIRST_LOOK: Final = 16
-"""Recorded steps after which the verdict is looked at first; then after twice as many, and so on."""
-SELDOM: Final = 4096
-"""Recorded steps between two looks at most."""
+FIRST_CHECK: Final = 16
+"""Recorded steps before the first check for a verdict; each further check waits for twice as many."""
+MAX_CHECK_INTERVAL: Final = 4096
+"""The largest number of recorded steps between two checks."""
 
 
 class SamplingControl(Protocol):
     """The part of the session's sampling that a window uses."""
 
     def reserve(self, first: int, count: int) -> None:
-        """Have these steps recorded, whatever it costs."""
+        """Record these steps whatever their cost."""
 
     def exclude(self, ns: int) -> None:
-        """Leave out of every account what the user has asked for."""
+        """Exclude work that the user has asked for from the step and from the cost of recording."""
 
 
 class DeepWindow:
-    """Capture the steps that are asked for; the tables and figures are made when the run ends."""
+    """Capture the configured steps; the tables and figures are made when the run ends."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DeepWindow:
         targets: Iterable[Target],
         sampling: SamplingControl,
         summary: Callable[[], Summary],
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._wanted = wanted
         self._folder = folder
@@ -55,11 +55,11 @@ class DeepWindow:
         self._targets = tuple(targets)
         self._sampling = sampling
         self._summary = summary
-        self._say = say
+        self._warn = warn
         self._windows = [wanted.window_of_steps] if wanted.window_of_steps else []
-        self._watching = wanted.on == "verdict"
+        self._awaits_verdict = wanted.on == "verdict"
         self._recorded = 0
-        self._look_at = FIRST_LOOK
+        self._next_check = FIRST_CHECK
         self._open: Capture | None = None
         self._last = 0
         self._done: list[Capture] = []
@@ -82,52 +82,52 @@ class DeepWindow:
             self._sampling.reserve(first, last - first + 2)
 
     def step_begins(self, step: int) -> bool:
-        """Take note that this step begins; return whether it is to be kept apart from the statistics."""
+        """Begin or end a capture before this step; return whether the step is excluded from the statistics."""
         self._recorded += 1
-        began, apart = perf_counter_ns(), False
+        began, excluded = perf_counter_ns(), False
         if self._open is not None and step > self._last:
             self._end()
-            apart = True
-        if self._open is None and self._watching and self._recorded >= self._look_at:
-            self._look(step)
-            began = perf_counter_ns() if not apart else began
+            excluded = True
+        if self._open is None and self._awaits_verdict and self._recorded >= self._next_check:
+            self._check_verdict(step)
+            began = perf_counter_ns() if not excluded else began
         for first, last in self._windows:
             if self._open is None and first <= step <= last:
                 self._begin(step, last)
         if self._open is not None:
-            apart = True
+            excluded = True
             self._open.step(step)
-        if apart:
+        if excluded:
             self._sampling.exclude(perf_counter_ns() - began)
-        return apart
+        return excluded
 
     def close(self) -> None:
-        """End a window that is open, and write the tables and figures of those that were."""
+        """End an open capture, and write the tables and figures of all captures."""
         if os.getpid() != self._process:
             return
-        self._windows, self._watching = [], False
+        self._windows, self._awaits_verdict = [], False
         if self._open is not None:
             self._end()
         while self._done:
             self._attempt(self._report, self._done.pop(0))
 
-    def _look(self, step: int) -> None:
-        self._look_at = self._recorded + min(self._recorded, SELDOM)
+    def _check_verdict(self, step: int) -> None:
+        self._next_check = self._recorded + min(self._recorded, MAX_CHECK_INTERVAL)
         summary = self._attempt(self._summary)
         found = None if not isinstance(summary, Summary) else verdict(summary)
         if found is None or not isinstance(summary, Summary):
             return
-        self._watching = False
+        self._awaits_verdict = False
         first, last = step + 1, step + self._wanted.window
         self._windows.append((first, last))
         self._sampling.reserve(first, last - first + 2)
-        self._say(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
+        self._warn(f"the verdict is {verdict_line(summary, gain=False)}: a deep capture of steps {first} to {last}")
 
     def _begin(self, step: int, last: int) -> None:
         name = f"{self._wanted.prefix}_" if self._wanted.prefix else ""
         stem = clean_stem("", f"{name}step{step}" if step == last else f"{name}steps{step}-{last}")
         self._windows = [window for window in self._windows if not window[0] <= step <= window[1]]
-        made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, warn=self._say)
+        made = Capture(self._options, self._folder, stem, self._rank, targets=self._targets, warn=self._warn)
         if made.begin():
             self._open, self._last = made, last
 
@@ -138,9 +138,9 @@ class DeepWindow:
         made.end()
         if made.trace is not None:
             self._done.append(made)
-            self._say(
-                f"{made.trace.name} has {len(made.steps)} steps from step {made.steps[0]} on; their times include what "
-                "recording took, and are kept apart from the statistics"
+            self._warn(
+                f"{made.trace.name} has {len(made.steps)} steps from step {made.steps[0]} on; their times include "
+                "the cost of recording, so they are excluded from the statistics"
             )
 
     def _report(self, capture: Capture) -> None:
@@ -154,5 +154,5 @@ class DeepWindow:
         except Exception as error:
             if raised_by_handler(error):
                 raise
-            self._say(f"deep: {type(error).__name__}: {error}")
+            self._warn(f"deep: {type(error).__name__}: {error}")
             return None

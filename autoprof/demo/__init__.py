@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(options: DemoOptions, result: DemoResult) -> str:
-    """Print the result of a training in two lines."""
+    """Return the result of a training as two lines."""
     trained = f"trained {result.steps} steps of size {options.size} on {options.device} in {result.seconds:.0f} s"
     return (
         f"{trained}: loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and last tenth)\n"

@@ -67,8 +67,8 @@ def small_linear(inputs: int, outputs: int) -> nn.Linear:
 class WindowAttention(nn.Module):
     """Attend within windows of space and time: (B, T, H, W, C) to the same shape.
 
-    With ``mutual``, windows hold two frames, and each frame also asks the other one: that is where a blurred frame
-    finds the sharp detail of its neighbour.
+    With ``mutual``, windows hold two frames, and each frame also attends to the other one, where a blurred
+    frame finds the sharp detail of its neighbour.
     """
 
     relative: Tensor
@@ -169,6 +169,6 @@ class TMSA(nn.Module):
     def _run(self, module: nn.Module, x: Tensor, recompute: bool) -> Tensor:
         if not (recompute and torch.is_grad_enabled()):
             return cast(Tensor, module(x))
-        # Nothing here draws random numbers: saving the generators' state each time would be for nothing.
+        # These modules draw no random numbers, so the generators' state need not be saved.
         out = checkpoint(module, x, use_reentrant=self.checkpoint_reentrant, preserve_rng_state=False)
         return cast(Tensor, out)

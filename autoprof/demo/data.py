@@ -81,7 +81,7 @@ def load_photographs(names: Sequence[str] = TRAINING) -> list[Image]:
 def integrate_and_fire(light: Floats, charge: Floats, ticks: int = TICKS) -> Floats:
     """Turn linear light (N, H, W) in [0, 1] into the spikes that fire under it, per tick, same shape.
 
-    Each pixel adds the light of every tick to its charge, fires when the charge reaches one and keeps the rest: after
+    Each pixel adds the light of every tick to its charge, fires when it reaches one and keeps the remainder: after
     any number of ticks its spikes differ from the light it received by less than one. ``charge`` (H, W) in [0, 1) is
     where the pixels start; those of a real spike camera are out of step with each other (Dong et al., DCC 2017).
     """
@@ -117,7 +117,7 @@ def _window(image: Floats, y: float, x: float, side: int) -> Floats:
 
 
 def simulate(photograph: Image, shape: ClipShape, random: np.random.Generator) -> Clip:
-    """Expose one clip: the blurred frames, the spikes that ran meanwhile, and the sharp frames in the middle."""
+    """Simulate one clip: blurred frames, the spikes of the same time, and the sharp frames in the middle."""
     light = glide(photograph, shape, random)
     charge = random.uniform(0, 1, (shape.side, shape.side)).astype(np.float32)
     spike = integrate_and_fire(np.clip(light @ LUMINANCE, 0, 1), charge)
@@ -135,7 +135,7 @@ def _display(linear: Floats) -> Tensor:
 
 
 class BlurredClips(Dataset[Clip]):
-    """Make clips on demand; clip i depends on the seed and i alone, whichever worker makes it."""
+    """Make clips on demand; clip i depends only on the seed and i, not on the worker that makes it."""
 
     def __init__(self, photographs: Sequence[Image], shape: ClipShape, length: int, *, seed: int = 0) -> None:
         self.photographs = tuple(photographs)

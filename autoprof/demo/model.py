@@ -1,4 +1,4 @@
-"""``VRTWithSpike``: a video-deblurring transformer that a spike camera helps, in the shape of the published one.
+"""``VRTWithSpike``: a video-deblurring transformer with a spike-camera branch, like the published model.
 
 Like VRT (arXiv:2201.12288) it is a U of stages of TMSA blocks, with ``stage8`` as a list of reconstruction layers that
 is iterated and never called. Two things are smaller on purpose: three resolutions instead of four, and no warping by

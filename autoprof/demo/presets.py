@@ -1,4 +1,4 @@
-"""The sizes of the reference workload: from a test that must be quick to a training that fills a GPU."""
+"""The sizes of the reference workload: from a quick test to a training that fills a GPU."""
 
 from __future__ import annotations
 

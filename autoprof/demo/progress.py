@@ -16,10 +16,10 @@ PLAIN_LINES: Final = 10
 
 
 class ProgressLine:
-    """Show the steps done on ``stream`` (stderr, as tqdm does), beside whatever else the terminal shows.
+    """Show the steps done on ``stream`` (stderr, as tqdm does), above autoprof's own display.
 
-    No thread redraws and no stream is replaced: the line is drawn by ``advance`` alone, so that it stays out of the
-    way of autoprof's own display at the bottom of the terminal.
+    No thread redraws and no stream is replaced: only ``advance`` draws the line, so that it does not
+    disturb autoprof's own display at the bottom of the terminal.
     """
 
     def __init__(self, steps: int, stream: TextIO | None = None) -> None:

@@ -103,7 +103,7 @@ class SpikeTemporalScale(nn.Module):
 
 
 class SpikeTemporalSA(nn.Module):
-    """Relate the spikes of different frames, on each of the four scales by itself."""
+    """Relate the spikes of different frames, on each of the four scales separately."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

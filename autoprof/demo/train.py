@@ -86,7 +86,7 @@ class DemoResult:
 
 
 class ProgressDisplay(Protocol):
-    """Show the progress of a training."""
+    """A display of the training's progress."""
 
     def advance(self, step: int, loss: float | None) -> None:
         """Show ``step`` finished steps; ``loss`` is None if it was not read."""
@@ -175,7 +175,7 @@ def to_device(clip: Clip, device: torch.device) -> Clip:
 
 
 def read_loss(loss: Tensor, step: int) -> float | None:
-    """Return the loss for the progress line where reading it is free or due, else None."""
+    """Return the loss for the progress line; on a GPU only at every tenth step, else None."""
     if loss.device.type == "cpu" or step % CUDA_LOSS_EVERY == 0:
         return loss.item()
     return None

@@ -269,7 +269,7 @@ PEAKS: Final[Mapping[str, Peak]] = {
 
 
 class Cuda(Device):
-    """All that autoprof asks of a CUDA or ROCm device."""
+    """A CUDA or ROCm device: its clock, memory, telemetry and peaks."""
 
     types = ("cuda",)
     copy_methods = ("cuda",)
@@ -297,7 +297,7 @@ class Cuda(Device):
 
     def telemetry(self, place: torch.device) -> tuple[TelemetryReader | None, str | None]:
         if torch.version.hip is not None:
-            return None, "NVML knows only devices of NVIDIA"
+            return None, "NVML supports only devices of NVIDIA"
         try:
             nvml = import_nvml()
         except MissingExtra as error:

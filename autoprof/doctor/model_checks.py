@@ -82,7 +82,7 @@ def _unstable(bare: list[Outcome]) -> list[str]:
 
 
 def _different(bare: list[Outcome], others: Iterable[Outcome]) -> list[str]:
-    """Return the keys on which all bare outcomes agree and another outcome differs, is missing, or stands alone."""
+    """Return the keys that agree in all bare outcomes, and differ, are missing or are additional in another one."""
     first = bare[0].digests
     agreed = {key: first.get(key) for key in first if all(one.digests.get(key) == first[key] for one in bare)}
     known = set().union(*(one.digests for one in bare))

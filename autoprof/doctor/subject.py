@@ -18,7 +18,7 @@ from ..errors import AutoprofError, nearest
 from .digest import leaves
 
 NO_BATCH: Final = object()
-"""Stands for a missing batch; None is a valid batch."""
+"""The value of a missing batch; None is a valid batch."""
 
 RETURNS: Final = "a model, (model, batch) or (model, batch, loss)"
 
@@ -118,7 +118,7 @@ def users_line(error: BaseException) -> str:
 
 
 def _make(option: str, path: str) -> Any:
-    """Import what the path names, and call it unless it is a model already."""
+    """Import the object at the path, and call it unless it is a model already."""
     module_name, colon, qualified = path.partition(":")
     if not (module_name and colon and qualified):
         raise AutoprofError(f"{option} {path}: is not the path of a factory; allowed: package.module:factory")

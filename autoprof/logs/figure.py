@@ -50,7 +50,7 @@ def plot_metrics(
         output: the file (.png, .svg, .pdf); None saves nothing.
         x: ``step``, ``time`` or ``tokens``.
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
-        show: whether to open a window. A notebook displays the returned figure by itself.
+        show: whether to open a window. A notebook displays the returned figure without it.
 
     Returns:
         The figure. Its ``notes`` name the plots that were omitted because their column is missing.

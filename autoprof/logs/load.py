@@ -31,7 +31,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def load_logs(
     path: Paths, *, pattern: str | None = None, reader: str | None = None, progress: bool | None = None
 ) -> pd.DataFrame:
-    """Read one or several logs into one table: a row per step and rank, known columns under one name and in one unit.
+    """Read logs into one table: a row per step and rank, each known column under one name and unit.
 
     Args:
         path: a file, a folder, a pattern with ``*``, or several of them.

@@ -1,4 +1,4 @@
-"""The data of a figure: the runs of a table, and each column of a run as a line of few enough points."""
+"""The data of a figure: the runs of a table, and each column of a run as a line of limited points."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Spans of the communication that the training thread waits for: collectives, ``Work.wait``, the end of DDP's backward.
 
 A collective that Python calls is seen as a call; on a device's clock its span lasts as long as the stream waits.
-Collectives launched by C++ are no calls: those of DDP's reducer run beside the backward pass, and ``backward`` returns
+Collectives launched by C++ are no calls: those of DDP's reducer run during the backward pass, and ``backward`` returns
 after the last of them. The time from the last autograd node to that return is the span ``Comm/DDP``; it includes other
 callbacks of the pass, so it is an upper bound. FSDP waits by events between streams, which no span shows.
 """

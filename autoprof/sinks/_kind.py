@@ -44,7 +44,7 @@ class SinkKind:
     ``options`` is its section of the configuration, documented by docstrings. ``make`` returns an open sink from the
     options and the facts of the run; it raises ``OutputError`` where that is impossible. ``extra`` is the optional
     dependency of autoprof that it needs. ``in_folder``: it writes to the run's folder, so the run must have one.
-    ``every_rank``: each rank has one; otherwise rank 0 alone. ``default``: it is on where the configuration has no key
+    ``every_rank``: each rank has one; otherwise only rank 0. ``default``: it is on where the configuration has no key
     ``sinks``.
     """
 

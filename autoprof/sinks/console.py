@@ -1,4 +1,4 @@
-"""The live display: a panel pinned to the bottom of a terminal, or a plain line now and then where there is none."""
+"""The live display: a panel pinned to the bottom of a terminal, or plain lines at intervals without a terminal."""
 
 from __future__ import annotations
 

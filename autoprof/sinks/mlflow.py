@@ -26,7 +26,7 @@ class MlflowOptions(MetricsOptions):
 
 
 class MlflowSink(MetricsSink):
-    """Log into the active run, or one that is made and ended here; from a thread of its own, as a store may be slow."""
+    """Log into the active run, or into a new one that is ended here, from a thread of its own: a store may be slow."""
 
     def __init__(self, options: MlflowOptions, run: RunInfo) -> None:
         mlflow = load_extra("mlflow", "mlflow")

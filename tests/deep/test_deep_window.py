@@ -147,7 +147,7 @@ class Reserved:
 def make_window(wanted: Deep, sampling: Any = None, summary: Any = None, notes: list[str] | None = None) -> DeepWindow:
     window = DeepWindow(
         wanted, Path("out"), 0, targets=(), sampling=sampling or Reserved(), summary=summary or summary_of,
-        say=(notes if notes is not None else []).append,
+        warn=(notes if notes is not None else []).append,
     )  # fmt: skip
     window.begin()
     return window
@@ -170,7 +170,7 @@ def test_a_verdict_that_stands_out_is_captured_once() -> None:
     assert Path("out", f"steps{first}-{first + 1}_rank0_trace.json").exists()
 
 
-def test_the_verdict_is_looked_at_ever_more_seldom() -> None:
+def test_the_verdict_is_checked_ever_more_rarely() -> None:
     """It costs milliseconds: after 16 recorded steps, 32, 64, …"""
     looked: list[int] = []
     at = [0]

@@ -48,7 +48,7 @@ class MarkBuffer(MutableSequence[Any]):
     def insert(self, at: int, mark: Any) -> None:
         """Not implemented: marks are appended."""
     def extend(self, marks: Any) -> None:
-        """Append marks: a tuple of codes and readings in turn."""
+        """Append marks: a tuple of alternating codes and readings."""
     def take(self, serial: int) -> tuple[bytes, bytes | list[Any]]:
         """Return the codes and the readings, and start the step ``serial``.
 

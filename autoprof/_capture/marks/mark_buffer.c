@@ -81,7 +81,7 @@ static PyObject *reading_at(PyObject **objects, long long *values, Py_ssize_t at
 
 static PyObject *mark_buffer_extend(PyObject *op, PyObject *marks) {
     if (!PyTuple_CheckExact(marks) || PyTuple_GET_SIZE(marks) % 2)
-        return PyErr_Format(PyExc_TypeError, "marks must be a tuple of codes and readings in turn, not %R", marks);
+        return PyErr_Format(PyExc_TypeError, "marks must be a tuple of alternating codes and readings, not %R", marks);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(marks); i += 2) {
         long long code = PyLong_AsLongLong(PyTuple_GET_ITEM(marks, i));
         if ((code == -1 && PyErr_Occurred()) ||
@@ -195,7 +195,7 @@ static void mark_buffer_dealloc(PyObject *op) {
 }
 
 static PyMethodDef methods[] = {
-    {"extend", mark_buffer_extend, METH_O, "Append marks: a tuple of codes and readings in turn."},
+    {"extend", mark_buffer_extend, METH_O, "Append marks: a tuple of alternating codes and readings."},
     {"take", mark_buffer_take, METH_O, "Return the codes and readings, and start the step of this serial."},
     {"clear", mark_buffer_clear, METH_NOARGS, "Remove all marks."},
     {"next_ordinal", mark_buffer_next_ordinal, METH_NOARGS, "Return the ordinal of a new call."},

@@ -25,7 +25,7 @@ def _traced_call(*_args: Any) -> None:
 
 
 def _load() -> Any:
-    """Return the extension, told the functions of torch that its hooks call, or None for a build of other sources."""
+    """Return the extension, given torch's functions that its hooks call, or None for a build of other sources."""
     if _c is None or getattr(_c, "ABI_VERSION", None) != ABI_VERSION:
         return None
     if any(getattr(codes, name) != code for name, code in _c.CODES.items()):

@@ -70,7 +70,7 @@ class Placement:
         index_of = self._recorder.clock.index_of
         try:
             return any([index_of(table[name]) != device for table, name, device in self._evidence.values()])  # noqa: C419
-        except KeyError:  # a parameter that is gone
+        except KeyError:  # a parameter that was removed
             return True
 
     def follow(self) -> str | None:
