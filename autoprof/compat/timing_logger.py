@@ -27,8 +27,8 @@ from .._capture.marks import MAX_MARKS
 from .._capture.probes import log_timing as record_in_session
 from .._capture.probes.function import LONGEST_NS
 from .._names import clean_name
+from .._process.failures import contain, describe
 from .._process.ranks import rank as rank_here
-from .._process.signals import raised_by_handler
 from .._reports.card import HEALTHY, render_card
 from .._stats import Aggregate
 from ..devices import HostClock
@@ -179,14 +179,14 @@ class TimingLogger:
         with self._lock:
             began_ns = time.perf_counter_ns()
             try:
-                self._end_step(now_ns)
-            except Exception as error:  # a failure here must not end the training
-                if raised_by_handler(error):
-                    raise
-                self._failed = True
-                logger.warning(f"timing log: recording is off after {type(error).__name__}: {error}")
+                with contain(self._fail):  # a failure here must not end the training
+                    self._end_step(now_ns)
             finally:
                 self._overhead_ns = time.perf_counter_ns() - began_ns
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = True
+        logger.warning(f"timing log: recording is off after {describe(error)}")
 
     def _end_step(self, now_ns: int) -> None:
         durations, self._durations = self._durations, []

@@ -14,8 +14,9 @@ from torch import nn
 
 from .._capture.probes import BoundaryProbe, OptimizerHooks
 from .._process import lifecycle
+from .._process.failures import contain, describe
 from .._process.ranks import rank
-from .._process.signals import DeferSigint, raised_by_handler
+from .._process.signals import DeferSigint
 from ..errors import SessionError
 from .capture import Capture
 from .named import open_range
@@ -227,12 +228,8 @@ class DeepCapture:
             logger.warning(note)
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        try:
+        with contain(lambda error: self._warn(f"deep capture: {describe(error)}")):
             action()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._warn(f"deep capture: {type(error).__name__}: {error}")
 
 
 def _nothing() -> None:

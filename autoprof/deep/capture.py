@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from .._capture.memory.snapshot import bounded
-from .._process.signals import raised_by_handler
+from .._process.failures import contain, describe
 from .._storage.atomic import write_atomic
 from .._units import format_bytes, format_ns
 from ..devices import AllocatorHistory, find_allocator_history
@@ -104,13 +104,8 @@ class Capture:
     def begin(self) -> bool:
         """Start recording; return whether it succeeded. A failure is a note."""
         began = perf_counter_ns()
-        try:
+        with contain(self._cancel):
             self._begin()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._refuse(str(error) if isinstance(error, SessionError) else f"{type(error).__name__}: {error}")
-            self._attempt(self._stop_all)
         self.spent_ns += perf_counter_ns() - began
         return self.running
 
@@ -137,12 +132,8 @@ class Capture:
             return
         began = perf_counter_ns()
         self._attempt(self._end_ranges)
-        try:
+        with contain(lambda error: self._refuse(describe(error))):
             self._write_trace()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._refuse(f"{type(error).__name__}: {error}")
         self._attempt(self._end_snapshot)
         self.spent_ns += perf_counter_ns() - began
 
@@ -234,6 +225,10 @@ class Capture:
         with suppress(Exception):
             self.end()
 
+    def _cancel(self, error: Exception) -> None:
+        self._refuse(str(error) if isinstance(error, SessionError) else describe(error))
+        self._attempt(self._stop_all)
+
     def _refuse(self, why: str) -> None:
         self.refused = why
         self.note(f"no trace of the deep capture: {why}")
@@ -250,12 +245,8 @@ class Capture:
             self._profiler.stop(None, 0)
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        try:
+        with contain(lambda error: self.note(f"deep capture: {describe(error)}")):
             action()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self.note(f"deep capture: {type(error).__name__}: {error}")
 
 
 def _devices() -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Protocol
 
-from .._process.signals import raised_by_handler
+from .._process.failures import contain, describe
 from .._reports.card import verdict, verdict_line
 from ..summary import Summary
 from .capture import Capture
@@ -149,10 +149,9 @@ class DeepWindow:
             write_report(profile, self._options, capture.path)
 
     def _attempt(self, action: Callable[..., object], *args: object) -> object:
-        try:
+        with contain(self._warn_of):
             return action(*args)
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._warn(f"deep: {type(error).__name__}: {error}")
-            return None
+        return None
+
+    def _warn_of(self, error: Exception) -> None:
+        self._warn(f"deep: {describe(error)}")

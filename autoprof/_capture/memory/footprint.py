@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from ..._process.signals import raised_by_handler
+from ..._process.failures import contain, describe
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
@@ -100,12 +100,11 @@ class Footprint:
         return self._found
 
     def _try_count(self, *, gradients: bool) -> None:
-        try:
+        with contain(self._fail):  # a tensor without a readable size ends this count, not the training
             self._count(gradients=gradients)
-        except Exception as error:  # a tensor without a readable size ends this count, not the training
-            if raised_by_handler(error):
-                raise
-            self.failure = f"{type(error).__name__}: {error}"
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = describe(error)
 
     def _count(self, *, gradients: bool) -> None:
         model = self._model()

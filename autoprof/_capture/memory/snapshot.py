@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from ..._process.signals import raised_by_handler
+from ..._process.failures import contain, describe
 from ..._storage.atomic import write_atomic
 from ..._units import format_bytes
 from ...devices import AllocatorHistory, find_allocator_history
@@ -151,15 +151,14 @@ class SnapshotWindow:
         return path
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        try:
+        with contain(self._fail):
             action()
-        except Exception as error:
-            if raised_by_handler(error):
-                raise
-            self._ended = -1
-            self._warn(f"memory_snapshot is off after {type(error).__name__}: {error}")
-            with suppress(Exception):
-                self._stop()
+
+    def _fail(self, error: Exception) -> None:
+        self._ended = -1
+        self._warn(f"memory_snapshot is off after {describe(error)}")
+        with suppress(Exception):
+            self._stop()
 
 
 def bounded(snapshot: dict[str, Any], limit: int) -> bytes | None:
