@@ -17,7 +17,7 @@ class Notes:
     def __init__(self, notes: Iterable[str] = ()) -> None:
         self._notes = list(notes)
         self.skipped: Counter[str] = Counter()
-        """Why steps are in no statistic, and how many."""
+        """The number of steps excluded from statistics, by reason."""
 
     @property
     def all(self) -> tuple[str, ...]:

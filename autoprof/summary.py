@@ -332,7 +332,7 @@ class Summary:
 
     @property
     def sampling_bias(self) -> float | None:
-        """How much longer recorded steps were than unsampled ones, beyond the cost of recording, as a fraction.
+        """The excess of recorded steps over unsampled ones, beyond the cost of recording, as a fraction.
 
         None where the difference may be within ``NEGLIGIBLE_BIAS``, or is unknown. The budget limits time: where steps
         are long for a while and short for a while, more of the long ones are recorded.

@@ -51,7 +51,7 @@ class Metrics(Observer):
         if not self._off:
             calls = _NO_CALLS
             with contain(self._switch_off):
-                calls = self._root.take(raw.taken)
+                calls = self._root.take(raw.mark_batch)
             self._calls.append(calls)
         return raw
 

@@ -51,12 +51,12 @@ def make_frames(
             memory_reserved_bytes=level.memory_reserved_bytes,
             scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
             memory=raw.memory,
-            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.taken.detail_ns,
-            dropped=raw.taken.dropped,
+            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
+            dropped=raw.mark_batch.dropped,
             warmup=raw.warmup or raw.settles,
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
-            shapes=raw.taken.shapes,
+            shapes=raw.mark_batch.shapes,
             micro_steps=plan.micro_steps,
         )
         for i, (raw, level) in enumerate(zip(raws, memory, strict=True))

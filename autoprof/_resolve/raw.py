@@ -26,7 +26,7 @@ class RawStep(NamedTuple):
     clock: Clock
     start: Reading
     end: Reading = None
-    taken: MarkBatch = NO_MARKS
+    mark_batch: MarkBatch = NO_MARKS
     scalars: Mapping[str, Any] = _NOTHING
     memory: Mapping[str, int] = _NOTHING
     overhead_ns: int = 0
@@ -54,23 +54,23 @@ class RawStep(NamedTuple):
         The training thread has lane 0, and with it the one thread that runs its backward; others have their own. Of
         several devices each has a thread that runs a part of it: the one of the step's own device belongs to lane 0.
         """
-        taken = self.taken
-        if not taken.multithreaded:
+        batch = self.mark_batch
+        if not batch.multithreaded:
             return None
-        codes, threads, thread = taken.codes, [], taken.thread
-        for code, reading in zip(codes, taken.readings, strict=True):
+        codes, threads, thread = batch.codes, [], batch.thread
+        for code, reading in zip(codes, batch.readings, strict=True):
             if code == marks.THREAD:
                 thread = reading
                 threads.append(thread)
             else:
                 threads.append(thread)
-                thread = taken.thread
+                thread = batch.thread
         kinds: dict[int, set[int]] = {}
         for thread, code in zip(threads, codes, strict=True):
             kinds.setdefault(thread, set()).add(code & marks.KIND_MASK)
-        workers = [thread for thread in kinds if thread != taken.thread and not _OTHER_WORK & kinds[thread]]
+        workers = [thread for thread in kinds if thread != batch.thread and not _OTHER_WORK & kinds[thread]]
         worker = workers[0] if len(workers) == 1 else self._at_home(workers, threads)
-        lane_of = dict.fromkeys((taken.thread,) if worker is None else (taken.thread, worker), TRAINING_LANE)
+        lane_of = dict.fromkeys((batch.thread,) if worker is None else (batch.thread, worker), TRAINING_LANE)
         for thread in kinds:
             if thread not in lane_of:
                 lane_of[thread] = len(lane_of)
@@ -79,7 +79,7 @@ class RawStep(NamedTuple):
     def _at_home(self, workers: list[int], threads: list[int]) -> int | None:
         """Return the first of these threads that made a mark on the step's device, or else the first."""
         home = getattr(self.start, "place", None)
-        for thread, reading in zip(threads, self.taken.readings, strict=True):
+        for thread, reading in zip(threads, self.mark_batch.readings, strict=True):
             place = getattr(reading, "place", None)
             if thread in workers and home is not None and place is not None and place[0] == home[0]:
                 return thread
@@ -89,7 +89,7 @@ class RawStep(NamedTuple):
         """Return all readings of the clock in the step, its start first and its end last."""
         inside = [
             reading
-            for code, reading in zip(self.taken.codes, self.taken.readings, strict=True)
+            for code, reading in zip(self.mark_batch.codes, self.mark_batch.readings, strict=True)
             if code & marks.KIND_MASK not in marks.VALUE_KINDS
         ]
         return [self.start, *inside, self.end]

@@ -54,7 +54,7 @@ class Resolver:
 
     @property
     def untimed(self) -> Counter[str]:
-        """Why spans have no device time, and how many."""
+        """The number of spans without device time, by reason."""
         return self._device_timer.untimed
 
     def give_up(self) -> None:
@@ -119,9 +119,9 @@ class Resolver:
         while pending and plan.repeatable and _alike(pending[0], first):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
-        readings = np.empty((len(raws), first.taken.mark_count + 2), dtype=np.int64)
+        readings = np.empty((len(raws), first.mark_batch.mark_count + 2), dtype=np.int64)
         readings[:, 0] = [raw.start for raw in raws]
-        readings[:, 1:-1] = MarkBatch.matrix([raw.taken for raw in raws])
+        readings[:, 1:-1] = MarkBatch.matrix([raw.mark_batch for raw in raws])
         readings[:, -1] = [raw.end for raw in raws]
         times = readings[:, 1:] - readings[:, :1]
         if len(plan.values):
@@ -130,7 +130,7 @@ class Resolver:
         self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
-        readings = raw.taken.readings
+        readings = raw.mark_batch.readings
         plan, count = self._plan(raw), len(readings)
         times = raw.clock.times(raw.readings())
         host = np.zeros((1, count + 1), dtype=np.int64)
@@ -144,12 +144,12 @@ class Resolver:
         self._resolved.extend(make_frames([raw], plan, values, host, columns))
 
     def _plan(self, raw: RawStep) -> Plan:
-        key = raw.taken.key, raw.lanes()
-        cut = raw.taken.dropped > 0
+        key = raw.mark_batch.key, raw.lanes()
+        cut = raw.mark_batch.dropped > 0
         plan = None if cut else self._plans.get(key)
         if plan is None:
             planner = Planner(self._labels, self._mark_cost, self._finder(raw.serial))
-            codes = tuple(raw.taken.codes)
+            codes = tuple(raw.mark_batch.codes)
             plan = planner.plan(codes, key[1] or (TRAINING_LANE,) * len(codes), cut=cut)
             if plan.repeatable:
                 self._plans[key] = plan
@@ -183,10 +183,10 @@ def _alike(one: RawStep, other: RawStep) -> bool:
     """Return whether two steps of one thread and one clock have the same marks."""
     if (
         one.clock is not other.clock
-        or one.taken.multithreaded
-        or other.taken.multithreaded
-        or one.taken.dropped
-        or other.taken.dropped
+        or one.mark_batch.multithreaded
+        or other.mark_batch.multithreaded
+        or one.mark_batch.dropped
+        or other.mark_batch.dropped
     ):
         return False
-    return one.taken.raw_codes == other.taken.raw_codes
+    return one.mark_batch.raw_codes == other.mark_batch.raw_codes

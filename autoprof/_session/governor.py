@@ -51,7 +51,7 @@ MAX_CREDIT_STEPS: Final = 256
 MAX_CHARGE: Final = 4.0
 """The largest ratio of the charge for a step to its measured cost."""
 GAP_SPREAD: Final = 0.25
-"""How far a gap differs at random from the length that pays back the debt, as a fraction."""
+"""The largest random deviation of a gap from the length that pays back the debt, as a fraction."""
 
 
 class Governor:

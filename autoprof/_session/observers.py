@@ -35,7 +35,7 @@ class MemoryTable(Observer):
 
     def finish(self, *, complete: bool) -> None:
         """Count parameters, buffers and optimizer state once more."""
-        self._footprint.holdings(again=True)
+        self._footprint.holdings(recount=True)
 
 
 class ExcludedTime:
@@ -98,7 +98,7 @@ class CompiledModules(Observer):
         return raw._replace(warmup=True)
 
     def _name_unseen(self, raw: RawStep) -> None:
-        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.taken.codes if code & KIND_MASK == ENTER}
+        seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
         expected = raw.instrumented - self._named
         unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}

@@ -36,7 +36,7 @@ cold and costs three times as much as the next ones. ``summary`` and ``close`` r
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
 PATIENCE_S: Final = 2.0
-"""How long the end on SIGTERM waits for a device, which may hang; its sender soon sends SIGKILL."""
+"""Longest wait for a device, which may hang, at the end on SIGTERM: its sender soon sends SIGKILL."""
 CLOSED: Final = "closed"
 """The end of a session whose process continues: postponed work is done then."""
 

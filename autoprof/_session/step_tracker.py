@@ -175,7 +175,7 @@ class StepTracker:
         """Go from a recorded step to the next one, or into a gap."""
         raw = self._close()
         paid_ns = self._work_ns + perf_counter_ns() - began_ns
-        gap = self._sampling.close(self._number, raw.taken.mark_count, paid_ns)
+        gap = self._sampling.close(self._number, raw.mark_batch.mark_count, paid_ns)
         if not gap:
             self._open(raw.end, raw)
             return Following.RECORDED
@@ -229,7 +229,7 @@ class StepTracker:
         end, opened, recorder = self._clock.read(), self.open, self._recorder
         assert opened is not None
         serial = recorder.serial
-        taken = recorder.take()
+        mark_batch = recorder.take()
         memory = self._memory.at_step_end()
         overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
         for meter in self._cost_meters:
@@ -243,7 +243,7 @@ class StepTracker:
             self._clock,
             opened.start,
             end,
-            taken,
+            mark_batch,
             opened.scalars,
             memory,
             overhead_ns,

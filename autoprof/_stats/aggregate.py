@@ -27,7 +27,7 @@ MAX_BLOCKS: Final = 32
 MAX_ROWS: Final = 4096
 """Rows with statistics of their own, in case names are made up anew each step. Further rows are only counted."""
 UNTIMED_STEPS: Final = "steps without a device time"
-"""Why a step of a run on a device is in no statistic: host times cannot be added to device times."""
+"""Reason to exclude a step of a run on a device: host times cannot be added to device times."""
 
 _WHOLE_STEP: Final = RowKey("", Phase.OTHER, 0)
 """The row of the steps themselves, always the first."""

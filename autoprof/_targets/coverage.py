@@ -15,7 +15,7 @@ from .tree import ModuleNode, walk
 
 
 class Reason(str, Enum):
-    """Why hooks do not see a module, or not each of its calls."""
+    """Reason for which hooks do not see a module, or miss some of its calls."""
 
     CONTAINER = "container"
     """A container that is never called (``ModuleList``); the modules in it are timed instead."""

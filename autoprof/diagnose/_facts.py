@@ -22,7 +22,7 @@ class RunFacts:
     memory_capacity_bytes: int | None = None
     world_size: int = 1
     collected: tuple[int, ...] | None = None
-    """Those of the longest steps in which a full garbage collection ran."""
+    """The longest steps in which a full garbage collection ran."""
     collections: int = 0
     """Number of steps with a full garbage collection."""
     optimizers: tuple[OptimizerInfo, ...] | None = None

@@ -12,7 +12,7 @@ from torch import Tensor
 from .._capture.memory import bytes_of, extents
 from .._units import format_bytes
 
-EIGHT_BIT: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
+EIGHT_BIT_OPTIMIZERS: Final = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop")
 """torch's optimizers of which ``bitsandbytes.optim`` has an 8-bit version, with the suffix ``8bit``."""
 FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
 """torch's optimizers that have a fused implementation."""
@@ -47,7 +47,7 @@ class OptimizerInfo:
         """Whether an 8-bit version of this optimizer exists whose state is smaller."""
         return (
             self.origin == TORCH
-            and self.kind in EIGHT_BIT
+            and self.kind in EIGHT_BIT_OPTIMIZERS
             and self.eight_bit_bytes is not None
             and self.eight_bit_bytes < self.state_bytes
         )

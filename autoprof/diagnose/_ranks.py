@@ -21,7 +21,7 @@ from .._stats.intervals import Interval, median_of_values
 from .._storage.steps_jsonl import FrameDecoder
 from ..frame import TRAINING_LANE, Nanoseconds, Phase, StepFrame
 
-COMPARED_STEPS: Final = 256
+RANK_WINDOW_STEPS: Final = 256
 """Steps compared, the last ones in the records."""
 LIVE_STEPS: Final = 32
 """Steps compared during the run."""
@@ -132,7 +132,7 @@ def read_ranks(
     run: Path,
     world_size: int,
     *,
-    steps: int = COMPARED_STEPS,
+    steps: int = RANK_WINDOW_STEPS,
     longest: tuple[int, ...] = (),
     seconds: float | None = None,
 ) -> RankComparison | None:

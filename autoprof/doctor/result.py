@@ -15,7 +15,7 @@ UNCHECKED: Final = 2
 
 
 class CheckVerdict(str, Enum):
-    """How a check ended."""
+    """The result level of a check."""
 
     OK = "ok"
     WARNING = "warning"

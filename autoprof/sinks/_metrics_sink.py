@@ -29,7 +29,7 @@ LAYOUTS: Final = 32
 QUEUE_SIZE: Final = 64
 """Reports that may wait for a slow receiver; further ones are dropped and counted."""
 CLOSE_TIMEOUT_S: Final = 30.0
-"""How long the end of a run waits for a slow receiver."""
+"""Seconds that the end of a run waits for a slow receiver."""
 
 
 class MetricsOptions(Options):
@@ -40,7 +40,7 @@ class MetricsOptions(Options):
     interval_s: float = Field(default=10.0, ge=0, strict=True, allow_inf_nan=False)
     """The least time between two reports, in seconds."""
     top: int = Field(default=20, ge=0, strict=True)
-    """How many names are reported, the longest first."""
+    """Number of names reported, the longest first."""
 
 
 RowTimes = Mapping[tuple[str, Phase], int]

@@ -284,7 +284,7 @@ class WindowOptions(Options):
     first: int | None = Field(default=None, ge=1, strict=True)
     """The first step of the window; `null` is the first one after the warm-up."""
     count: int | None = Field(default=20, ge=1, strict=True)
-    """How many recorded steps are in the window; `null` is all that follow."""
+    """Number of recorded steps in the window; `null` is all that follow."""
     max_mb: int = Field(default=100, ge=1, strict=True)
     """The window ends when the file has about this size, in megabytes."""
 

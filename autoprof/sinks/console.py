@@ -29,7 +29,7 @@ class ConsoleOptions(Options):
     """The live table on the terminal."""
 
     top: int = Field(default=5, ge=1, strict=True)
-    """How many names are shown, the longest first."""
+    """Number of names shown, the longest first."""
     every: int = Field(default=10, ge=1, strict=True)
     """Redraw at most each Nth step; where there is no terminal, print one plain line each Nth step."""
     interval_s: float = Field(default=0.5, ge=0, strict=True, allow_inf_nan=False)

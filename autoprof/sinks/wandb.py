@@ -22,7 +22,7 @@ class WandbOptions(MetricsOptions):
     name: str | None = Field(default=None, min_length=1)
     """The name of a new run; `null` is the name of the run's folder."""
     mode: Literal["online", "offline"] | None = None
-    """How a new run reaches the server; `null` uses wandb's own setting and its environment."""
+    """Mode in which a new run reaches the server; `null` uses wandb's own setting and its environment."""
 
 
 class WandbSink(MetricsSink):

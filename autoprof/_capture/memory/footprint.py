@@ -56,7 +56,7 @@ class Footprint:
         self._found: Holdings | None = None
         self._gradients: tuple[int, dict[str, int]] | None = None
         self.failure: str | None = None
-        """Why counting stopped; None while it works."""
+        """The reason for which counting stopped; None while it works."""
         self.spent_ns = 0
         """Time of counts within the user's steps since it was last reset."""
 
@@ -93,9 +93,9 @@ class Footprint:
         self._try_count(gradients=True)
         self.spent_ns += perf_counter_ns() - began
 
-    def holdings(self, *, again: bool = False) -> Holdings | None:
-        """Return the bytes counted so far, at least of parameters; ``again`` recounts all except gradients."""
-        if self.failure is None and (again or self._found is None):
+    def holdings(self, *, recount: bool = False) -> Holdings | None:
+        """Return the bytes counted so far, at least of parameters; ``recount`` counts all except gradients."""
+        if self.failure is None and (recount or self._found is None):
             self._try_count(gradients=False)
         return self._found
 

@@ -39,7 +39,7 @@ _compiling = torch.compiler.is_dynamo_compiling  # folded to True in a compiled 
 Close = Callable[[], None]
 Open = Callable[[str], Close]
 
-BACKWARD: Final = "(backward)"
+BACKWARD_RANGE: Final = "(backward)"
 """The name of a whole backward pass."""
 MAX_NODES: Final = 100_000
 """Nodes remembered because they open a range."""
@@ -273,7 +273,7 @@ class RangingRecorder(Recorder):
                 label = self.labels[code >> KIND_BITS & INDEX_MASK]
                 self.ranges.open(code >> KIND_BITS, label.phase.qualify(label.name))
             elif kind == GRAPH_BEGIN:
-                self.ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD)
+                self.ranges.open((GRAPH_BEGIN, code >> ORDINAL_SHIFT), BACKWARD_RANGE)
         except Exception:
             self.ranges.off = True
             self.handle_failure("ranges")
