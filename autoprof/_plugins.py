@@ -13,6 +13,8 @@ from importlib import import_module, metadata
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
+from ._process.signals import raised_by_handler
+
 logger = logging.getLogger("autoprof")
 
 Part = TypeVar("Part")
@@ -29,6 +31,7 @@ class PartKind(Generic[Part]):
         self.package = package
         self._attribute = attribute
         self._type = type_
+        self._failed: set[str] = set()
 
     @cached_property
     def modules(self) -> tuple[str, ...]:
@@ -55,6 +58,18 @@ class PartKind(Generic[Part]):
             except Exception as error:  # the other package's code may raise anything
                 logger.warning("%s %r of another package: %s: %s", self.word, name, type(error).__name__, error)
         return found
+
+    def exclude_failed(self, part: Part, error: Exception) -> None:
+        """Log once that a part of another package raised; the caller goes on without it.
+
+        The error of a built-in part is raised again, and so is one that a signal handler of the user's raised.
+        """
+        name = next((name for name, one in self.parts.items() if one is part), None)
+        if name is None or name in self.modules or raised_by_handler(error):
+            raise error
+        if name not in self._failed:
+            self._failed.add(name)
+            logger.warning("%s %r of another package: %s: %s", self.word, name, type(error).__name__, error)
 
     def _built_in(self, name: str) -> Part:
         module = f"{self.package}.{name}"

@@ -22,7 +22,7 @@ from autoprof.testing import ListSink
 
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
-    "errors", "_plugins", "_options", "_process", "_notes", "_names", "_units", "frame", "summary", "_stats",
+    "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
     "_storage", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
     "_reports", "compare", "logs",
     "probes", "diagnose", "_metrics", "sinks", "deep", "_session",

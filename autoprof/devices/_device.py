@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -10,14 +9,11 @@ import torch
 from torch import Tensor
 
 from .._plugins import PartKind
-from .._process.failures import describe
-from .._process.signals import raised_by_handler
 from ._clock import Clock, HostClock
 from ._memory import AllocatorHistory, HostMemory, Memory
 from ._monitor import TelemetryReader
 from ._peaks import Peak, Tf32Flags
 
-logger = logging.getLogger("autoprof")
 Answer = TypeVar("Answer")
 
 
@@ -109,20 +105,13 @@ def ask_devices(question: Callable[[Device], Answer]) -> Iterator[tuple[Device, 
 
     The driver of another package's device may be absent on this machine: sessions on other devices must not fail.
     """
-    for name, device in DEVICES.parts.items():
+    for device in DEVICES.parts.values():
         try:
             answer = question(device)
         except Exception as error:  # the other package's code may raise anything
-            if raised_by_handler(error):
-                raise
-            if name not in _failed:
-                _failed.add(name)
-                logger.warning("device %r of another package: %s", name, describe(error))
+            DEVICES.exclude_failed(device, error)
         else:
             yield device, answer
-
-
-_failed: Final[set[str]] = set()
 
 
 def find_allocator_history() -> AllocatorHistory | None:

@@ -35,7 +35,15 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
     if steps < MIN_STEPS:
         missing = f"recorded steps: {MIN_STEPS} needed, {steps} so far"
         return tuple(abstain(rule.name, missing, "let the run continue") for rule in rules)
-    found = [finding for rule in rules if (finding := rule.judge(run)) is not None]
+    found = []
+    for rule in rules:
+        try:
+            finding = rule.judge(run)
+        except Exception as error:  # the other package's code may raise anything
+            RULE_KIND.exclude_failed(rule, error)
+            continue
+        if finding is not None:
+            found.append(finding)
     return tuple(sorted(found, key=_sort_key))  # findings with equal keys stay in the order of their rules
 
 

@@ -174,7 +174,7 @@ def test_a_device_without_its_driver_costs_one_warning(
     (tmp_path / "acme_autoprof.py").write_text(f"import torch\n{absent}", encoding="utf-8")
     sys.modules.pop("acme_autoprof", None)
     forget()
-    monkeypatch.setattr("autoprof.devices._device._failed", set())
+    monkeypatch.setattr(DEVICES, "_failed", set())
     for _ in range(2):
         model, sink = nn.Linear(4, 4), ListSink()
         clock = FakeDevice(FakeClock(tick_ns=1_000)).device_clock()

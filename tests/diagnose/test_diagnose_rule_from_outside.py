@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,20 @@ def test_one_that_cannot_be_loaded_costs_only_itself(
     assert "augmentation" not in find_rules()
     assert "rule 'augmentation' of another package: AttributeError" in caplog.text
     find_rules.cache_clear()
+
+
+def test_one_that_raises_costs_only_itself(
+    rule: Rule, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other rules judge the run, with one warning."""
+    broken = replace(rule, judge=lambda run: 1 / 0)
+    monkeypatch.setitem(_judge.RULE_KIND.parts, "augmentation", broken)
+    find_rules.cache_clear()
+    for _ in range(2):
+        summary = find_rules()["data-wait"].defects[0].train(True)
+        assert summary.findings[0].rule == "data-wait"
+        assert finding_of(summary, rule.name) is None
+    assert caplog.text.count("rule 'augmentation' of another package: ZeroDivisionError") == 1
 
 
 def test_the_order_of_findings_does_not_depend_on_the_names_of_files() -> None:

@@ -73,3 +73,14 @@ def test_equal_scores_are_decided_by_priority(tmp_path: Path) -> None:
 def test_every_built_in_format_has_a_name_of_its_own() -> None:
     """Two formats with one name would hide each other."""
     assert len(formats.formats_by_name()) == len(formats.LOG_FORMATS.modules)
+
+
+def test_a_format_that_raises_costs_only_itself(acme: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file of another format is read, with one warning."""
+    broken = "class Broken(TextFormat):\n    def score(self, sample):\n        return 1 / 0\n\n\nFORMAT = Broken("
+    (acme.parent / "acme_logs.py").write_text(FORMAT.replace("FORMAT = TextFormat(", broken))
+    other = acme.parent / "other.jsonl"
+    other.write_text("".join(f'{{"step": {n}, "loss": 0.5}}\n' for n in range(4)))
+    for _ in range(2):
+        assert len(load_logs(other)) == 4
+    assert caplog.text.count("log format 'acme' of another package: ZeroDivisionError") == 1

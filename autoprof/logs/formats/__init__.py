@@ -44,6 +44,11 @@ def detect_format(log_file: LogFile) -> LogFormat | None:
             *sample[middle : middle + _LINES_PER_PLACE],
             *sample[-_LINES_PER_PLACE:],
         ]
-    scored = [(log_format.score(sample), log_format) for _, log_format in sorted(formats_by_name().items())]
+    scored = []
+    for _, log_format in sorted(formats_by_name().items()):
+        try:
+            scored.append((log_format.score(sample), log_format))
+        except Exception as error:  # the other package's code may raise anything
+            LOG_FORMATS.exclude_failed(log_format, error)
     score, best = max(scored, key=lambda entry: (entry[0], entry[1].priority))
     return best if score > 0 else None
