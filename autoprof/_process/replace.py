@@ -95,8 +95,8 @@ class InCompiler(Enum):
     ABSENT = "absent"
     """The original is back while torch compiles."""
     RETIRED = "retired"
-    """The same, and the replacement does not return: graphs guard the identity of this function, so that another object
-    in its place would recompile them at each call."""
+    """The original is back for good once torch compiles: graphs guard the identity of the function, and another in its
+    place would recompile them at each call."""
     PRESENT = "present"
     """The replacement stays."""
 

@@ -13,9 +13,9 @@ FIRST_STEPS: Final = 20
 COMPARED_STEPS: Final = 16
 """Recorded steps, settling ones included, that are compared with as many unsampled ones after them."""
 CONTROL_INTERVAL: Final = 64
-"""Steps recorded in a row before some are skipped although there is credit: the other half of the pairs."""
+"""Steps recorded in a row before some are skipped although there is credit: the pairs need unsampled steps."""
 FIRST_CONTROL_INTERVAL: Final = 14
-"""The same until there are ``MIN_PAIRS``."""
+"""``CONTROL_INTERVAL`` until there are ``MIN_PAIRS``."""
 MIN_PAIRS: Final = 8
 MAX_PAIRS: Final = 256
 """Pairs kept, the newest ones."""

@@ -15,7 +15,7 @@ from ..diagnose import median_of_others
 MIN_RATIO: Final = 1.1
 """A straggler's mean is at least this many times the median of the other ranks' means: equal work varies less."""
 MIN_EXCESS_NS: Final = 100_000
-"""It also exceeds that median by at least this much: shorter times vary more than by a tenth."""
+"""A straggler's mean also exceeds that median by at least this: shorter times vary more than by a tenth."""
 _COLUMNS: Final = f"{'mean, all':>12}{'slowest':>9}{'its mean':>12}{'its max':>12}{'others':>12}{'longer':>9}"
 _MIN_NAME_WIDTH: Final = 12
 

@@ -166,7 +166,7 @@ def _draw_memory(axes: Axes, calls: Sequence[Call], profile: DeepProfile, script
 
 
 def _thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return positions from 1 on and values, of many the largest of each group."""
+    """Return positions from 1 on and values, the largest of each group where there are many."""
     stride = -(-len(values) // POINTS) if len(values) else 1
     if stride == 1:
         return np.arange(1, len(values) + 1), values

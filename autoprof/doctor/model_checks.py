@@ -1,4 +1,4 @@
-"""Checks of the model by trial steps: equal bits, no hooks left, coverage, closed account, overhead."""
+"""Checks of the model by trial steps: equal bits, no hooks left, coverage, times that add up, overhead."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def check_account(profiled: Profiled) -> Result:
         return problem("account", "no step was resolved", _report_it())
     faults = [fault for frame in profiled.frames for fault in _faults(frame)]
     if faults:
-        return problem("account", f"the account does not close: {_named(sorted(set(faults)))}", _report_it())
+        return problem("account", f"times do not add up: {_named(sorted(set(faults)))}", _report_it())
     lost = {**profiled.summary.dropped, **profiled.summary.skipped}
     spans = len(profiled.frames[0].layout)
     message = (
@@ -157,7 +157,7 @@ def check_backward(profiled: Profiled, observed: Observed) -> Result:
 
 
 def check_overhead(bare: list[Outcome], profiled: Profiled, sample: Sample, *, chosen: bool) -> Result:
-    """Estimate the overhead on this model: autoprof's own account over a bare step, the lowest of each."""
+    """Estimate the overhead on this model: autoprof's measured cost over a bare step, the lowest of each."""
     lengths = [outcome.shortest_ns for outcome in bare if outcome.shortest_ns is not None]
     frames = profiled.frames[1:]
     if not lengths or not frames:
@@ -177,7 +177,7 @@ def check_overhead(bare: list[Outcome], profiled: Profiled, sample: Sample, *, c
 
 
 def _faults(frame: StepFrame) -> list[str]:
-    """List the violations of the account in one frame."""
+    """List the sums that do not add up in one frame."""
     layout, found = frame.layout, []
     total = frame.total_ns
     lanes, parents = np.array(layout.lanes, dtype=np.int64), np.array(layout.parents, dtype=np.int64)

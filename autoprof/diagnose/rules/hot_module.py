@@ -17,7 +17,7 @@ from .._thresholding import abstain, classify, inconclusive
 MAX_SHARE: Final = 0.5
 """A module that takes half of the step determines the length of the step."""
 MAX_TIMES: Final = 3.0
-"""It must also take this many times as long as its longest sibling; below that the modules are merely unequal."""
+"""A hot module takes this many times as long as its longest sibling; below that the modules are merely unequal."""
 
 
 def judge(run: Evidence) -> Finding | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MIN_SHARE: Final = 0.05
 """Growth of the smallest reading from the first to the last third of the run, as a fraction of the first."""
 MIN_BYTES: Final = 16 * 2**20
-"""The same in bytes: arenas of the C library come and go by megabytes."""
+"""Smallest growth in bytes: the C library takes and frees arenas of megabytes."""
 STEADY: Final = 1 / 3
 """Growth rate of the second half over that of the first: caches that fill slow down, a leak does not."""
 MIN_READINGS: Final = 12
