@@ -14,7 +14,6 @@ def add(commands: Any) -> None:
         "demo",
         help="train and profile the reference model",
         description="Train VRTWithSpike, a video-deblurring transformer, on real photographs and profile it.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add_arguments(parser)
     parser.set_defaults(run=_run)

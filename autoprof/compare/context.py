@@ -93,7 +93,7 @@ def _run_notes(run: RunNote) -> Iterator[str]:
     if run.ended is None:
         yield "was not closed (killed, or still running): its records so far are compared"
     elif run.ended != "closed":
-        yield f"ended early ({run.ended}): its records are compared"
+        yield f"ended without close() ({run.ended}): its records are compared"
     if run.bad_lines:
         yield f"has {_counted(run.bad_lines, 'unreadable record')}, excluded"
     if run.untimed:

@@ -40,7 +40,7 @@ def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | 
 def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:
     """Return the abstention for a share of the step that is too near to its bound, or too uncertain."""
     spread = f"{format_percent(share.low)} to {format_percent(share.high)}"
-    missing = f"inconclusive: {spread} of the step, not clear of the bound of {format_percent(bound)}"
+    missing = f"inconclusive: {spread} of the step; the bound is {format_percent(bound)}"
     return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
 
 

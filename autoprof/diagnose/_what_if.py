@@ -121,7 +121,7 @@ def _launch_ns(run: Evidence) -> int:
 
 def _assume_batch(run: Evidence) -> str:
     if run.summary.clock == "host":
-        growth = "all but optimizer and communication grows with the batch; a device that is not full does better"
+        growth = "all but optimizer and communication grows with the batch; a device that is not fully used gains more"
     else:
         launches = format_ms(_launch_ns(run) / run.summary.steps)
         growth = f"all but optimizer, communication and {launches} of the host's launches grows with the batch"
