@@ -84,10 +84,16 @@ def _room(module: str) -> str | None:
 
 
 def _imports(path: Path) -> list[tuple[int, str]]:
-    """Every module of ours that a file imports, with the line."""
+    """Every module of ours that a file imports, with the line.
+
+    A public name counts as the module that has it; ``import autoprof`` as the session, the last room with such a name.
+    """
     package = path.relative_to(HOUSE).parts[:-1]
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.split(".")[0] == "autoprof"]
+            found += [(node.lineno, name.removeprefix("autoprof").strip(".") or "_session") for name in names]
         if not isinstance(node, ast.ImportFrom):
             continue
         if node.level:
@@ -98,7 +104,8 @@ def _imports(path: Path) -> list[tuple[int, str]]:
             continue
         names = (node.module or "").removeprefix("autoprof").strip(".") if not node.level else node.module or ""
         base = (*base, *(part for part in names.split(".") if part))
-        found += [(node.lineno, ".".join((*base, alias.name))) for alias in node.names]
+        modules = [".".join((*base, alias.name)) for alias in node.names]
+        found += [(node.lineno, autoprof._LAZY.get(module, module)) for module in modules]
     return found
 
 
