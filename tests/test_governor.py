@@ -229,7 +229,7 @@ def test_slow_steps_that_nobody_is_to_blame_for_fall_on_both_sides() -> None:
 
 @pytest.mark.parametrize("settling", [0, 2, 8])
 def test_a_burst_has_eight_steps_that_count(settling: int) -> None:
-    """However many of its first ones are kept apart; they spend like all others."""
+    """However many of its first steps are excluded; they spend like all others."""
     governor = Governor(0.01)
     while not (gap := governor.after_recorded(MS, 100_000)):
         pass

@@ -19,7 +19,7 @@ NO_LAYERS = np.empty((0, 0), dtype=np.int64)
 
 
 def recorded(step: int, gap: int = 0) -> StepFrame:
-    """Return the frame of a step with one span, so many steps left alone before it."""
+    """Return the frame of a step with one span, so many unsampled steps before it."""
     return make_frame([Span("A", "a", Phase.FORWARD, None, 0, 100)], step=step, duration_ns=BARE_NS, gap_steps=gap)
 
 

@@ -132,7 +132,7 @@ def test_a_reading_that_is_wrong_while_the_steps_are_right_is_found() -> None:
 
 
 def test_what_the_machine_interrupts_is_left_out_of_both() -> None:
-    """One recorded step and one that was left alone, of which each took fifty times as long."""
+    """One sampled and one unsampled step that each took fifty times as long."""
     estimate = found(a_run(every_tenth, lambda step: 50.0 if step in (40, 47) else 1.0))
     assert all(abs(one.mean) < 1e-3 and abs(one.sampling) < 1e-9 for one in estimate.values())
 

@@ -18,7 +18,7 @@ EVERYTHING: dict[str, Any] = {
     "targets": [{"match": ".*"}],
     "step": "manual",
     "sample": {"warmup": 0, "budget": None},
-    "flops": "off",  # with no budget it is counted at once, and the step after a count is kept apart
+    "flops": "off",  # with no budget it is counted at once, and the step after a count is excluded
     "sinks": {},
 }
 """Every module, all phases, explicit steps, no warm-up, no sinks of the configuration's."""

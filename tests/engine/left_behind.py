@@ -54,7 +54,7 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     assert not torch_optimizer._global_optimizer_pre_hooks
     assert not torch_optimizer._global_optimizer_post_hooks
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == handlers, "handlers were not put back"
-    assert gc.isenabled(), "the collector stands still"
+    assert gc.isenabled(), "the garbage collector is disabled"
     assert not hasattr(nn.Module, "__prepare_scriptable__")
     for module in {id(module): module for ref in touched if (module := ref()) is not None}.values():
         for hooks in hooks_of(module).values():

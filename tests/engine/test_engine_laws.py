@@ -83,7 +83,7 @@ def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
 
 
 class Observed(Life):
-    """The life of a program in a session, with the referee told of it."""
+    """Run a program in a session; the referee records the same events."""
 
     def __init__(self, watched: Watched, referee: Referee) -> None:
         self.watched, self.referee = watched, referee

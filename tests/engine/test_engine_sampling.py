@@ -1,4 +1,4 @@
-"""Steps that are left alone: nothing is on the model meanwhile, and nothing of the account is lost for it."""
+"""Unsampled steps: nothing is attached to the model, and the account stays complete."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monk
 
 
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
-    """Steps 1, 2, then three left alone, 6, then one, 8."""
+    """Steps 1, 2, then three unsampled, 6, then one, 8."""
     govern(0, 3, 1)
     model, optimizer = model_and_optimizer()
     sink = ListSink()
@@ -289,7 +289,7 @@ def test_without_step_a_gap_leaves_one_hook_that_counts(govern: Any) -> None:
 
 
 def test_without_step_several_optimizers_count_once_a_step(govern: Any) -> None:
-    """A step of two optimizers ends once; so do those left alone."""
+    """A step of two optimizers ends once; so does an unsampled one."""
     govern(2)
     model, first = model_and_optimizer()
     second = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -533,7 +533,7 @@ def test_a_backward_through_a_graph_of_a_recorded_step_is_harmless_in_a_gap(gove
 
 
 def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:
-    """A saved run knows what was left alone."""
+    """A saved run counts its unsampled steps."""
     govern(2)
     sink = ListSink()
     with autoprof.instrument(nn.Sequential(nn.Identity()), MANUAL, sinks=[sink]) as session:
@@ -546,7 +546,7 @@ def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:
 
 
 def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
-    """Most of 3,000 steps of a few microseconds are left alone; the parameters are those of the bare run."""
+    """Most of 3,000 steps of a few microseconds are unsampled; the parameters are those of the bare run."""
     torch.manual_seed(0)
     bare, optimizer = model_and_optimizer()
     for _ in range(3000):

@@ -22,7 +22,7 @@ EVERY_MODULE: dict[str, Any] = {
     "targets": [{"match": ".*"}],
     "step": "manual",
     "sample": {"warmup": 0, "budget": None},
-    "flops": "off",  # with no budget it is counted at once, and the step after a count is kept apart
+    "flops": "off",  # with no budget it is counted at once, and the step after a count is excluded
     "sinks": {},
 }
 

@@ -1,4 +1,4 @@
-"""What is kept apart from the steps without being told: validation, saving, compilation. Exact on a fake clock."""
+"""Time that is excluded from steps automatically: validation, saving, compilation. Exact on a fake clock."""
 
 from __future__ import annotations
 
