@@ -165,7 +165,7 @@ def overhead_lines(summary: Summary) -> list[str]:
     own = f"{format_percent(summary.overhead)} of the time of all steps, by autoprof's own clock"
     paired = summary.paired
     if paired is None:
-        return [own, "not yet known by comparing recorded with unrecorded steps"]
+        return [own, "by comparing sampled with unsampled steps: too few pairs"]
     cost, low, high = (format_signed_percent(share) for share in paired.of_run)
     return [own, f"{cost} ({low} to {high}) by comparing {paired.pairs} pairs of steps"]
 

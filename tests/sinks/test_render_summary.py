@@ -21,7 +21,7 @@ step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
            min 1000.0 ms, max 1000.0 ms
 throughput 2.00 samples/s
 overhead   0.3 % of the time of all steps, by autoprof's own clock
-           not yet known by comparing recorded with unrecorded steps
+           by comparing sampled with unsampled steps: too few pairs
 dropped    nothing
 skipped    nothing
 
