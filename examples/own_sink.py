@@ -32,7 +32,7 @@ with autoprof.instrument(
     model, {"sinks": {}, "sample": {"budget": None}}, optimizer=optimizer, sinks=[SlowSteps()]
 ) as session:
     for step in range(40):
-        batch = torch.randn(2048 if step == 17 else 64, 256)
+        batch = torch.randn(16384 if step == 17 else 64, 256)
         model(batch).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()

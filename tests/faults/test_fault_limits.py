@@ -148,6 +148,7 @@ def test_memory_that_runs_out_in_our_own_work_costs_the_recording_and_not_the_ru
     def fails(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
+    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)  # steps as short as these wait otherwise
     model = mlp()
     with caplog.at_level(logging.WARNING, "autoprof"), Watched(model) as watched:
         watched.step()
