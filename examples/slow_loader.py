@@ -1,4 +1,4 @@
-"""Train with a dataset that reads slowly: the report names the wait for data, and `--workers 2` removes it.
+"""Train with a dataset that reads slowly: the report names the wait for data, and `--workers 8` removes it.
 
 python examples/slow_loader.py
 """
@@ -17,7 +17,7 @@ class SlowImages(Dataset[tuple[torch.Tensor, int]]):
     """Random images; each takes 4 ms to read, as from a slow disk."""
 
     def __len__(self) -> int:
-        return 800
+        return 1600
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         time.sleep(0.004)
@@ -25,10 +25,11 @@ class SlowImages(Dataset[tuple[torch.Tensor, int]]):
 
 
 def main() -> None:
-    """Train one epoch of 100 steps."""
+    """Train one epoch of 200 steps."""
     parser = argparse.ArgumentParser(description="Train with a dataset that reads slowly.")
     parser.add_argument("--workers", type=int, default=0, help="processes that read images (default: 0)")
     workers = parser.parse_args().workers
+    torch.set_num_threads(1)  # leave the other processors to the workers
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.Flatten(), nn.Linear(32768, 10)

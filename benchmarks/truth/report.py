@@ -20,25 +20,24 @@ SHOWN: Final = 12
 _HEAD: Final = ("model", "step", "compared", "median", "worst", "backward")
 
 INTRO: Final = """\
-# Is it true?
+# Are the times correct?
 
-`python -m benchmarks.truth` lets two accounts of the same steps be made at once, in the same process: autoprof's, and
-one from the events of `torch.profiler` that shares no code with it. A disturbance of a step affects both.
+`python -m benchmarks.truth` compares autoprof's times with an independent account of the same steps, made in the
+same process from the events of `torch.profiler`. The two share no code. A disturbance of a step affects both.
 
-The referee puts a profiler range around the `forward` of every module and around `torch.autograd.backward`, by plain
-wrappers inside autoprof's hooks.
+The independent account measures
 
-- **Forward** of a module is the length of its ranges, **recompute** that of the ranges inside the engine's work on a
-  node.
-- **Backward**: a node takes the time from the begin of the engine's work on it to the begin of its work on the next
-  one, less the recompute in it. It is joined by its sequence number to the operator that made it, and belongs to the
-  modules in whose ranges that operator ran; a parameter's `AccumulateGrad` belongs with the node that ran before it.
-- **All of backward** is the length of the calls of `torch.autograd.backward`.
-- On a GPU both ends of an interval are carried over to the device: to the end of the kernels launched before, by
-  correlation id, or to the host's time where the device had nothing to do.
+- **forward** by a profiler range around the `forward` of every module, in a plain wrapper inside autoprof's hooks;
+- **recompute** by the ranges inside the engine's work on a node;
+- **backward by module** by nodes: a node takes the time from the start of the engine's work on it to the start of the
+  next node's, minus the recompute in it. Its sequence number leads to the operator that created it, and so to the
+  modules in whose ranges that operator ran. A parameter's `AccumulateGrad` belongs to the node before it;
+- **all of backward** by a range around each call of `torch.autograd.backward`;
+- **on a GPU** after moving both ends of an interval to the device: to the end of the kernels launched before, by
+  correlation id, or to the host time if the device was idle.
 
-A module's error is the median over the steps of autoprof's time by the referee's, less one. Every module that takes at
-least {floor} counts, in each of its phases. To be reached: a median error of at most {median:.0%}, none beyond
+A module's error is the median over the steps of autoprof's time divided by the independent time, minus one. It counts
+for every module of at least {floor}, in each phase. Bounds: a median error of at most {median:.0%}, none above
 {worst:.0%}, and all backward passes together within {backward:.0%}.
 """
 
@@ -55,7 +54,7 @@ def verdict(results: Sequence[Result]) -> list[tuple[str, bool]]:
         ("worst error of all of backward", backward, BACKWARD),
     )
     return [
-        (f"{'reached' if found <= bound else 'MISSED'}: {name} {found:.2%}, at most {bound:.0%}", found <= bound)
+        (f"{'kept' if found <= bound else 'MISSED'}: {name} {found:.2%}, at most {bound:.0%}", found <= bound)
         for name, found, bound in bounds
     ]
 
@@ -82,7 +81,7 @@ def _worst(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
 
 
 _TEXTS: Final = frozenset({"model", "module and phase", "module", "phase"})
-_WORST_HEAD: Final = ("model", "module and phase", "referee", "autoprof", "error")
+_WORST_HEAD: Final = ("model", "module and phase", "independent", "autoprof", "error")
 
 
 def render(results: Sequence[Result], skipped: Sequence[str]) -> str:
@@ -97,7 +96,7 @@ def render(results: Sequence[Result], skipped: Sequence[str]) -> str:
 def render_modules(result: Result) -> str:
     """Return all compared modules of one case, the longest first."""
     lines = sorted(result.lines, key=lambda line: -line.referee_ns)
-    head = ("module", "phase", "referee", "autoprof", "error", "worst step")
+    head = ("module", "phase", "independent", "autoprof", "error", "worst step")
     rows = [
         (
             line.fqn,
@@ -131,7 +130,7 @@ def render_page(results: Sequence[Result], skipped: Sequence[str], machine: Mapp
     text += [*_markdown(_WORST_HEAD, _worst(results)), ""]
     unseen = [f"{result.name}: {name}" for result in results for name in result.unseen]
     if unseen:
-        text += ["Seen by the referee alone: " + "; ".join(unseen) + ".", ""]
+        text += ["Seen by the independent account alone: " + "; ".join(unseen) + ".", ""]
     if skipped:
         text += ["Not compared: " + "; ".join(skipped) + ".", ""]
     text += ["Every module and every step's extreme: `benchmarks/results/truth.json`."]

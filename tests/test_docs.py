@@ -1,0 +1,44 @@
+"""The pages of the documentation: links resolve, and the index names every page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a code host makes of the headings: lower case, spaces as hyphens, no punctuation."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    """Each link to a file of the repository leads to a file, and its anchor to a heading."""
+    broken = []
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in _anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+def test_the_index_names_every_page() -> None:
+    """``docs/index.md`` links each page of ``docs/``; ``extending.md`` those below it."""
+    index = (ROOT / "docs/index.md").read_text("utf-8")
+    missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md" and page.name not in index]
+    extending = (ROOT / "docs/extending.md").read_text("utf-8")
+    missing += [page.name for page in (ROOT / "docs/extending").glob("*.md") if page.name not in extending]
+    assert not missing
