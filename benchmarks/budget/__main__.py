@@ -1,14 +1,13 @@
-"""``python -m benchmarks.budget``: does the governor keep its budget, and are the means of the steps it records right?
+"""``python -m benchmarks.budget``: does the governor keep its budget, and are the means of the sampled steps correct?
 
-The overhead of a run is asked for in two ways. *By steps*: every step is timed from outside, with ``session.step()``
-after it. What a recorded step took beyond the steps left alone around it, and what ``session.step()`` takes after
-those, is autoprof's; its sum over the run is the overhead. *By runs*: whole runs with autoprof against bare runs of as
-many steps, in turns; it sees everything, but on a machine that others use not sharply. Steps beyond ``OUTLIER`` times
-the median are the machine's: both ways leave them out.
+The overhead of a run is measured in two ways. *By steps*: every step and the ``session.step()`` after it are timed from
+outside. The overhead is the time of sampled steps beyond the unsampled steps around them, plus ``session.step()`` after
+unsampled ones. *By runs*: whole runs with autoprof against bare runs of as many steps, interleaved; this includes
+everything, but a busy machine makes it imprecise. Both exclude steps beyond ``OUTLIER`` times the median.
 
-The means are held against a clock of the program's own (``means``): *sampling* is how far the steps that were recorded
-are from all steps, by that clock; *means* how far what autoprof says of a name is from what it would say, had it
-recorded every step. ``open`` says that the standard error does not let 2 % be told.
+The means are compared with the program's own clock (``means``). *sampling*: the sampled steps against all steps, by
+that clock. *means*: autoprof's mean of each name against a full record. ``open``: the standard error is too large for
+a verdict at 2 %.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _spread(found: dict[str, float]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run, print, write. Return 1 when a bound is missed, or cannot be told."""
+    """Run, print, write. Return 1 if a bound is missed or inconclusive."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.budget", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="make all runs so many times as long")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each variant (default: %(default)s)")

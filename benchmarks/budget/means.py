@@ -1,14 +1,13 @@
-"""How far the means of recorded steps lie from those of all steps, by what the program's own clock says of both.
+"""Compare the means of sampled steps with those of all steps, by the program's own clock, the witness.
 
-Two runs of one program differ by more than is asked for here, so everything compared comes out of one run. In a run
-under a budget the witness knows how long a layer took in all steps, and so what share of that the recorded ones say.
-What a full record would have said is known from runs that record every step of each second stretch: there hooks make
-a layer ``factor`` times as long as in the stretches around, and a name's own mean is ``ratio`` times the witness's of
-those. So, of a run under a budget,
+Two runs of one program differ more than the bound, so every ratio comes from one run. In a run under a budget the
+witness reads each layer in all steps, and so the share of the sampled ones. A full record comes from runs that sample
+every step of each second stretch: there hooks make a layer ``factor`` times as long as in the stretches around, and a
+name's own mean is ``ratio`` times the witness's mean of those. Of a run under a budget therefore
 
-    full record = ratio x mean over all steps of the witness, recorded ones divided by factor,
+    full record = ratio x mean over all steps of the witness, sampled ones divided by factor.
 
-and nothing is compared with itself: steps recorded and left alone differ, and so do the two runs, but not by drift.
+The drift from run to run cancels.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ Verdict = Literal["pass", "FAIL", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A run with autoprof: what the witness read of layers in all steps, and what autoprof read in those it counted.
+    """A run with autoprof: the witness's layer times of all steps, autoprof's of the counted ones.
 
-    ``layers_ns`` is steps × layers. ``recorded`` tells which steps had hooks, ``counted`` (indices) which of them are
+    ``layers_ns`` is steps × layers. ``recorded`` marks the steps with hooks, ``counted`` (indices) which of them are
     in the means, ``bursts`` to which burst each of those belongs. ``spans_ns`` is counted × names, ``layer_of`` a
     name's column in ``layers_ns``.
     """
@@ -59,7 +58,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a full record adds: to each layer (``factor``), and by name over the witness of bare steps (``ratio``).
+    """The cost of a full record: by layer (``factor``), and by name over the bare witness (``ratio``).
 
     ``error`` is the standard error of ``ratio``, as a part of it.
     """
@@ -111,7 +110,7 @@ def observe(run: Run) -> Observed:
 
 
 def _names(frames: Sequence[StepFrame]) -> Names:
-    """Return the names that lie in layers: their own, and those of what is inside."""
+    """Return the names inside layers: their own and those of nested modules."""
     layouts = dict.fromkeys(frame.layout for frame in frames)
     keys = (key for layout in layouts for key in zip(layout.names, layout.phases, strict=True))
     wanted = (Phase.FORWARD, Phase.BACKWARD)
@@ -136,12 +135,12 @@ def _columns(frame: StepFrame, names: Names) -> Floats:
 
 
 def usual(ns: Floats) -> Floats:
-    """Return the values (steps × whatever), the machine's interruptions replaced by NaN: alike whoever is asked."""
+    """Return the values (steps × columns) with the machine's interruptions replaced by NaN."""
     return np.where(ns <= OUTLIER * np.nanmedian(ns, axis=0), ns, np.nan) if len(ns) else ns
 
 
 def _clean(run: Observed) -> tuple[Floats, Floats]:
-    """Return the witness and the counted spans without what the machine interrupted, by layer: both or none."""
+    """Return the witness and the counted spans without interrupted steps, by layer: both or none."""
     witness = run.layers_ns.copy()
     for kind in (run.recorded, ~run.recorded):
         witness[kind] = usual(witness[kind])
@@ -151,7 +150,7 @@ def _clean(run: Observed) -> tuple[Floats, Floats]:
 
 
 def reference(stretches: Sequence[Observed]) -> Reference:
-    """Return what a full record adds, from runs of which one stretch is recorded and those around it are not.
+    """Return the cost of a full record, from runs with sampled stretches between others.
 
     The standard error is that of a ratio of means over stretches (Cochran, "Sampling Techniques", 3rd edition, 6.4).
     """
@@ -198,7 +197,7 @@ def estimates(runs: Sequence[Observed], full: Reference) -> list[Estimate]:
 
 
 def judge(found: Sequence[Estimate]) -> Verdict:
-    """Say whether all means are near; ``open`` where the worst is not, but is not surely off either.
+    """Return the verdict on the means; ``open`` if the worst is beyond the bound without significance.
 
     A name is surely off by more than ``NEAR`` where the whole interval of its mean is; with so many names it is wider
     than for one (Bonferroni).
