@@ -3,15 +3,18 @@
 from .call_counter import CallCounter
 from .coverage import Coverage, Reason, measure_coverage, predict_coverage
 from .detail_levels import detail_levels
+from .groups import ModuleGroup, group_tree
 from .select import Selection, Target, select_targets
 
 __all__ = [
     "CallCounter",
     "Coverage",
+    "ModuleGroup",
     "Reason",
     "Selection",
     "Target",
     "detail_levels",
+    "group_tree",
     "measure_coverage",
     "predict_coverage",
     "select_targets",

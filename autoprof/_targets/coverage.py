@@ -119,6 +119,12 @@ def measure_coverage(
     return tuple(found)
 
 
+def hidden_reasons(nodes: list[ModuleNode]) -> dict[ModuleNode, Reason]:
+    """Return the reason of each node that no hook sees, of those known before a step."""
+    scripted = dict.fromkeys(_scripted_in(nodes), Reason.SCRIPTED)
+    return scripted | {node: Reason.COMPILED for node in nodes if node.compiled_in is not None}
+
+
 def hidden_notes(nodes: list[ModuleNode], taken: Iterable[ModuleNode]) -> list[str]:
     """Name the chosen modules that no hook sees, in one note for each compiled or scripted module around them."""
     scripted = _scripted_in(nodes)

@@ -44,6 +44,8 @@ class ModuleNode:
     class_names: tuple[str, ...]
     fqns: list[str] = field(default_factory=list)
     children: list[ModuleNode] = field(default_factory=list)
+    child_names: list[str] = field(default_factory=list)
+    """The attribute of each of the ``children``."""
     compiled_in: str | None = None
     """The fqn of the compiled module around this one, or of this one if it is compiled in place; hooks do not fire."""
 
@@ -61,6 +63,10 @@ class ModuleNode:
     def called(self) -> bool:
         """Whether the module is ever called; a container without ``forward`` is not."""
         return self.module is not self.inner or _has_forward(self.inner, self.class_name)
+
+    def named_children(self) -> Iterator[tuple[str, ModuleNode]]:
+        """Yield the children with the names of their attributes."""
+        return zip(self.child_names, self.children, strict=True)
 
     def called_below(self) -> Iterator[ModuleNode]:
         """Yield the nearest nodes below that are called, looking through containers that are not."""
@@ -93,6 +99,7 @@ def walk(model: nn.Module) -> list[ModuleNode]:
         if not node.fqns:
             order.append(node)
             node.children = [child for _, child in children]
+            node.child_names = [name for name, _ in children]
             node.compiled_in = fqn if compiled_in is None and _compiled_in_place(node.module) else compiled_in
         node.fqns.append(fqn)
         below = above | {node}

@@ -1,0 +1,87 @@
+"""Number the structures of modules: two modules have one number if they are built alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from torch import nn
+
+from .tree import ModuleNode
+
+_NO_OPERATION: Final = re.compile(r"Identity|\w*Drop(out|Path|Block)\w*|StochasticDepth")
+"""Class names of modules that libraries exchange for each other from block to block, with the rate."""
+_POSITION: Final = re.compile(r"(\w*_)?(idx|id|index|number|layer|layer_num|seed)")
+"""Names of attributes that tell equal blocks apart by their place."""
+
+_Shape = tuple[str, tuple[int, ...]]
+_Structure = tuple[str, tuple[_Shape, ...], tuple[tuple[str, Any], ...], tuple[tuple[str, int], ...]]
+
+
+class Structures:
+    """The structure of each node: class, shapes of parameters, children; of a leaf also its plain settings.
+
+    Not compared: buffers, and settings of modules with children, which differ from block to block of most models.
+    """
+
+    def __init__(self, nodes: list[ModuleNode]) -> None:
+        self._numbers: dict[_Structure, int] = {}
+        self._of: dict[ModuleNode, int] = {}
+        self._flattened = frozenset(_flattened(nodes))
+        for node in nodes:
+            self._number_below(node)
+
+    def number(self, node: ModuleNode) -> int:
+        """Return the number of the node's structure."""
+        return self._of[node]
+
+    def _number_below(self, start: ModuleNode) -> None:
+        pending, entered = [start], set[ModuleNode]()
+        while pending:
+            node = pending.pop()
+            if node in self._of:
+                continue
+            if node not in entered:
+                entered.add(node)
+                pending.append(node)
+                pending.extend(child for child in node.children if child not in entered)
+                continue
+            structure = self._structure(node)
+            self._of[node] = self._numbers.setdefault(structure, len(self._numbers))
+
+    def _structure(self, node: ModuleNode) -> _Structure:
+        if not node.children and _NO_OPERATION.fullmatch(node.class_name):
+            return "Identity", (), (), ()
+        shapes = () if node in self._flattened else tuple(_shapes(node.inner))
+        settings = () if node.children else tuple(_settings(node.inner))
+        below = tuple((name, self._of.get(child, -1)) for name, child in node.named_children())  # -1: a cycle
+        return node.class_name, shapes, settings, below
+
+
+def _flattened(nodes: list[ModuleNode]) -> Iterator[ModuleNode]:
+    """Yield the nodes inside FSDP1, where a parameter is this rank's part of a flat one."""
+    found = set[ModuleNode]()
+    for node in nodes:
+        if node in found or "FullyShardedDataParallel" in node.class_names:
+            found.add(node)
+            found.update(node.children)
+            yield node
+
+
+def _shapes(module: nn.Module) -> Iterator[_Shape]:
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            shape = getattr(parameter, "ds_shape", None)  # DeepSpeed's ZeRO-3 leaves an empty tensor here
+            try:
+                yield name, tuple(parameter.shape if shape is None else shape)
+            except RuntimeError:  # a lazy parameter
+                yield name, ()
+
+
+def _settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(module).items():
+        if name[0] == "_" or name == "training" or _POSITION.fullmatch(name):
+            continue
+        if all(isinstance(part, (int, float)) for part in (value if isinstance(value, tuple) else (value,))):
+            yield name, value

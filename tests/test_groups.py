@@ -1,0 +1,258 @@
+"""Repeated blocks share one name, a block unlike its siblings stands alone, and wrappers are looked through."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+from autoprof._targets import Reason, group_tree
+from autoprof.frame import Phase
+
+
+class Block(nn.Module):
+    """An attention and a feed-forward layer, of the width given."""
+
+    def __init__(self, width=4, bias=False):
+        super().__init__()
+        self.attn = nn.Linear(width, width)
+        self.ffn = nn.Linear(width, 2 * width)
+        if bias:
+            self.position = nn.Embedding(3, 2)
+
+    def forward(self, x):
+        return self.ffn(self.attn(x))
+
+
+class Sleep(nn.Module):
+    """A layer of a user's own, with a setting and no parameters."""
+
+    def __init__(self, ms, rate=0.0):
+        super().__init__()
+        self.ms = ms
+        self.layer_idx = id(self)
+
+    def forward(self, x):
+        return x
+
+
+class Holder(nn.Module):
+    """A module with these children, called or not."""
+
+    def __init__(self, **children):
+        super().__init__()
+        for name, child in children.items():
+            setattr(self, name, child)
+
+    def forward(self, x):
+        return x
+
+
+def names(model):
+    """Return the names of all groups inside the model, with the number of their blocks."""
+    return [(group.name, group.blocks) for group in group_tree(model).below()][1:]
+
+
+def paths(model):
+    """Return the names alone."""
+    return [name for name, _ in names(model)]
+
+
+class TestRepeatedBlocks:
+    """Equal blocks of a list or a sequence are one group, and so are the modules at the same place in them."""
+
+    def test_blocks_of_a_list(self):
+        """The list is never called: it is part of their name."""
+        model = Holder(transformer=Holder(h=nn.ModuleList(Block() for _ in range(12))), head=nn.Linear(4, 9))
+        assert names(model) == [
+            ("transformer", 1),
+            ("transformer/h.*", 12),
+            ("transformer/h.*/attn", 12),
+            ("transformer/h.*/ffn", 12),
+            ("head", 1),
+        ]
+
+    def test_blocks_of_a_sequence(self):
+        """The sequence is called: it has a row of its own."""
+        assert paths(Holder(blocks=nn.Sequential(Block(), Block()))) == [
+            "blocks",
+            "blocks/*",
+            "blocks/*/attn",
+            "blocks/*/ffn",
+        ]
+
+    def test_nested_groups(self):
+        """Equal stages of equal blocks: one name for all of the blocks."""
+        stages = nn.ModuleList(Holder(blocks=nn.ModuleList(Block() for _ in range(3))) for _ in range(2))
+        assert names(Holder(stages=stages)) == [
+            ("stages.*", 2),
+            ("stages.*/blocks.*", 6),
+            ("stages.*/blocks.*/attn", 6),
+            ("stages.*/blocks.*/ffn", 6),
+        ]
+
+    def test_stages_of_different_widths_are_different(self):
+        """The blocks of each stage are a group of their own."""
+        stages = nn.ModuleList(nn.Sequential(Block(width), Block(width)) for width in (2, 4))
+        assert [path for path in paths(Holder(stages=stages)) if path.endswith("*")] == ["stages.0/*", "stages.1/*"]
+
+    def test_a_block_with_more_inside_stands_alone(self):
+        """As the first block of T5, which has the embedding of positions."""
+        model = nn.ModuleList([Block(bias=True), Block(), Block()])
+        assert [one for one in names(Holder(block=model)) if "/" not in one[0]] == [("block.0", 1), ("block.*", 2)]
+
+    def test_a_block_with_another_stride_stands_alone(self):
+        """Settings of layers count, beside the shapes of their weights."""
+        convs = [Holder(conv=nn.Conv2d(2, 2, 1, stride=stride)) for stride in (2, 1, 1)]
+        assert paths(nn.Sequential(*convs))[:4] == ["0", "0/conv", "*", "*/conv"]
+
+    def test_a_user_layer_with_another_setting_stands_alone(self):
+        """A number that it was given, but not its place in the model."""
+        assert names(nn.ModuleList([Sleep(1), Sleep(9), Sleep(1)])) == [("*", 2), ("1", 1)]
+
+    def test_dropout_does_not_tell_blocks_apart(self):
+        """Libraries give each block its own rate, and no module at all for a rate of zero."""
+        drops = [nn.Identity(), nn.Dropout(0.1), nn.Dropout(0.2)]
+        assert names(nn.ModuleList(Holder(drop=drop) for drop in drops)) == [("*", 3), ("*/drop", 3)]
+
+    def test_several_kinds_in_turn_are_named_by_their_numbers(self):
+        """With two repeated kinds in one list, a star would not say which."""
+        layers = nn.ModuleList(Block() if number % 2 else nn.Linear(4, 4) for number in range(8))
+        assert [path for path in paths(layers) if "/" not in path] == ["0,2..6", "1,3..7"]
+        halves = nn.ModuleList(Block(2 if number < 4 else 4) for number in range(8))
+        assert [path for path in paths(halves) if "/" not in path] == ["0-3", "4-7"]
+
+    def test_one_member_keeps_its_number(self):
+        """Nothing is repeated."""
+        assert paths(Holder(layers=nn.ModuleList([nn.Linear(1, 1)]))) == ["layers.0"]
+
+
+class TestNamesThatAreNoLists:
+    """Attributes with a number, and dictionaries."""
+
+    def test_equal_numbered_attributes(self):
+        """``layer0`` to ``layer2``, if all are equal."""
+        assert names(Holder(layer0=Block(), layer1=Block(), layer2=Block()))[0] == ("layer*", 3)
+
+    def test_numbered_attributes_of_which_one_differs(self):
+        """As the stages of a ResNet: each has its row."""
+        assert paths(Holder(fc1=nn.Linear(1, 2), fc2=nn.Linear(2, 2), fc3=nn.Linear(2, 2))) == ["fc1", "fc2", "fc3"]
+
+    def test_equal_attributes_without_a_number(self):
+        """Query and key are no repeated blocks."""
+        assert paths(Holder(q=nn.Linear(2, 2), k=nn.Linear(2, 2))) == ["q", "k"]
+
+    def test_experts_in_a_dictionary(self):
+        """Numbered keys are grouped, words are not."""
+        experts = nn.ModuleDict({f"expert_{number}": nn.Linear(2, 2) for number in range(4)})
+        heads = nn.ModuleDict({"text": nn.Linear(2, 2), "image": nn.Linear(2, 2)})
+        assert names(Holder(experts=experts, heads=heads)) == [
+            ("experts.expert_*", 4),
+            ("heads.text", 1),
+            ("heads.image", 1),
+        ]
+
+    def test_layers_of_torch_in_a_sequence_stand_alone(self):
+        """The convolutions of a VGG have equal weights and work at different resolutions."""
+        layers = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2), nn.ReLU())
+        assert paths(layers) == ["0", "1", "2", "3"]
+        assert names(nn.Sequential(*(nn.Linear(2, 2) for _ in range(5)))) == [("*", 5)]
+
+
+class TestSharedModules:
+    """A shared module is in one group."""
+
+    def test_an_embedding_of_two_stacks(self):
+        """It belongs to the first."""
+        table = nn.Embedding(3, 2)
+        assert names(Holder(a=Holder(table=table), b=Holder(table=table))) == [("a", 1), ("a/table", 1), ("b", 1)]
+
+    def test_a_layer_that_is_repeated_by_itself(self):
+        """The same module six times is one module."""
+        assert names(Holder(layers=nn.ModuleList([Block()] * 6)))[0] == ("layers.0", 1)
+
+    def test_one_module_inside_all_blocks(self):
+        """It is one member of a group inside them."""
+        rotary = nn.Linear(1, 1)
+        assert names(nn.ModuleList(Holder(rotary=rotary) for _ in range(3))) == [("*", 3), ("*/rotary", 1)]
+
+    def test_a_module_inside_itself(self):
+        """The grouping ends."""
+        endless = nn.ModuleList([nn.ReLU()])
+        endless.append(endless)
+        assert paths(Holder(x=endless)) == ["x.0"]
+
+
+class TestWrappers:
+    """Wrappers change neither the groups nor their names."""
+
+    def test_checkpoint_and_compile_around_each_block(self):
+        """They are as the blocks; a compiled one has nothing that can be opened."""
+        plain = paths(Holder(h=nn.ModuleList([Block(), Block()])))
+        assert paths(Holder(h=nn.ModuleList([checkpoint_wrapper(Block()) for _ in range(2)]))) == plain
+        compiled = Holder(h=nn.ModuleList([torch.compile(Block(), backend="eager") for _ in range(2)]))
+        group = group_tree(compiled).children[0]
+        assert (group.name, group.blocks, group.hidden) == ("h.*", 2, None)
+        assert {child.hidden for child in group.children} == {Reason.COMPILED}
+
+    def test_a_block_that_is_compiled_in_place_stands_alone(self):
+        """Hooks on it never fire, and nothing inside it is shown."""
+        layers = nn.ModuleList([Block(), Block(), Block()])
+        layers[1].compile(backend="eager")
+        groups = {group.name: group for group in group_tree(layers).children}
+        assert groups["1"].hidden is Reason.COMPILED
+        assert groups["1"].children == ()
+        assert groups["*"].blocks == 2
+
+    def test_data_parallel(self):
+        """The wrapped model is the root."""
+        model = Holder(h=nn.ModuleList([Block(), Block()]))
+        assert paths(nn.DataParallel(model)) == paths(model)
+
+    def test_flattened_parameters_do_not_tell_blocks_apart(self):
+        """Inside FSDP1 a parameter is this rank's part of a flat one, of any size."""
+        blocks = [Block(), Block()]
+        blocks[1].attn.weight = nn.Parameter(torch.empty(0))
+        wrapper = type("FullyShardedDataParallel", (nn.Module,), {})()
+        wrapper._fsdp_wrapped_module = Holder(h=nn.ModuleList(blocks))
+        assert names(wrapper)[0] == ("h.*", 2)
+
+    def test_a_module_that_only_forwards(self):
+        """One child that is called, and no parameters of its own."""
+        assert group_tree(Holder(net=Block())).passes_through
+        assert not group_tree(Holder(net=Block(), head=nn.Linear(1, 1))).passes_through
+        own = Holder(net=Block(), scale=nn.Parameter(torch.ones(1)))
+        assert not group_tree(own).passes_through
+
+
+class TestGroups:
+    """What a group is good for."""
+
+    def test_the_targets_of_a_group(self):
+        """One for each member, under the group's name, in all phases."""
+        model = Holder(h=nn.ModuleList([Block(), Block()]))
+        targets = group_tree(model).children[0].targets()
+        assert [(target.module, target.fqn, target.name) for target in targets] == [
+            (model.h[0], "h.0", "h.*"),
+            (model.h[1], "h.1", "h.*"),
+        ]
+        assert {target.phases for target in targets} == {frozenset({Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD})}
+
+    def test_a_model_without_submodules_is_one_group(self):
+        """It bears the name of its class."""
+        assert group_tree(Sleep(1)).name == "Sleep"
+        assert paths(Sleep(1)) == []
+
+    def test_the_projection_of_multihead_attention_is_left_out(self):
+        """Its weights are used, and it is never called."""
+        assert paths(Holder(attn=nn.MultiheadAttention(4, 2))) == ["attn"]
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+    def test_what_is_inside_a_scripted_module_is_hidden(self):
+        """TorchScript runs it without Python."""
+        root = group_tree(torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU())))
+        assert (root.name, root.hidden) == ("Sequential", None)
+        assert {child.hidden for child in root.children} == {Reason.SCRIPTED}
+
+    def test_lazy_parameters_have_no_shape_yet(self):
+        """They are no error."""
+        assert names(nn.ModuleList(nn.LazyLinear(2) for _ in range(2))) == [("*", 2)]
