@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +33,7 @@ NEVER: Final = "no recorded step called the model as a whole"
 CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
 CHECK_EVERY_NS: Final = 1_000_000_000
 """The least time between two checks of which parameters train."""
+PASSES: Final = "the step runs more backward passes than its calls of the model explain"
 TOO_MANY: Final = f"the shapes of the inputs differ in more than {SEQUENCES} ways"
 
 
@@ -96,7 +98,8 @@ class FlopMeter:
 
     def add_step(self, calls: StepCalls, shapes: list[Shape], *, warmup: bool) -> bool:
         """Add a step's calls; count their FLOPs if due, and return whether that was done."""
-        key = (self._training_version(), *calls.shapes)
+        passes = -1 if calls.passes is None else calls.passes
+        key = (self._training_version(), passes, *calls.shapes)
         known = self._calls.get(key)
         if known is None:
             if len(self._calls) >= SEQUENCES:
@@ -231,11 +234,15 @@ def _described(calls: StepCalls, shapes: list[Shape]) -> list[tuple[OutermostCal
         return OUTSIDE
     if any(number < 0 for number in calls.shapes):
         return TOO_MANY
+    trained = sum(shapes[number].call.backward for number in calls.shapes)
+    passes = 1 if calls.passes is None or calls.passes <= trained else calls.passes / max(trained, 1)
+    if trained and passes != int(passes):
+        return PASSES
     found = []
     for number, times in Tally(calls.shapes).items():
         call = shapes[number].call
-        if call.backward and calls.passes == 0:
-            call = OutermostCall(call.fqn, call.inputs, call.ambient, False)
+        if call.backward:
+            call = replace(call, backward=calls.passes != 0, passes=int(passes))
         found.append((call, times))
     return found
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from time import perf_counter_ns
 from types import MethodType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .._capture.marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
+from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
 from .._capture.marks.state import CallMatcher, ExpectedCall
 from .._capture.probes import ModuleProbe, native_call_hook
 from .._capture.recorder import Recorder
@@ -37,6 +37,15 @@ class Shape(NamedTuple):
     """Dimension 0 of the first input tensor, if gradients are on and the first output tensor has the same."""
 
 
+class PassCounter(Protocol):
+    """A counter of backward passes since its numbers were last set to 0."""
+
+    begun: int
+    """The passes that ``torch.autograd.backward`` began."""
+    reached: int
+    """The outermost passes that have reached a hook on a module."""
+
+
 class StepCalls(NamedTuple):
     """The calls of the model in one step: the numbers of their shapes, in order."""
 
@@ -44,22 +53,23 @@ class StepCalls(NamedTuple):
     outside: bool
     """Whether modules of the model were called outside of any call of the model itself."""
     passes: int | None
-    """The number of backward passes; None where they were not followed."""
+    """The number of backward passes through modules; None where no hook shows which passes reach them."""
 
 
 class RootProbe(ModuleProbe):
     """Record each call of the model by the shapes of its arguments.
 
     The expensive work is done once for each shape: the description of the arguments, and the check of the output.
-    ``spent_ns`` is the time of these hooks since it was last reset. ``followed``: backward passes are marked.
+    ``spent_ns`` is the time of these hooks since it was last reset. ``passes`` counts backward passes, where they are
+    marked.
     """
 
-    __slots__ = ("_after", "_followed", "_hook", "_inside", "_known", "_matcher", "_new", "shapes")
+    __slots__ = ("_after", "_hook", "_inside", "_known", "_matcher", "_new", "_passes", "shapes")
 
-    def __init__(self, model: nn.Module, recorder: Recorder, *, followed: bool = True) -> None:
+    def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
         self.recorder = recorder
         self.module = model
-        self._followed = followed
+        self._passes = passes
         self._attached = False
         self._known: dict[Hashable, int] = {}
         self._new: int | None = None
@@ -169,14 +179,23 @@ class RootProbe(ModuleProbe):
         """Return the calls of the step with these marks, and clear them."""
         calls, inside = tuple(self._matcher.numbers), self._inside
         self._matcher.numbers.clear()
+        passes = self._count_passes()
         if self._after is None:
-            return StepCalls(calls, False, None)
+            return StepCalls(calls, False, passes)
         self._after.remove()  # all new shapes of this step are described
         self._after, self._new, self._inside = None, None, []
         self._matcher.enabled = self._attached
         codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
-        return StepCalls(calls, outside, self._passes(codes))
+        return StepCalls(calls, outside, passes)
+
+    def _count_passes(self) -> int | None:
+        counter = self._passes
+        if counter is None:
+            return None
+        begun, reached = counter.begun, counter.reached
+        counter.begun = counter.reached = 0
+        return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
 
     def _any_outside(self, codes: list[int], inside: list[tuple[int, int]]) -> bool:
         """Return whether a module was entered before, after or between the calls of the model."""
@@ -187,20 +206,6 @@ class RootProbe(ModuleProbe):
                     return True
             begin = end if end >= 0 else len(codes)
         return False
-
-    def _passes(self, codes: list[int]) -> int | None:
-        """Count the outermost backward passes."""
-        if not self._followed:
-            return None
-        passes = depth = 0
-        for code in codes:
-            kind = code & KIND_MASK
-            if kind == GRAPH_BEGIN:
-                passes += depth == 0
-                depth += 1
-            elif kind == GRAPH_END:
-                depth -= 1
-        return passes
 
 
 def _brief(value: Any, depth: int) -> Hashable:

@@ -157,7 +157,7 @@ class Planner:
             index = (code >> marks.KIND_BITS) & marks.INDEX_MASK
             handlers[kind](lane, at, kind, index, code >> marks.ORDINAL_SHIFT)
             if number == TRAINING_LANE:
-                self._micro_steps.add(kind, index)
+                self._micro_steps.add(kind, index, code >> marks.ORDINAL_SHIFT)
             if kind not in marks.VALUE_KINDS:
                 lane.last = at
                 self._open_unattributed(lane, at)

@@ -229,7 +229,7 @@ class _Builder:
         named = ((target.name, target.module) for target in setup.selection.targets)
         footprint = Footprint(setup.model, named, setup.optimizers)
         hooks = make_hooks(recorder)
-        root = RootProbe(setup.model, recorder, followed=setup.follows_backward)
+        root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
         levels, placement = make_levels(setup, hooks)
         context = make_context(setup, hooks, prefetch)
         probes = StepProbes(context)

@@ -69,6 +69,29 @@ def test_several_losses_of_one_forward_are_one_micro_step() -> None:
     assert watched.frames[0].micro_steps == 1
 
 
+def test_several_forwards_before_several_backwards_are_as_many_micro_steps() -> None:
+    """The losses are collected first: three graphs, three passes, and the second loss of one of them."""
+    model = Net()
+    optimizer = sgd(model)
+    with Watched(model, optimizer=optimizer) as watched:
+        losses = [model(torch.ones(3, 2)).sum() for _ in range(3)]
+        for loss in losses:
+            loss.backward(retain_graph=True)
+        (2 * losses[0]).backward()
+        optimizer.step()
+        watched.step()
+    assert watched.frames[0].micro_steps == 3
+
+
+def test_one_backward_of_several_forwards_is_one_micro_step() -> None:
+    """The losses are added before the pass."""
+    model = Net()
+    with Watched(model) as watched:
+        sum(model(torch.ones(3, 2)).sum() for _ in range(3)).backward()
+        watched.step()
+    assert watched.frames[0].micro_steps == 1
+
+
 def test_two_optimizers_that_take_turns_are_no_accumulation() -> None:
     """A GAN: each optimizer steps after a round of its own, in one step of the session."""
     model = Net()

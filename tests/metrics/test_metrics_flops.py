@@ -12,7 +12,7 @@ from flops_models import GPT, ResNet, tokens
 from torch import Tensor, nn
 
 import autoprof
-from autoprof._metrics.flop_meter import OUTSIDE, DevicePeak, FlopMeter
+from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind
 from autoprof._metrics.flops import count as counter_module
 from autoprof._metrics.utilization import peak_seconds
@@ -77,6 +77,70 @@ def test_forward_and_backward_of_a_step_are_told_apart() -> None:
     work = work_of(trained(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), *[batch(8)] * 4))
     assert work.flops == {"forward": 2 * LAYER, "recompute": 0, "backward": 3 * LAYER}
     assert work.flops_per_s == pytest.approx(5 * LAYER, rel=0.02)
+
+
+def test_two_backward_passes_of_one_forward_count_twice() -> None:
+    """Two losses of one output; the step with one loss is another sequence."""
+
+    def losses(count: int) -> Any:
+        def step(model: nn.Module) -> None:
+            output = model(torch.ones(8, 4))
+            for left in range(count - 1, -1, -1):
+                output.pow(2).sum().backward(retain_graph=left > 0)
+
+        return step
+
+    twice = work_of(trained(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), *[losses(2)] * 4))
+    assert twice.flops == {"forward": 2 * LAYER, "recompute": 0, "backward": 6 * LAYER}
+    mixed = work_of(trained(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), *[losses(1)] * 3, losses(2)))
+    assert mixed.flops == {"forward": 2 * LAYER, "recompute": 0, "backward": 9 * LAYER // 2}
+
+
+def test_two_losses_of_two_outputs_count_the_shared_layer_twice() -> None:
+    """Each pass runs its own head, and the trunk again."""
+
+    class TwoHeads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.trunk, self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            shared = self.trunk(x)
+            return self.a(shared), self.b(shared)
+
+    def step(model: nn.Module) -> None:
+        a, b = model(torch.ones(8, 4))
+        a.sum().backward(retain_graph=True)
+        b.sum().backward()
+
+    work = work_of(trained(TwoHeads(), *[step] * 4))
+    assert work.flops == {"forward": 3 * LAYER, "recompute": 0, "backward": (2 + 2 + 1 + 1) * LAYER}
+
+
+def test_a_backward_that_does_not_reach_the_model_is_not_its_work() -> None:
+    """The other network of two that train in turn."""
+    other = nn.Linear(4, 4)
+
+    def step(model: nn.Module) -> None:
+        batch(8)(model)
+        batch(8)(other)
+
+    work = work_of(trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 4))
+    assert work.flops == {"forward": LAYER, "recompute": 0, "backward": LAYER}
+
+
+def test_passes_that_the_calls_do_not_explain_give_no_figure() -> None:
+    """Two calls and three passes: which of them ran twice is unknown."""
+
+    def step(model: nn.Module) -> None:
+        first, second = model(torch.ones(8, 4)), model(torch.ones(8, 4))
+        first.sum().backward(retain_graph=True)
+        first.sum().backward()
+        second.sum().backward()
+
+    work = trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 4).work
+    assert work is not None
+    assert work.reason == PASSES
 
 
 def test_recompute_is_work_of_its_own() -> None:

@@ -59,6 +59,9 @@ class BackwardPasses(PassState):
         """The device and stream that each thread of a pass used last."""
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
+        self.begun = self.reached = 0
+        """The passes that ``torch.autograd.backward`` began, and the outermost passes that have reached a hooked node,
+        since both were last set to 0."""
 
     def add_end_observer(self, observer: EndObserver) -> None:
         """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
@@ -73,6 +76,7 @@ class BackwardPasses(PassState):
             ordinal = recorder.next_ordinal()
             recorder.mark(ordinal | GRAPH_BEGIN)
             self._entered.append(ordinal)
+            self.begun += 1
         except Exception:
             recorder.handle_failure("backward passes")
             return False
@@ -98,6 +102,7 @@ class BackwardPasses(PassState):
             return
         if not self._ordinals:
             self._places.clear()
+            self.reached += 1
         if len(self._ordinals) >= MAX_NESTED:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
         if self._entered and self._entered[-1] not in self._ordinals.values():

@@ -53,6 +53,8 @@ class OutermostCall:
     ambient: Ambient = field(default_factory=Ambient)
     backward: bool = True
     """Whether the step had a backward pass through it."""
+    passes: int = 1
+    """The backward passes through it: one for each of several losses of the same forward."""
 
 
 def count_call(model: nn.Module, call: OutermostCall, *, trust: bool = False) -> FlopCount:
@@ -184,7 +186,11 @@ def _run(fakes: FakeModel, call: OutermostCall, mode: FakeTensorMode, counter: O
         if call.backward and roots:
             with counter.backward():
                 backward = unwrap(torch.autograd.backward)  # without a session's wrapper, which would mark it
-                backward(roots, [torch.ones_like(root) for root in roots])
+                # As many losses as outputs: one of each. Else every loss is taken to depend on all outputs.
+                passes = [[root] for root in roots] if call.passes == len(roots) else [roots] * call.passes
+                for number, starts in enumerate(passes, start=1):
+                    ones = [torch.ones_like(root) for root in starts]
+                    backward(starts, ones, retain_graph=number < len(passes))
 
 
 def _casts(ambient: Ambient) -> list[tuple[str, torch.dtype | None, bool]]:
@@ -271,4 +277,4 @@ class FlopCounter:
 
 
 def _key(call: OutermostCall) -> Hashable:
-    return call.fqn, call.inputs.key(), call.ambient, call.backward
+    return call.fqn, call.inputs.key(), call.ambient, call.backward, call.passes
