@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._session.builder import instrument
     from ._session.session import Session
     from ._storage.runs import Run, read_run
+    from ._targets import suggest_targets
     from .config import Config
     from .deep import deep_capture
     from .sinks import Sink
@@ -47,6 +48,7 @@ __all__ = [
     "log_timing",
     "read_run",
     "span",
+    "suggest_targets",
     "timed",
 ]
 
@@ -61,6 +63,7 @@ _LAZY = {
     "deep_capture": "deep",
     "instrument": "_session.builder",
     "read_run": "_storage.runs",
+    "suggest_targets": "_targets",
 }
 
 

@@ -66,7 +66,7 @@ Hooks and replaced functions are not followed: they lie in torch's tables, as th
 PUBLIC = [
     "AutoprofError", "Config", "ConfigError", "Finding", "MissingExtra", "OutputError", "Phase", "Row", "Run",
     "Session", "SessionError", "Sink", "Span", "StepFrame", "Summary", "TargetError",
-    "deep_capture", "instrument", "log_timing", "read_run", "span", "timed",
+    "deep_capture", "instrument", "log_timing", "read_run", "span", "suggest_targets", "timed",
 ]  # fmt: skip
 
 

@@ -2,20 +2,26 @@
 
 from .call_counter import CallCounter
 from .coverage import Coverage, Reason, measure_coverage, predict_coverage
+from .cut_rules import CutGroup, CutRules
 from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
 from .select import Selection, Target, select_targets
+from .suggest import first_cut, suggest_targets
 
 __all__ = [
     "CallCounter",
     "Coverage",
+    "CutGroup",
+    "CutRules",
     "ModuleGroup",
     "Reason",
     "Selection",
     "Target",
     "detail_levels",
+    "first_cut",
     "group_tree",
     "measure_coverage",
     "predict_coverage",
     "select_targets",
+    "suggest_targets",
 ]

@@ -20,7 +20,7 @@ _NUMBERED: Final = re.compile(r"(.*?)(\d+)", re.DOTALL)
 """The attribute of a repeated block: ``3``, ``layer3``, ``expert_3``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class ModuleGroup:
     """The equal modules at one place of repeated blocks; a module that is not repeated is a group of one."""
 

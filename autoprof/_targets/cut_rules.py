@@ -1,0 +1,136 @@
+"""Groups → rules of a configuration that select exactly their modules, as a mapping or as commented YAML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch import nn
+
+from .._names import visible
+from .groups import ModuleGroup
+from .tree import ModuleNode, walk
+
+_DIGITS: Final = re.compile(r"(.*?)(\d+)", re.DOTALL)
+_HEAD: Final = """\
+# Targets chosen by autoprof: {rows}, {modules}.
+# To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
+# To see what is inside a row, add a rule such as
+#   - match: '{example}'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CutGroup:
+    """A group to time, and what is known of it: its share of the step, and the reason for which it was not opened."""
+
+    group: ModuleGroup
+    share: float | None = None
+    reason: str | None = None
+
+
+class CutRules:
+    """Write the rules of groups of one model; the rule of each group is found once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._nodes = walk(model)
+        self._found: dict[ModuleGroup, dict[str, str]] = {}
+
+    def mapping(self, groups: Iterable[ModuleGroup]) -> dict[str, Any]:
+        """Return a configuration with one rule for each group: ``match`` and, unless it is the default, ``name``."""
+        return {"targets": [dict(self._rule(group)) for group in groups]}
+
+    def yaml(self, cut: Sequence[CutGroup]) -> str:
+        """Return the rules of the cut as commented YAML, which ``autoprof.instrument`` takes as it is."""
+        rules = [self._rule(one.group) for one in cut]
+        deepest = max((rule["match"] for rule in rules), key=lambda match: match.count("."), default="")
+        head = _HEAD.format(
+            rows=_counted(len(cut), "row"),
+            modules=_counted(sum(one.group.blocks for one in cut), "module"),
+            example=visible(f"{deepest}\\.\\w+" if deepest else r"\w+"),
+        )
+        lines = ["targets:" if cut else "targets: []"]
+        for one, rule in zip(cut, rules, strict=True):
+            lines.append(f"  # {visible(_comment(one))}")
+            lines.append(f"  - match: {_scalar(rule['match'])}")
+            lines.extend(f"    name: {_scalar(rule['name'])}" for _ in rule.keys() & {"name"})
+        return head + "\n".join(lines) + "\n"
+
+    def _rule(self, group: ModuleGroup) -> dict[str, str]:
+        if group not in self._found:
+            fqns = [node.fqn for node in group.nodes]
+            patterns = _patterns(fqns, self._nodes)
+            rule = {"match": next(one for one in patterns if _matched(one, self._nodes) == set(fqns))}
+            if len(fqns) > 1 or group.name != fqns[0].replace(".", "/"):
+                rule["name"] = group.name.replace("\\", "\\\\")
+            self._found[group] = rule
+        return self._found[group]
+
+
+def _matched(pattern: str, nodes: list[ModuleNode]) -> set[str]:
+    whole = re.compile(pattern)
+    return {node.fqn for node in nodes if any(map(whole.fullmatch, node.fqns))}
+
+
+def _patterns(fqns: list[str], nodes: list[ModuleNode]) -> Iterator[str]:
+    r"""Yield patterns for the fqns, from the shortest to the most exact: ``h\.\d+``, ``h\.(?:1|3)``, every fqn."""
+    paths = [fqn.split(".") for fqn in fqns]
+    if len({len(path) for path in paths}) == 1:
+        columns = list(zip(*paths, strict=True))
+        varied = [index for index, words in enumerate(columns) if len(set(words)) > 1]
+        loose = [_any_number(words) for words in columns]
+        yield r"\.".join(loose)
+        extra = [fqn.split(".") for fqn in _matched(r"\.".join(loose), nodes) - set(fqns)]
+        for index in varied:
+            others = {path[index] for path in extra if len(path) == len(columns)} - set(columns[index])
+            yield r"\.".join([*loose[:index], _numbers(columns[index], others), *loose[index + 1 :]])
+        yield r"\.".join(_numbers(words, set()) for words in columns)
+    yield "|".join(map(re.escape, fqns))
+
+
+def _any_number(words: Sequence[str]) -> str:
+    stem = _stem(words)
+    return _numbers(words, set()) if stem is None or len(set(words)) == 1 else f"{re.escape(stem)}\\d+"
+
+
+def _numbers(words: Sequence[str], others: set[str]) -> str:
+    """Return a pattern of exactly these words; of any number but the ``others``, where those are fewer."""
+    ordered = list(dict.fromkeys(words))
+    stem = _stem(ordered)
+    if len(ordered) == 1:
+        return re.escape(ordered[0])
+    if stem is None or _stem([*ordered, *others]) is None:
+        return f"(?:{'|'.join(map(re.escape, ordered))})"
+    if others and len(others) < len(ordered):
+        numbers = "|".join(sorted((word[len(stem) :] for word in others), key=int))
+        skipped = numbers if len(others) == 1 else f"(?:{numbers})"
+        return rf"{re.escape(stem)}(?!{skipped}\b)\d+"
+    return f"{re.escape(stem)}(?:{'|'.join(word[len(stem) :] for word in ordered)})"
+
+
+def _stem(words: Iterable[str]) -> str | None:
+    """Return the common beginning of words that differ only in the number at their end."""
+    matches = [_DIGITS.fullmatch(word) for word in words]
+    stems = {match[1] if match else None for match in matches}
+    return stems.pop() if len(stems) == 1 else None
+
+
+def _comment(one: CutGroup) -> str:
+    words = [one.group.class_name]
+    if one.group.blocks > 1:
+        words.append(_counted(one.group.blocks, "module"))
+    if one.share is not None:
+        words.append(f"{one.share:.1%} of the step")
+    return ", ".join(words) + (f"; {one.reason}" if one.reason else "")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _scalar(text: str) -> str:
+    """Return the text as a YAML scalar in quotes."""
+    return "'" + text.replace("'", "''") + "'" if text.isprintable() else json.dumps(text)

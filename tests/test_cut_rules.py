@@ -1,0 +1,163 @@
+"""The rules of a cut select exactly its modules under the same names, as a mapping and as YAML."""
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import autoprof
+from autoprof._targets import CutGroup, CutRules, first_cut, group_tree, select_targets
+from autoprof.config import load_config, parse_config
+
+
+def block(width=4):
+    """Return a block with two layers under names."""
+    return nn.Sequential(nn.Linear(width, width), nn.TransformerEncoderLayer(width, 2, 8))
+
+
+class Model(nn.Module):
+    """A model of many kinds: repeated, unlike, shared, in dictionaries, with odd names."""
+
+    def __init__(self):
+        super().__init__()
+        table = nn.Embedding(3, 4)
+        self.table = nn.Sequential(table)
+        self.h = nn.ModuleList([block(), *(block(8) for _ in range(11))])
+        self.half = nn.ModuleList(block(4 if number % 2 else 8) for number in range(9))
+        self.experts = nn.ModuleDict({f"expert_{number}": nn.Linear(2, 2) for number in range(3)})
+        self.stages = nn.ModuleList(nn.Sequential(block(), block()) for _ in range(2))
+        self.stages2 = nn.ModuleList(nn.Sequential(table, nn.Tanh()) for _ in range(2))
+        self.odd = nn.ModuleDict({"it's": nn.Tanh(), "a\nb": nn.Tanh(), "c\\d/e": nn.Tanh(), "x*": nn.ModuleList()})
+
+    def forward(self, x):
+        return x
+
+
+MODELS = {
+    "of many kinds": Model,
+    "without modules": lambda: nn.Linear(1, 1),
+    "a transformer": lambda: nn.Transformer(4, 2, 2, 3, 8, batch_first=True),
+    "wrapped": lambda: nn.DataParallel(Model()),
+    "with compiled blocks": lambda: nn.ModuleList([torch.compile(block(), backend="eager") for _ in range(3)]),
+    "with experts in experts": lambda: nn.ModuleList(nn.ModuleList([nn.Tanh(), nn.Tanh()]) for _ in range(3)),
+}
+
+
+def expected(groups):
+    """Return fqn and name of each target of these groups."""
+    return sorted((target.fqn, target.name) for group in groups for target in group.targets())
+
+
+def selected(model, config):
+    """Return fqn and name of each target of the configuration."""
+    return sorted((target.fqn, target.name) for target in select_targets(model, config))
+
+
+@pytest.mark.parametrize("name", MODELS)
+class TestEveryGroup:
+    """The rules reproduce every group of the tree at once, and each group alone."""
+
+    def test_all_groups(self, name):
+        """Through YAML, as a file would be read."""
+        model = MODELS[name]()
+        groups = list(group_tree(model).below())
+        groups = [group for group in groups if group.nodes[0].called]
+        text = CutRules(model).yaml([CutGroup(group, 0.25, "a leaf") for group in groups])
+        assert selected(model, parse_config(text)) == expected(groups)
+
+    def test_one_group(self, name):
+        """No rule needs an earlier one."""
+        model = MODELS[name]()
+        rules = CutRules(model)
+        for group in group_tree(model).below():
+            if group.nodes[0].called:
+                assert selected(model, load_config(rules.mapping([group]))) == expected([group])
+
+    def test_the_suggestion(self, name):
+        """It is a configuration, and goes through YAML unchanged."""
+        model = MODELS[name]()
+        suggestion = autoprof.suggest_targets(model)
+        assert selected(model, load_config(suggestion)) == expected(first_cut(group_tree(model)))
+        assert yaml.safe_load(yaml.safe_dump(suggestion)) == suggestion
+
+
+class TestPatterns:
+    """The patterns read as a person would write them."""
+
+    def match(self, name):
+        """Return the pattern of the group."""
+        model = Model()
+        group = next(group for group in group_tree(model).below() if group.name == name)
+        return CutRules(model).mapping([group])["targets"][0]
+
+    def test_all_blocks(self):
+        """Any number."""
+        assert self.match("stages.*/*/0") == {"match": r"stages\.\d+\.\d+\.0", "name": "stages.*/*/0"}
+
+    def test_all_blocks_but_one(self):
+        """Any number but those of other blocks."""
+        assert self.match("h.*")["match"] == r"h\.(?!0\b)\d+"
+
+    def test_each_second_block(self):
+        """One by one."""
+        assert self.match("half.1,3..7")["match"] == r"half\.(?:1|3|5|7)"
+
+    def test_a_single_module_needs_no_name(self):
+        """Its default name is the same."""
+        assert self.match("h.0/0") == {"match": r"h\.0\.0", "name": "h.0/0"}
+        assert self.match("table") == {"match": "table"}
+
+
+class TestText:
+    """The comments of the YAML."""
+
+    def test_shares_numbers_and_reasons(self):
+        """Beside each rule; what is unknown is left out."""
+        model = nn.Sequential(block(), block())
+        tree = group_tree(model)
+        blocks, layer = tree.children[0], tree.children[0].children[0]
+        text = CutRules(model).yaml([CutGroup(blocks, 0.8125), CutGroup(layer, 0.031, "small"), CutGroup(tree)])
+        assert (
+            text
+            == """\
+# Targets chosen by autoprof: 3 rows, 5 modules.
+# To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
+# To see what is inside a row, add a rule such as
+#   - match: '\\d+\\.0\\.\\w+'
+targets:
+  # Sequential, 2 modules, 81.2% of the step
+  - match: '\\d+'
+    name: '*'
+  # Linear, 2 modules, 3.1% of the step; small
+  - match: '\\d+\\.0'
+    name: '*/0'
+  # Sequential
+  - match: ''
+    name: 'Sequential'
+"""
+        )
+
+    def test_nothing_to_time(self):
+        """It is still a configuration."""
+        text = CutRules(nn.ModuleList()).yaml([])
+        assert parse_config(text).targets == ()
+
+
+class TestSuggestion:
+    """As many levels of nesting as a screen holds."""
+
+    def test_a_small_model_is_opened_to_its_leaves(self):
+        """Every row fits."""
+        model = nn.ModuleDict({"h": nn.Sequential(*(block() for _ in range(2)))})
+        names = [rule.get("name", rule["match"]) for rule in autoprof.suggest_targets(model)["targets"]]
+        assert names[:4] == ["h", "h/*", "h/*/0", "h/*/1"]
+        assert "h/*/1/self_attn" in names
+
+    def test_a_large_one_is_not(self):
+        """At least its top is there."""
+        model = nn.ModuleList([block(width) for width in range(2, 120, 2)])
+        assert len(autoprof.suggest_targets(model)["targets"]) == 59
+
+    def test_layers_that_do_nothing_are_left_out(self):
+        """An Identity takes no time."""
+        assert autoprof.suggest_targets(nn.Sequential(nn.Tanh(), nn.Identity())) == {"targets": [{"match": "0"}]}
