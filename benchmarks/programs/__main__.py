@@ -1,0 +1,84 @@
+"""``python -m benchmarks.programs``: the table of programs, right or wrong, and on request the page in the docs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+from ..machine import describe
+from .registry import SECTIONS, Program, programs
+from .report import render_page, render_result, render_totals
+from .run import LIMIT_S, ROOT, Result, load, run_all
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.programs", description="Compare the default report with programs' own clocks."
+    )
+    parser.add_argument("--only", metavar="PATTERN", help="programs whose name or sentence the expression finds")
+    parser.add_argument("--section", choices=SECTIONS, action="append", help="programs of a section")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time (default: %(default)s)")
+    parser.add_argument("--load", action="store_true", help="keep every core busy with another process meanwhile")
+    parser.add_argument("--list", action="store_true", help="print the programs and run none")
+    parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
+    parser.add_argument("--page", action="store_true", help="write docs/programs.md and the JSON file")
+    parser.add_argument("--json", type=Path, help="write every comparison to this file")
+    given = parser.parse_args(arguments)
+    if given.jobs < 1:
+        parser.error("--jobs: must be at least 1")
+    return given
+
+
+def choose(options: argparse.Namespace) -> list[Program]:
+    """Return the programs that the command line selects."""
+    chosen = list(programs().values())
+    if options.section:
+        chosen = [entry for entry in chosen if entry.section in options.section]
+    if options.only:
+        chosen = [entry for entry in chosen if re.search(options.only, f"{entry.name} {entry.sentence}", re.I)]
+    return chosen
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print, write. Return 1 when a program is wrong, 2 when none was chosen."""
+    options = parse(arguments)
+    chosen = choose(options)
+    if not chosen:
+        print("no program has such a name; --list prints all of them")
+        return 2
+    if options.list:
+        for entry in chosen:
+            print(f"{entry.section:10} {entry.name:40} {entry.sentence}")
+        return 0
+    missing = [entry for entry in chosen if entry.missing]
+    machine = describe()
+    results: list[Result] = []
+    with ExitStack() as stack:
+        if options.load:
+            stack.enter_context(load(os.cpu_count() or 1))
+        for result in run_all(
+            [entry for entry in chosen if not entry.missing], options.jobs, LIMIT_S * (2 if options.load else 1)
+        ):
+            results.append(result)
+            if options.show:
+                print(result.printed)
+            print(render_result(result), flush=True)
+    print(render_totals(results, missing))
+    raw = {"machine": machine, "load": options.load, "results": [result.to_dict() for result in results]}
+    if options.json:
+        options.json.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+    if options.page:
+        name = "programs_load.json" if options.load else "programs.json"
+        (ROOT / "benchmarks" / "results" / name).write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+        page = ROOT / "docs" / "programs.md"
+        page.write_text(render_page(results, missing, machine, options.load), encoding="utf-8")
+    return int(any(result.verdict == "wrong" for result in results))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,447 @@
+"""Loops of every kind, without a call of ``session.step()``: the number of steps is found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import autoprof
+
+from ..clock import CLOCK, EXCLUDED
+from ..judge import Judge
+from ..parts import Chain, Root, Sleep, batches, clocked, rest, sgd, train
+from ..registry import program
+
+STEPS = 60
+PHASES = ("forward", "backward", "optimizer")
+
+
+def net() -> Chain:
+    """Return a model of two layers."""
+    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
+
+
+def body() -> nn.Sequential:
+    """Return two layers that are part of a model."""
+    return nn.Sequential(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
+
+
+def update(loss: Tensor, *optimizers: Any) -> None:
+    """Make the backward pass and the steps of the optimizers."""
+    with CLOCK.phase("backward"):
+        loss.backward()  # type: ignore[no-untyped-call]
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@program("steps", "the plainest loop")
+def plain_loop() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, STEPS)
+    session.close()
+    return Judge(session).steps().phases(*PHASES, "other").step_time().closes()
+
+
+@program("steps", "the plainest loop, without naming the optimizer")
+def plain_loop_without_optimizer() -> Judge:
+    model = net()
+    session = autoprof.instrument(model)
+    train(model, sgd(model), STEPS)
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "model.forward(x) in place of model(x)")
+def forward_called_directly() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        update(model.forward(batch).mean(), optimizer)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+class TrainingStep(Root):
+    """A module whose training_step calls itself, as in Lightning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = body()
+
+    def forward(self, x: Tensor) -> Any:
+        return self.net(x)
+
+    def training_step(self, batch: Tensor) -> Any:
+        return self(batch).mean()
+
+
+class InnerNet(nn.Module):
+    """A Lightning module whose training_step calls a submodule, never the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = body()
+
+    @clocked
+    def run(self, batch: Tensor) -> Any:
+        return self.net(batch).mean()
+
+    def training_step(self, batch: Tensor) -> Any:
+        return self.run(batch)
+
+
+def _train_by_method(model: Any) -> Judge:
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        update(model.training_step(batch), optimizer)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "model.training_step(x), which calls self(x)")
+def training_step_of_itself() -> Judge:
+    return _train_by_method(TrainingStep())
+
+
+@program("steps", "Lightning-like: training_step calls self.net(x), never the module itself")
+def training_step_of_a_child() -> Judge:
+    return _train_by_method(InnerNet())
+
+
+class EncoderDecoder(nn.Module):
+    """A model of two parts that the loop calls one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = body(), Sleep(1, 1, "decoder")
+
+
+@program("steps", "encoder and decoder called separately, never the model")
+def encoder_and_decoder() -> Judge:
+    model = EncoderDecoder()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        with CLOCK.phase("forward"):
+            code = model.encoder(batch)
+            output = model.decoder(code)
+        update(output.mean(), optimizer)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "a GAN whose models lie in a ModuleDict, two optimizers in turn")
+def gan_in_a_dict() -> Judge:
+    models = nn.ModuleDict({"generator": Sleep(2, 2, "generator"), "discriminator": Sleep(1, 2, "discriminator")})
+    generator, discriminator = models["generator"], models["discriminator"]
+    of_generator, of_discriminator = sgd(generator), sgd(discriminator)
+    session = autoprof.instrument(models, optimizer=[of_generator, of_discriminator])
+    CLOCK.start()
+    for batch in batches(STEPS):
+        with CLOCK.phase("forward"):
+            fake = generator(batch)
+            loss = discriminator(fake.detach()).mean() - discriminator(batch).mean()
+        update(loss, of_discriminator)
+        with CLOCK.phase("forward"):
+            loss = -discriminator(fake).mean()
+        update(loss, of_generator)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "a GAN with the discriminator alone instrumented, which is trained once a step and judged twice")
+def gan_with_the_discriminator_alone() -> Judge:
+    generator, discriminator = Sleep(2, 2, "generator"), Sleep(1, 2, "discriminator")
+    of_generator, of_discriminator = sgd(generator), sgd(discriminator)
+    session = autoprof.instrument(discriminator)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        fake = generator(batch)
+        update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
+        update(-discriminator(fake).mean(), of_generator)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().step_time()
+
+
+@program("steps", "LBFGS with a closure that runs four times a step")
+def lbfgs() -> Judge:
+    model = net()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-4, max_iter=4, tolerance_grad=0.0, tolerance_change=0.0)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(30):
+
+        def closure(batch: Tensor = batch) -> Any:
+            optimizer.zero_grad()
+            loss = model(batch).mean()
+            with CLOCK.phase("backward"):
+                loss.backward()
+            return loss
+
+        with CLOCK.phase("optimizer"):
+            optimizer.step(closure)  # type: ignore[no-untyped-call]
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time()
+
+
+class PreparedOptimizer(torch.optim.Optimizer):
+    """An optimizer as Accelerate prepares it: a subclass of torch's without its attributes; the real one is inside."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self) -> Any:  # type: ignore[override]
+        return self.optimizer.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        return self.optimizer.state
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self.optimizer.zero_grad(set_to_none)
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+@program("steps", "an optimizer prepared by Accelerate, named to instrument")
+def prepared_optimizer() -> Judge:
+    model = net()
+    optimizer = PreparedOptimizer(sgd(model))
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, STEPS)
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "gradient accumulation over four micro-batches")
+def gradient_accumulation() -> Judge:
+    model = Chain(Sleep(1, 2, "first"))
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for number, batch in enumerate(batches(160), 1):
+        loss = model(batch).mean() / 4
+        with CLOCK.phase("backward"):
+            loss.backward()
+        if number % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            CLOCK.step()
+    session.close()
+    judge = Judge(session).steps().phases(*PHASES).step_time()
+    return judge.is_true("micro-batches", judge.summary.micro_steps == 4, judge.summary.micro_steps, "4")
+
+
+class DecayingSGD(torch.optim.SGD):
+    """An optimizer of one's own, derived from torch's, whose step calls its parent's."""
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            group["lr"] *= 0.999
+        return super().step(closure)
+
+
+@program("steps", "an optimizer derived from torch's SGD whose step calls super().step()")
+def derived_optimizer() -> Judge:
+    model = net()
+    torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = DecayingSGD(model.parameters(), lr=1e-4)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        update(model(batch).mean(), optimizer)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time()
+
+
+@program("steps", "two optimizers that step together")
+def two_optimizers_together() -> Judge:
+    model = net()
+    optimizers = sgd(model[0]), sgd(model[1])
+    session = autoprof.instrument(model, optimizer=list(optimizers))
+    CLOCK.start()
+    for batch in batches(STEPS):
+        update(model(batch).mean(), *optimizers)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "a GAN in one module with manual optimization: two updates a step, as Lightning counts them")
+def manual_optimization() -> Judge:
+    model = EncoderDecoder()
+    first, second = sgd(model.encoder), sgd(model.decoder)
+    session = autoprof.instrument(model, optimizer=[first, second])
+    CLOCK.start()
+    for batch in batches(STEPS):
+        with CLOCK.phase("forward"):
+            output = model.decoder(model.encoder(batch).detach())
+        update(output.mean(), second)
+        with CLOCK.phase("forward"):
+            output = model.decoder(model.encoder(batch))
+        update(output.mean(), first)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "optimizers stepped in backward, one a parameter (register_post_accumulate_grad_hook)")
+def optimizers_in_backward() -> Judge:
+    model = net()
+    optimizers = {parameter: torch.optim.SGD([parameter], lr=1e-4) for parameter in model.parameters()}
+
+    def apply(parameter: Tensor) -> None:
+        optimizers[parameter].step()  # type: ignore[index]
+        optimizers[parameter].zero_grad()  # type: ignore[index]
+
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(apply)  # type: ignore[no-untyped-call]
+    session = autoprof.instrument(model)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        model(batch).mean().backward()
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward").step_time()
+
+
+@program("steps", "a custom update without a torch optimizer")
+def custom_update() -> Judge:
+    model = net()
+    session = autoprof.instrument(model)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        loss = model(batch).mean()
+        with CLOCK.phase("backward"):
+            loss.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter -= 1e-4 * parameter.grad  # type: ignore[misc]
+                parameter.grad = None
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time()
+
+
+@program("steps", "reinforcement learning: a rollout without gradients, then four epochs of updates on it")
+def several_epochs_a_rollout() -> Judge:
+    model = Chain(Sleep(1, 2, "policy"))
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(12):
+        with torch.no_grad():
+            states = [model(batch) for batch in batches(8)]
+        for _ in range(4):
+            update(model(torch.cat(states)).mean(), optimizer)
+            CLOCK.step()
+    session.close()
+    return Judge(session).steps()
+
+
+@program("steps", "two sessions: a teacher trained beside a student, each with its own")
+def two_sessions() -> Judge:
+    teacher, student = Chain(Sleep(1, 1, "teacher")), net()
+    of_teacher, of_student = sgd(teacher), sgd(student)
+    beside = autoprof.instrument(teacher, optimizer=of_teacher)
+    session = autoprof.instrument(student, optimizer=of_student)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        teacher(batch).mean().backward()
+        of_teacher.step()
+        of_teacher.zero_grad()
+        update(student(batch).mean(), of_student)
+        CLOCK.step()
+    session.close()
+    beside.close()
+    second = Judge(beside).steps()
+    judge = Judge(session).steps()
+    judge.checks += second.checks
+    return judge
+
+
+@program("steps", "training in another thread than the one that called instrument")
+def training_in_a_thread() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    thread = threading.Thread(target=train, args=(model, optimizer, STEPS))
+    thread.start()
+    thread.join()
+    session.close()
+    return Judge(session).steps().phases(*PHASES).step_time()
+
+
+@program("steps", "a trainer in a class that fetches from a generator of slow batches")
+def trainer_class() -> Judge:
+    class Trainer:
+        """The smallest trainer that people write."""
+
+        def __init__(self, model: nn.Module) -> None:
+            self.model, self.optimizer = model, sgd(model)
+
+        def data(self) -> Iterator[Tensor]:
+            for batch in batches(STEPS):
+                with CLOCK.phase("data"):
+                    rest(2)
+                yield batch
+
+        def fit(self) -> None:
+            CLOCK.start()
+            for batch in session.loader(self.data()):
+                update(self.model(batch).mean(), self.optimizer)
+                CLOCK.step()
+
+    trainer = Trainer(net())
+    session = autoprof.instrument(trainer.model, optimizer=trainer.optimizer)
+    trainer.fit()
+    session.close()
+    return Judge(session).steps().phases(*PHASES, "data").step_time()
+
+
+@program("steps", "session.step() after every batch, without an optimizer step at all")
+def explicit_steps() -> Judge:
+    model = net()
+    session = autoprof.instrument(model)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        update(model(batch).mean())
+        CLOCK.step()
+        session.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time()
+
+
+@program("steps", "inference only, 100 forwards in eval mode without gradients: the report says why there are no steps")
+def inference_only() -> Judge:
+    model = net().eval()
+    session = autoprof.instrument(model)
+    CLOCK.start()
+    with torch.inference_mode(), CLOCK.phase(EXCLUDED):
+        for batch in batches(100):
+            model(batch)
+    CLOCK.step()
+    session.close()
+    return Judge(session).says(r"no (training|backward|optimizer)|session\.step\(\)|only (validation|inference|eval)")

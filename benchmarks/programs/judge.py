@@ -1,0 +1,240 @@
+"""Compare a closed session's summary, files and printed report with the program's own clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final, Literal
+
+import autoprof
+from autoprof import Finding, Phase, Row, Summary
+
+from .clock import CLOCK, EXCLUDED, ProgramStep
+
+Verdict = Literal["right", "uncertain", "wrong"]
+
+RELATIVE: Final = 0.05
+ABSOLUTE_MS: Final = 0.3
+"""A time is right within either of these."""
+RATE: Final = 0.02
+"""A throughput is right within this fraction."""
+WARMUP: Final = 3
+"""Steps at the beginning that no figure rests on."""
+PRINTED: Final = "printed.txt"
+"""The file to which the process's output goes."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison: a figure's true and reported value as text, and how far they differ."""
+
+    subject: str
+    truth: str
+    reported: str
+    verdict: Verdict
+    error: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the check as plain JSON types."""
+        return asdict(self)
+
+
+class Judge:
+    """The comparison of one closed session. Every method adds a check and returns the judge."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.summary: Summary = session.summary()
+        self.checks: list[Check] = []
+
+    # the report, as data and as text
+
+    @cached_property
+    def folder(self) -> Path | None:
+        """The run's folder: the newest one below ``runs``."""
+        folders = [path.parent for path in Path("runs").glob("*/run.json")]
+        return max(folders, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+    @cached_property
+    def printed(self) -> str:
+        """Everything that the process has written to its standard output and error."""
+        return Path(PRINTED).read_text(encoding="utf-8", errors="replace") if Path(PRINTED).exists() else ""
+
+    @cached_property
+    def all_text(self) -> str:
+        """The printed report and ``summary.txt``, with the white space of line breaks removed."""
+        saved = self.folder / "summary.txt" if self.folder else None
+        text = self.printed + (saved.read_text(encoding="utf-8") if saved and saved.exists() else "")
+        return re.sub(r"\s+", " ", text + " ".join(self.summary.notes))
+
+    @cached_property
+    def counted(self) -> Sequence[ProgramStep]:
+        """The program's steps that the recorded ones are; all after the warm-up where that is unknown."""
+        later = CLOCK.steps[WARMUP:] or CLOCK.steps
+        if self.folder is None or not self.summary.steps:
+            return later
+        frames = [frame for frame in autoprof.read_run(self.folder).frames if not frame.warmup]
+        middles = [frame.start_unix_ns + frame.duration_ns // 2 for frame in frames]
+        found = [
+            step for step in CLOCK.steps if any(step.start_unix_ns <= middle < step.end_unix_ns for middle in middles)
+        ]
+        return found if len(found) >= 0.9 * self.summary.steps else later
+
+    def rows(self, pattern: str, phase: str) -> list[Row]:
+        """Return the rows of a phase whose whole name or fqn the pattern matches, without regard to ``.`` and ``/``."""
+        matcher = re.compile(pattern)
+        return [
+            row
+            for row in self.summary.rows
+            if row.phase == phase
+            and any(matcher.fullmatch(text.replace("/", ".")) for text in (row.name, row.fqn or "") if text)
+        ]
+
+    def found(self, rule: str) -> list[Finding]:
+        """Return the findings of a rule, abstentions excluded."""
+        return [finding for finding in self.findings if finding.rule == rule]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings that are no abstentions."""
+        return [f for f in self.summary.findings if f.severity != "info" or "missing" not in f.evidence]
+
+    @property
+    def says_uncertain(self) -> bool:
+        """Whether the report says that its times are uncertain, because others kept the machine busy."""
+        return any(f.rule == "busy-machine" for f in self.summary.findings if "missing" not in f.evidence)
+
+    # comparisons
+
+    def add(self, subject: str, truth: str, reported: str, right: bool, error: str = "", soft: bool = False) -> Judge:
+        """Add a comparison; a soft one that fails is uncertain where the report says so."""
+        verdict: Verdict = "right" if right else "uncertain" if soft and self.says_uncertain else "wrong"
+        self.checks.append(Check(subject, truth, reported, verdict, "" if right else error))
+        return self
+
+    def time(self, subject: str, truth_ns: float, reported_ns: float | None, relative: float = RELATIVE) -> Judge:
+        """Compare two times, in nanoseconds."""
+        if reported_ns is None:
+            return self.add(subject, f"{truth_ns / 1e6:.2f} ms", "absent", False, "absent")
+        off = reported_ns - truth_ns
+        right = abs(off) <= max(relative * truth_ns, ABSOLUTE_MS * 1e6)
+        error = f"{off / truth_ns:+.0%}" if truth_ns > ABSOLUTE_MS * 1e6 else f"{off / 1e6:+.2f} ms"
+        return self.add(subject, f"{truth_ns / 1e6:.2f} ms", f"{reported_ns / 1e6:.2f} ms", right, error, soft=True)
+
+    def steps(self, truth: int | None = None, within: int = 1) -> Judge:
+        """Compare the number of steps that were found."""
+        truth = len(CLOCK.steps) if truth is None else truth
+        reported = self.summary.steps + self.summary.warmup_steps + self.summary.unsampled_steps
+        return self.add("steps", str(truth), str(reported), abs(truth - reported) <= within, f"{reported - truth:+d}")
+
+    def recorded(self, share: float) -> Judge:
+        """Require that at least a share of the steps after the warm-up is recorded."""
+        truth = max(len(CLOCK.steps) - WARMUP, 1)
+        right = self.summary.steps >= share * truth
+        return self.add("recorded steps", f"at least {share * truth:.0f}", str(self.summary.steps), right, "too few")
+
+    def step_time(self, relative: float = RELATIVE) -> Judge:
+        """Compare the mean time of the recorded steps."""
+        return self.time("step", fmean(s.step_ns for s in self.counted), self.summary.step_mean_ns, relative)
+
+    def phases(self, *names: str, relative: float = RELATIVE) -> Judge:
+        """Compare phases, per recorded step; ``other`` is the time in no phase."""
+        for name in names:
+            values = [s.other_ns if name == "other" else s.phases.get(name, 0) for s in self.counted]
+            if not self.summary.steps:
+                self.time(name, fmean(values), None)
+                continue
+            reported = self.summary.phases.get(Phase(name), 0) / self.summary.steps
+            self.time(name, fmean(values), reported, relative)
+        return self
+
+    def row(self, pattern: str, phase: str, name: str | None = None, relative: float = RELATIVE) -> Judge:
+        """Compare a row, found by a pattern, with the program's time of a name, per step."""
+        truth = fmean(s.names.get((name or pattern, phase), 0) for s in self.counted)
+        found = self.rows(pattern, phase)
+        subject = f"{name or pattern} {phase}"
+        if not found:
+            return self.time(subject, truth, None)
+        return self.time(subject, truth, sum(row.total_ns / max(row.steps, 1) for row in found), relative)
+
+    def named(self, pattern: str, phase: str = "forward") -> Judge:
+        """Require a row whose name matches a pattern."""
+        found = self.rows(pattern, phase)
+        shown = sorted({row.name for row in self.summary.rows if row.phase == phase})
+        reported = found[0].name if found else f"only {', '.join(shown) or 'nothing'}"
+        return self.add("named", pattern, reported, bool(found), "not named")
+
+    def hottest(self, pattern: str) -> Judge:
+        """Require that the module with the longest self time over its phases is the one a pattern matches."""
+        totals: dict[str, float] = {}
+        for row in self.summary.rows:
+            if row.phase in ("forward", "recompute", "backward") and row.fqn is not None:
+                totals[row.name] = totals.get(row.name, 0.0) + row.self_ns / max(row.steps, 1)
+        top = max(totals, key=lambda name: totals[name], default="nothing")
+        right = re.fullmatch(pattern, top.replace("/", ".")) is not None
+        return self.add("longest module", pattern, top, right, "another")
+
+    def excluded(self, relative: float = RELATIVE) -> Judge:
+        """Compare all excluded time of the run."""
+        truth = sum(step.phases.get(EXCLUDED, 0) for step in CLOCK.steps)
+        return self.time("excluded", truth, sum(one.total_ns for one in self.summary.excluded), relative)
+
+    def throughput(self, units: float | None, may_be_absent: bool = False) -> Judge:
+        """Compare the throughput with units per step over the mean step; None requires that it is absent."""
+        reported = self.summary.throughput
+        if units is None:
+            text = "absent" if reported is None else f"{reported:.1f}/s"
+            return self.add("throughput", "absent", text, reported is None, "invented")
+        truth = units * 1e9 / fmean(s.step_ns for s in (CLOCK.steps[WARMUP:] or CLOCK.steps))
+        if reported is None:
+            text = f"{truth:.1f}/s or absent" if may_be_absent else f"{truth:.1f}/s"
+            return self.add("throughput", text, "absent", may_be_absent, "absent")
+        off = reported / truth - 1
+        error = f"{off:+.1%}" if abs(off) < 1 else f"x {1 + off:.1f}"
+        return self.add("throughput", f"{truth:.1f}/s", f"{reported:.1f}/s", abs(off) <= RATE, error, soft=True)
+
+    def finds(self, rule: str, *words: str) -> Judge:
+        """Require a finding of a rule whose sentences have all the words."""
+        found = self.found(rule)
+        text = " ".join(f"{f.name or ''} {f.why} {f.next}" for f in found)
+        missing = [word for word in words if re.search(word, text) is None]
+        shown = f"{rule}: {text[:120]}" if found else f"only {self._rules()}"
+        return self.add("finding", " ".join((rule, *words)), shown, bool(found) and not missing, "not found")
+
+    def silent(self, *rules: str) -> Judge:
+        """Require that none of the rules has a finding; without rules, that there is no finding of the program.
+
+        The findings about the machine and about autoprof itself accuse no program.
+        """
+        accused = [f for f in self.findings if f.rule in rules or (not rules and f.rule not in _NO_ACCUSATION)]
+        shown = "; ".join(f"{f.rule}: {f.why}" for f in accused) or "none"
+        return self.add("findings", f"no {', '.join(rules)}" if rules else "none", shown[:200], not accused, "accused")
+
+    def _rules(self) -> str:
+        return ", ".join(f.rule for f in self.findings) or "nothing"
+
+    def says(self, pattern: str, subject: str = "says") -> Judge:
+        """Require a sentence in the report, as printed or in ``summary.txt``; line breaks are spaces."""
+        found = re.search(pattern, self.all_text, re.IGNORECASE)
+        return self.add(subject, pattern, found[0] if found else "nothing", found is not None, "not said")
+
+    def is_true(self, subject: str, right: bool, reported: object = "", truth: str = "yes") -> Judge:
+        """Add a comparison that the program has made."""
+        return self.add(subject, truth, str(reported) or ("yes" if right else "no"), right, "no")
+
+    def closes(self) -> Judge:
+        """Require that the phases add up to the steps, and children never exceed their parent."""
+        total = sum(self.summary.phases.values())
+        self.add(
+            "phases add up", str(self.summary.total_step_ns), str(total), total == self.summary.total_step_ns, "no"
+        )
+        worst = [row for row in self.summary.rows if not 0 <= row.self_ns <= row.total_ns]
+        names = ", ".join(row.name for row in worst) or "none"
+        return self.add("children above their parent", "none", names, not worst, "above")
+
+
+_NO_ACCUSATION: Final = frozenset({"busy-machine", "overhead"})

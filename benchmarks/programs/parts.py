@@ -1,0 +1,160 @@
+"""Modules of known length: they sleep in forward and in backward and enter both in the program's clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .clock import CLOCK
+
+
+def in_backward() -> bool:
+    """Whether this thread runs inside a backward pass."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+@contextmanager
+def recomputed() -> Iterator[None]:
+    """Charge the block to ``recompute`` if it runs in a backward pass."""
+    if not in_backward():
+        yield
+        return
+    with CLOCK.phase("recompute"):
+        yield
+
+
+def rest(ms: float) -> None:
+    """Sleep in plain code."""
+    time.sleep(ms / 1e3)
+
+
+def spin(ms: float) -> None:
+    """Keep the processor busy in plain code."""
+    end = time.perf_counter() + ms / 1e3
+    while time.perf_counter() < end:
+        pass
+
+
+class _SleepBoth(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, forward_ms: float, backward_ms: float, name: str) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.backward_ms, ctx.name = backward_ms, name
+        rest(forward_ms)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        with CLOCK.named(ctx.name, "backward"):
+            rest(ctx.backward_ms)
+            return gradients[0] * weight, (gradients[0] * x).sum().reshape(1), None, None, None
+
+
+def sleep_op(x: Tensor, weight: Tensor, forward_ms: float, backward_ms: float, name: str = "op") -> Tensor:
+    """Multiply by a weight of one element; sleep in forward and in backward."""
+    with recomputed(), CLOCK.named(name, "recompute" if in_backward() else "forward"):
+        result: Tensor = _SleepBoth.apply(x, weight, forward_ms, backward_ms, name)  # type: ignore[no-untyped-call]
+    return result
+
+
+def clocked(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Charge a model's ``forward`` to the phase of that name; the hooks around the call are not in it."""
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with CLOCK.phase("forward"):
+            return forward(*args, **kwargs)
+
+    return run
+
+
+class Root(nn.Module):
+    """A whole model: the ``forward`` of every class derived from it is charged to the program's clock."""
+
+    def __init_subclass__(cls) -> None:
+        if "forward" in cls.__dict__:
+            cls.forward = clocked(cls.forward)
+
+
+class Chain(nn.Sequential):
+    """A whole model of layers in a row."""
+
+    forward = clocked(nn.Sequential.forward)
+
+
+class Sleep(nn.Module):
+    """A layer of known length; ``name`` is its name in the program's clock."""
+
+    def __init__(self, forward_ms: float, backward_ms: float, name: str = "sleep") -> None:
+        super().__init__()
+        self.forward_ms, self.backward_ms, self.name = forward_ms, backward_ms, name
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sleep_op(x, self.weight, self.forward_ms, self.backward_ms, self.name)
+
+
+class Block(nn.Module):
+    """A block with an attention and an MLP that are layers of known length."""
+
+    def __init__(self, attention: tuple[float, float] = (2, 3), mlp: tuple[float, float] = (1, 1)) -> None:
+        super().__init__()
+        self.attention = Sleep(*attention, "attention")
+        self.mlp = Sleep(*mlp, "mlp")
+
+    def forward(self, x: Tensor) -> Any:
+        return self.mlp(self.attention(x)) + x
+
+
+def batches(count: int, size: int = 8, features: int = 16) -> Iterator[Tensor]:
+    """Make random batches, outside every clock of data."""
+    for _ in range(count):
+        yield torch.randn(size, features)
+
+
+class ClockedSGD(torch.optim.Optimizer):
+    """A plain SGD that charges its update to the program's clock; hooks around ``step`` are not in it."""
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float = 1e-4, sleep_ms: float = 0.0) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.sleep_ms = sleep_ms
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters."""
+        with CLOCK.phase("optimizer"):
+            rest(self.sleep_ms)
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        parameter.add_(parameter.grad, alpha=-group["lr"])
+
+
+def sgd(model: nn.Module, sleep_ms: float = 0.0) -> ClockedSGD:
+    """Return a plain SGD with a rate so small that nothing grows."""
+    return ClockedSGD(model.parameters(), sleep_ms=sleep_ms)
+
+
+def train_step(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
+    """Make one usual training step; its phases are charged to the program's clock."""
+    output = model(batch)
+    loss = output.square().mean()
+    with CLOCK.phase("backward"):
+        loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: Iterable[Tensor] | int) -> None:
+    """Run the plainest training loop."""
+    CLOCK.start()
+    for batch in batches(data) if isinstance(data, int) else data:
+        train_step(model, optimizer, batch)
+        CLOCK.step()

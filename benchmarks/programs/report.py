@@ -1,0 +1,95 @@
+"""Render the comparison of all programs: a table for the terminal and a page of the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from .registry import SECTIONS, Program
+from .run import Result
+
+_TITLES: Final = {
+    "recompute": "Activation checkpointing",
+    "targets": "Targets of the default",
+    "steps": "Loops",
+    "excluded": "Validation, saving, pauses",
+    "throughput": "Throughput",
+    "findings": "Findings",
+    "report": "The report itself",
+    "random": "Random programs",
+}
+
+INTRO: Final = """\
+# Is the default right on the programs people write?
+
+`python -m benchmarks.programs` runs small programs, each in a process of its own, with one line of autoprof and no
+configuration. Their modules sleep for a known time in forward and in backward, and the program measures with its own
+clock what the report will say. A time is right within 5 % or 0.3 ms, a number of steps within 1, a throughput within
+2 %. *Uncertain* is allowed only where the report itself says that other processes kept the machine busy.
+"""
+
+
+def render_result(result: Result) -> str:
+    """Return one program's line for the terminal, and a line for each comparison that is not right."""
+    right = sum(check.verdict == "right" for check in result.checks)
+    head = f"{result.verdict:9} {result.program.section:10} {result.program.name:40}"
+    lines = [f"{head} {right}/{len(result.checks)} right, {result.seconds:.1f} s"]
+    if result.error is not None:
+        lines.append(f"          {result.error}")
+    lines += [
+        f"          {check.subject}: {check.reported}, truth {check.truth}"
+        + (f" ({check.error})" if check.error else "")
+        for check in result.checks
+        if check.verdict != "right"
+    ]
+    return "\n".join(lines)
+
+
+def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
+    """Return the number of right, uncertain and wrong programs, by section."""
+    lines = ["", f"{'section':12} {'programs':>8} {'right':>6} {'uncertain':>10} {'wrong':>6}"]
+    for section in (*SECTIONS, "all"):
+        of = [result for result in results if section in (result.program.section, "all")]
+        if of:
+            counts = [sum(result.verdict == verdict for result in of) for verdict in ("right", "uncertain", "wrong")]
+            lines.append(f"{section:12} {len(of):8} {counts[0]:6} {counts[1]:10} {counts[2]:6}")
+    lines += [f"not run: {entry.name} ({entry.missing} is not installed)" for entry in missing]
+    return "\n".join(lines)
+
+
+def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any], busy: bool) -> str:
+    """Return ``docs/programs.md``."""
+    where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
+    state = "a deliberately busy machine: a busy process on every core" if busy else "a quiet machine"
+    text = [INTRO, f"{machine['date']}, {where}, {state}.", "", "| section | programs | right | uncertain | wrong |"]
+    text.append("|---|---|---|---|---|")
+    for section in (*SECTIONS, "all"):
+        of = [result for result in results if section in (result.program.section, "all")]
+        counts = [sum(result.verdict == verdict for result in of) for verdict in ("right", "uncertain", "wrong")]
+        if of:
+            text.append(f"| {_TITLES.get(section, 'all')} | {len(of)} | {' | '.join(map(str, counts))} |")
+    for section in SECTIONS:
+        of = [result for result in results if result.program.section == section]
+        if not of:
+            continue
+        text += ["", f"## {_TITLES[section]}", "", "| program | figure: truth → reported | verdict |", "|---|---|---|"]
+        text += [f"| {_cell(result.program.sentence)} | {_figures(result)} | {_verdict(result)} |" for result in of]
+    if missing:
+        text += ["", "Not run: " + "; ".join(f"{one.sentence} ({one.missing} is not installed)" for one in missing)]
+    text += ["", "Every comparison: `benchmarks/results/programs.json`."]
+    return "\n".join(text) + "\n"
+
+
+def _figures(result: Result) -> str:
+    return "<br>".join(_cell(f"{check.subject}: {check.truth} → {check.reported}") for check in result.checks)
+
+
+def _verdict(result: Result) -> str:
+    errors = [f"{check.subject} {check.error}" for check in result.checks if check.verdict != "right"]
+    detail = _cell(result.error or "; ".join(errors))
+    return result.verdict + (f": {detail}" if detail else "")
+
+
+def _cell(text: str) -> str:
+    escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return " ".join(escaped.split())
