@@ -38,6 +38,20 @@ def format_ms(ns: float, limit_ns: float = 0.0) -> str:
     return f"{ms:.2f} ms" if abs(ms) < 9.995 else f"{ms:.1f} ms"
 
 
+def format_short(ns: float, limit_ns: float = 0.0, unit_ns: int = NS_PER_MS) -> str:
+    """Format a duration as a number of its column's unit in at most five characters; no time is a dash."""
+    if not ns:
+        return "-"
+    if ns < limit_ns:
+        return "<" + above(limit_ns / unit_ns, 2 if limit_ns < 9.99 * unit_ns else 0)
+    count = ns / unit_ns
+    if count < 0.005:
+        return "<0.01"
+    if count < 99.95:
+        return f"{count:.2f}" if count < 9.995 else f"{count:.1f}"
+    return f"{count:.0f}" if count < 99_999.5 else f"{count / 1000:.0f}k"
+
+
 def format_bytes(count: float) -> str:
     """Format bytes in powers of 1024: ``512 B``, ``21.2 MiB``, ``1.26 GiB``."""
     size = float(count)

@@ -425,5 +425,11 @@ def _read_work(data: Mapping[str, Any]) -> Work:
 
 
 def format_counts(reasons: Mapping[str, int]) -> str:
-    """Phrase a map of reasons to counts for people: ``3 marks, 1 failures in module hooks``."""
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    """Phrase a map of reasons to counts for people: ``3 marks, 1 failure in module hooks``."""
+    return ", ".join(f"{count} {_singular(reason) if count == 1 else reason}" for reason, count in reasons.items())
+
+
+def _singular(reason: str) -> str:
+    """Return a reason that begins with a plural, such as ``marks without a counterpart``, for one."""
+    noun, blank, rest = reason.partition(" ")
+    return noun.removesuffix("s") + blank + rest

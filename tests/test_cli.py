@@ -89,3 +89,27 @@ def test_no_command_is_an_error_of_usage() -> None:
     found = subprocess.run([sys.executable, "-m", "autoprof"], capture_output=True, text=True, check=False)
     assert found.returncode == 2
     assert "demo" in found.stderr
+
+
+def test_without_a_run_the_latest_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``autoprof show`` opens the run in ``runs`` that started last; its last line says which."""
+    folders = [_saved_run(tmp_path / "runs", closed=True) for _ in range(2)]
+    for folder, day in zip(folders, ("02", "01"), strict=True):
+        info = json.loads((folder / "run.json").read_text("utf-8"))
+        (folder / "run.json").write_text(json.dumps({**info, "start": f"2026-01-{day}T00:00:00+00:00"}))
+    monkeypatch.chdir(tmp_path)
+    assert main(["show"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"runs/{folders[0].name}"
+    assert main(["show", "--full"]) == 0
+    assert "dropped    nothing" in capsys.readouterr().out
+
+
+def test_without_any_run_the_message_says_what_to_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``autoprof show`` in a directory without runs exits with 2."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["show"]) == 2
+    assert "runs: neither the folder of a run nor a folder of runs" in capsys.readouterr().err

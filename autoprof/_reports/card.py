@@ -1,4 +1,4 @@
-"""The card: Verdict, Why, Next; then the other findings, the table of scenarios, and the rules without enough data."""
+"""The card: Verdict, Why, Next; then the other findings, the table of scenarios, and the rules that were not judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
 CHANGE_CELLS: Final = 17
-RULE_CELLS: Final = 18
+UNJUDGED_CELLS: Final = 12
 BOTH_TIMES_CELLS: Final = 90
 """The least width for both the time of an epoch and the time to finish; a narrower table has only the latter."""
 HEALTHY: Final = "nothing stands out"
@@ -35,24 +35,48 @@ def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
 
 def render_card(summary: Summary, *, width: int = 80) -> list[str]:
     """Return the card as plain text, no line wider than ``width`` cells; no lines where there is no finding."""
-    if not summary.findings:
-        return []
-    found = [finding for finding in summary.findings if finding.severity != "info"]
-    lines = list(_head(found[0], width) if found else _healthy(summary, width))
-    for finding in found[1:]:
+    found = render_findings(summary, width=width)
+    return [*found, *(line for block in render_outlook(summary, width=width) for line in ["", *block])]
+
+
+def render_findings(summary: Summary, *, width: int) -> list[str]:
+    """Return the verdict and the other findings, each with its reason and the next step."""
+    lines = [line for label, text in card_facts(summary) for line in wrap(label, text, width)]
+    for finding in [one for one in summary.findings if one.severity != "info"][1:]:
         lines += ["", *wrap("also", f"[{finding.severity}] {_title(finding)}", width)]
         lines += [*wrap("  why", finding.why, width), *wrap("  next", finding.next, width)]
-    if summary.what_if:
-        lines += ["", *_table(summary, width)]
-    if any(not _lacks_steps(finding) for finding in summary.findings if finding.severity == "info"):
-        lines += ["", *_unjudged(summary, width)]
     return [crop(safe(line), width).rstrip() for line in lines]
 
 
-def _head(finding: Finding, width: int) -> Iterator[str]:
-    yield from wrap("Verdict", f"[{finding.severity}] {_title(finding)}", width)
-    yield from wrap("Why", finding.why, width)
-    yield from wrap("Next", finding.next, width)
+def render_outlook(summary: Summary, *, width: int) -> list[list[str]]:
+    """Return the table of scenarios and the sentence of the rules that were not judged, as blocks of lines."""
+    blocks = [list(_table(summary, width))] if summary.what_if and summary.findings else []
+    if any(finding.severity == "info" and not _lacks_steps(finding) for finding in summary.findings):
+        blocks.append(list(_unjudged(summary, width)))
+    return [[crop(safe(line), width).rstrip() for line in block] for block in blocks]
+
+
+def card_facts(summary: Summary) -> list[tuple[str, str]]:
+    """Return the card of the first finding as labels and texts; nothing where no rule was judged."""
+    if not summary.findings:
+        return []
+    found = verdict(summary)
+    if found is not None:
+        return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
+    text = _without_finding(summary)
+    if text != HEALTHY:
+        return [("Verdict", text)]
+    return [("Verdict", text), ("Why", f"no rule found anything in {_steps(summary)}"), ("Next", "nothing to do")]
+
+
+def other_findings(summary: Summary) -> list[str]:
+    """Phrase each finding after the first in one line."""
+    found = [finding for finding in summary.findings if finding.severity != "info"]
+    return [f"[{finding.severity}] {_title(finding)}" for finding in found[1:]]
+
+
+def _steps(summary: Summary) -> str:
+    return f"{summary.steps} recorded {'step' if summary.steps == 1 else 'steps'}"
 
 
 def _title(finding: Finding) -> str:
@@ -61,7 +85,8 @@ def _title(finding: Finding) -> str:
 
 
 def _where(finding: Finding) -> str:
-    where = "" if finding.name is None else " ".join(str(part) for part in (finding.name, finding.phase) if part)
+    parts = dict.fromkeys(str(part) for part in (finding.name, finding.phase) if part)  # data is a name and a phase
+    where = " ".join(parts)
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
     return f"{finding.rule}{': ' + where if where else ''}{rank}"
 
@@ -77,21 +102,17 @@ def _without_finding(summary: Summary) -> str:
     return HEALTHY
 
 
-def _healthy(summary: Summary, width: int) -> Iterator[str]:
-    text = _without_finding(summary)
-    yield from wrap("Verdict", text, width)
-    if text == HEALTHY:
-        yield from wrap("Why", f"no rule found anything in {summary.steps} steps", width)
-        yield from wrap("Next", "nothing to do; rules without enough data are listed below", width)
-
-
 def _unjudged(summary: Summary, width: int) -> Iterator[str]:
-    yield "not judged"
+    """Yield the rules that were not judged as one sentence, by the signal that each of them lacks."""
+    rules: dict[str, list[str]] = {}
     for finding in summary.findings:
-        if finding.severity == "info":
-            missing = str(finding.evidence.get("missing", finding.why))
-            word = missing if missing.startswith("inconclusive") else f"missing {missing}"
-            yield from wrap(f"  {finding.rule}", word, width, room=RULE_CELLS)
+        if finding.severity == "info" and not _lacks_steps(finding):
+            rules.setdefault(str(finding.evidence.get("missing", finding.why)), []).append(finding.rule)
+    texts = []
+    for missing, names in rules.items():
+        word = missing if missing.startswith("inconclusive") else f"missing: {missing}"
+        texts.append(f"{', '.join(names)} ({word})")
+    yield from wrap("not judged", "; ".join(texts), width, room=UNJUDGED_CELLS)
 
 
 def _table(summary: Summary, width: int) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from .._stats.name_lines import Line, Lines, name_lines
-from .._units import NS_PER_MS, above, format_ms, format_percent, format_rate, format_round_percent, format_span
+from .._units import format_ms, format_percent, format_rate, format_round_percent, format_short, format_span
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
@@ -239,21 +239,9 @@ class _Painter:
         if recomputed:
             parts.insert(1, ("rec", bar.recompute_ns, YELLOW))
         limit_ns = bar.limit_ns / steps
-        texts = [(f"{word} {_short_ms(ns / steps, limit_ns):>5}", style) for word, ns, style in parts]
+        texts = [(f"{word} {format_short(ns / steps, limit_ns):>5}", style) for word, ns, style in parts]
         return "".join("  " + self.paint(text, style) for text, style in texts)
 
 
 def _share(bar: Bar, total_step_ns: int) -> str:
     return format_percent(bar.total_ns / total_step_ns, bar.limit_ns / total_step_ns)
-
-
-def _short_ms(ns: float, limit_ns: float = 0.0) -> str:
-    """Format milliseconds in at most five characters; a phase that did not run is a dash."""
-    if not ns:
-        return "-"
-    ms = ns / NS_PER_MS
-    if ns < limit_ns:
-        return "<" + above(limit_ns / NS_PER_MS, 2 if limit_ns < 9.99 * NS_PER_MS else 0)
-    if ms < 99.95:
-        return f"{ms:.2f}" if ms < 9.995 else f"{ms:.1f}"
-    return f"{ms:.0f}" if ms < 99_999.5 else f"{ms / 1000:.0f}k"

@@ -1,19 +1,22 @@
-"""The report at the end of a run, on the terminal and in ``summary.txt``."""
+"""The full report of a run: ``summary.txt`` and ``autoprof show --full``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from .._stats.name_lines import Line, name_lines, walk
-from .._units import format_count, format_ms, format_ns, format_percent
+from .._units import format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Summary, format_counts
-from .card import render_card
+from .card import render_findings, render_outlook
+from .hot_tree import hot_tree, separate_tree
 from .measurements import measured_lines, overhead_lines, work_table
 from .memory_text import readings, render_memory
+from .run_facts import NOTHING, bias_text, count, format_time, headline
 from .shapes import render_shapes
-from .text import HOST_BOUND, crop, fit, fit_marked, glyphs_for, safe, wrap
+from .table import render_rows
+from .text import HOST_BOUND, Glyphs, crop, glyphs_for, safe, wrap
+from .tree_text import render_tree
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -22,8 +25,6 @@ NAMES: Final = 24
 SPREAD: Final = 8
 """Names × phases whose distribution is shown."""
 
-_NUMBERS: Final = f"{'calls':>6}{'per step':>12}{'share':>9}{'forward':>10}{'recompute':>10}{'backward':>10}"
-_SPREAD: Final = f"{'mean':>12}{'p50':>12}{'p95':>12}{'max':>12}"
 _ADDS_UP: Final = (
     "Means per recorded step; percentages are of the step. The phases add up to the",
     "step exactly, and so do the names at the left edge together with other. A name",
@@ -33,78 +34,67 @@ _ADDS_UP: Final = (
 
 
 def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES, encoding: str = "utf-8") -> list[str]:
-    """Return the report, no line wider than ``width`` cells (at least 80)."""
+    """Return the full report, no line wider than ``width`` cells (at least 80)."""
     width = max(width, NARROWEST)
     glyphs = glyphs_for(encoding)
-    lines = [glyphs.rule * width, *_head(summary, width), ""]
+    blocks = [[headline(summary), *render_findings(summary, width=width)]]
     if summary.steps:
-        lines += [*_phases(summary, glyphs.full), "", *_names(summary, width, top, glyphs.ellipsis)]
-        lines += [*_spread(summary, width, glyphs.ellipsis), "", *_ADDS_UP]
-        table = [*work_table(summary.work, width, glyphs.ellipsis)]
-        lines += ["", *table] if table else []
-        lines += [HOST_BOUND] if any(row.host_bound for row in summary.rows) else []
-    memory = render_memory(summary, width=width, ellipsis=glyphs.ellipsis)
-    lines += ["", *memory] if memory else []
-    detail = render_shapes(summary, width)
-    lines += ["", *detail] if detail else []
-    card = render_card(summary, width=width)
-    lines += ["", *card] if card else []
-    lines.append(glyphs.rule * width)
+        blocks += [[*_names(summary, width, top, glyphs)], [*_phases(summary, glyphs.full)]]
+    else:
+        blocks[0] += wrap("", NOTHING, width, 0)
+    blocks.append([*_facts(summary, width)])
+    if summary.steps:
+        blocks += [_spread(summary, width, glyphs.ellipsis), [*_ADDS_UP]]
+        blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
+    blocks.append(render_memory(summary, width=width, ellipsis=glyphs.ellipsis))
+    blocks.append(render_shapes(summary, width))
+    blocks += render_outlook(summary, width=width)
+    text = [line for at, block in enumerate(filter(None, blocks)) for line in (["", *block] if at else block)]
+    lines = [glyphs.rule * width, *text, glyphs.rule * width]
     return [crop(safe(line, encoding), width).rstrip() for line in lines]
 
 
-def _head(summary: Summary, width: int) -> Iterator[str]:
-    uncounted = [
-        f"{count} {word}"
-        for count, word in ((summary.warmup_steps, "warm-up, excluded"), (summary.unsampled_steps, "not sampled"))
-        if count
-    ]
-    recorded = f"autoprof: {summary.steps} steps on the {summary.clock}'s clock"
-    yield f"{recorded} ({'; '.join(uncounted)})" if uncounted else recorded
-    if not summary.steps:
-        yield "nothing was recorded: no step ended after the warm-up"
-        return
-    times = (
-        ("mean", summary.step_mean_ns),
-        ("p50", summary.step_p50_ns),
-        ("p95", summary.step_p95_ns),
-        ("min", summary.step_min_ns),
-        ("max", summary.step_max_ns),
-    )
-    phrased = [f"{word} {format_ms(ns)}" for word, ns in times]
-    yield "step       " + ", ".join(phrased[:3])
-    yield "           " + ", ".join(phrased[3:])
-    if summary.unsampled_ns and summary.unsampled_steps:  # older versions saved only the second
-        yield from wrap("", _unsampled(summary), width, room=11)
-    yield from measured_lines(summary, width)
+def _facts(summary: Summary, width: int) -> Iterator[str]:
+    if summary.steps:
+        times = (
+            ("mean", summary.step_mean_ns),
+            ("p50", summary.step_p50_ns),
+            ("p95", summary.step_p95_ns),
+            ("min", summary.step_min_ns),
+            ("max", summary.step_max_ns),
+        )
+        phrased = [f"{word} {format_time(ns)}" for word, ns in times]
+        yield f"step       recorded steps: {', '.join(phrased[:3])}"
+        yield "           " + ", ".join(phrased[3:])
+        if summary.unsampled_ns and summary.unsampled_steps:
+            yield from wrap("", _unsampled(summary), width, room=11)
+        yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:
         yield f"accumulate {summary.micro_steps} micro-batches per optimizer step"
     if summary.loader:
         workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.excluded:
-        often = f"{one.calls} times, " if one.calls > 1 else ""
+        often = f"{count(one.calls, 'time')}, " if one.calls > 1 else ""
         yield f"excluded   {one.name}: {often}{format_ms(one.total_ns)}, in no step"
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
-    own, paired = overhead_lines(summary)
-    yield f"overhead   {own}"
-    yield f"           {paired}"
+    if summary.steps:
+        own, paired = overhead_lines(summary)
+        yield f"overhead   {own}"
+        yield f"           {paired}"
     if summary.clock_limit_ns:
         yield f"clock      cannot resolve spans below {format_ns(summary.clock_limit_ns)}: they are shown as <"
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
-        yield f"{word}    {format_counts(reasons) if reasons else 'nothing'}"
+        yield from wrap(word, format_counts(reasons) if reasons else "nothing", width, room=11)
     for note in summary.notes:
-        yield f"note       {note}"
+        yield from wrap("note", note, width, room=11)
 
 
 def _unsampled(summary: Summary) -> str:
-    line = f"unsampled steps: mean {format_ms(summary.unsampled_ns / summary.unsampled_steps)}"
-    bias = summary.sampling_bias
-    if bias is None:
-        return line
-    beyond = f"{format_percent(abs(bias))} {'longer' if bias > 0 else 'shorter'}, beyond the cost of recording"
-    return f"{line}; recorded steps are {beyond}: their means do not represent all steps"
+    line = f"unsampled steps: mean {format_time(summary.unsampled_ns / summary.unsampled_steps)}"
+    bias = bias_text(summary)
+    return line if bias is None else f"{line}; {bias}"
 
 
 def _phases(summary: Summary, full: str) -> Iterator[str]:
@@ -122,58 +112,26 @@ def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
     return f"{name:<12}{format_ms(ns / steps, limit_ns):>14}{share:>9}"
 
 
-def _names(summary: Summary, width: int, top: int, ellipsis: str) -> Iterator[str]:
-    lines = name_lines(summary)
-    room = width - len(_NUMBERS)
-    every = list(walk(lines.roots))
-    # A parent is never shorter than its child, so the longest names are a tree of their own.
-    kept = {id(line) for line, _, _ in sorted(every, key=lambda entry: (-entry[0].total_ns, entry[1]))[:top]}
-    yield fit("name", room) + _NUMBERS
-    for line, depth, name in every:
-        if id(line) in kept:
-            yield _line(line, depth, name, summary, room, ellipsis)
-    left = [line.total_ns for line, _, _ in every if id(line) not in kept]
-    if left:
-        most = format_percent(max(left) / summary.total_step_ns, summary.clock_limit_ns / summary.step_mean_ns)
-        yield f"{ellipsis} and {len(left)} more names, at most {most} of the step each"
-    if not every:
+def _names(summary: Summary, width: int, top: int, glyphs: Glyphs) -> Iterator[str]:
+    tree, separate = hot_tree(summary, top), separate_tree(summary, top)
+    yield from render_tree(tree, summary, width, glyphs, calls=True)
+    if not any(row.steps for row in tree.rows):
         yield "no span was recorded: the whole step is other"
-    if lines.separate:
+    if separate.rows:
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
-        for line, depth, name in list(walk(lines.separate))[:top]:
-            yield _line(line, depth, name, summary, room, ellipsis)
+        yield from render_tree(separate, summary, width, glyphs, calls=True)[1:]
+    if any(row.is_host_bound for row in (*tree.rows, *separate.rows)):
+        yield HOST_BOUND
 
 
-def _line(line: Line, depth: int, name: str, summary: Summary, room: int, ellipsis: str) -> str:
-    phase = line.rows[0].phase
-    split = line.forward_ns or line.recompute_ns or line.backward_ns
-    redundant = phase.value == name or ("/" in name and phase.value == name.partition("/")[0].lower())
-    shown = name if split or redundant else f"{name} ({phase})"
-    text = fit_marked(safe("  " * min(depth, 6) + shown), room, ellipsis, line.is_host_bound)
-    limit_ns = line.limit_ns(summary.clock_limit_ns)
-    text += f"{format_count(line.calls / summary.steps):>6}"
-    text += f"{format_ms(line.total_ns / summary.steps, limit_ns / summary.steps):>12}"
-    text += f"{format_percent(line.total_ns / summary.total_step_ns, limit_ns / summary.total_step_ns):>9}"
-    if split:
-        parts = (line.forward_ns, line.recompute_ns, line.backward_ns)
-        text += "".join(_part(ns / summary.steps, limit_ns / summary.steps) for ns in parts)
-    return text
-
-
-def _part(ns: float, limit_ns: float) -> str:
-    return f"{format_ms(ns, limit_ns) if ns else '-':>10}"
-
-
-def _spread(summary: Summary, width: int, ellipsis: str) -> Iterator[str]:
+def _spread(summary: Summary, width: int, ellipsis: str) -> list[str]:
     rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:SPREAD]
     if not rows:
-        return
-    room = width - len(_SPREAD)
-    yield ""
-    yield fit("longest", room) + _SPREAD
+        return []
+    names, numbers = ["longest"], [["mean", "p50", "p95", "max"]]
     for row in rows:
-        shown = row.name if row.phase.value == row.name else f"{row.name} {row.phase}"
-        times = (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)
+        names.append(safe(row.name if row.phase.value == row.name else f"{row.name} {row.phase}"))
         limit_ns = row.calls / row.steps * summary.clock_limit_ns
-        yield fit(safe(shown), room, ellipsis) + "".join(f"{format_ms(ns, limit_ns):>12}" for ns in times)
+        numbers.append([format_ms(ns, limit_ns) for ns in (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)])
+    return render_rows(names, numbers, width, least=(12, 12, 12, 12), ellipsis=ellipsis)

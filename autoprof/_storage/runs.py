@@ -234,6 +234,30 @@ class Run:
         return self.summary if rank == 0 else _read_summary(self.path / f"rank{rank}")
 
 
+def find_run(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of a run: the path itself, or the run in it that started last.
+
+    Raises ``OutputError`` where there is none.
+    """
+    folder = Path(path)
+    if (folder / "run.json").is_file():
+        return folder
+    starts = {one.parent: _start(one) for one in folder.glob("*/run.json")}
+    if not starts:
+        raise OutputError(
+            f"{folder}: neither the folder of a run nor a folder of runs; a run has a run.json, name its folder"
+        )
+    return max(starts, key=lambda run: (starts[run], run.name))
+
+
+def _start(path: Path) -> float:
+    """Return when a run started, in seconds; of a run without a readable start, when its file was written."""
+    try:
+        return datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["start"]).timestamp()
+    except (OSError, ValueError, KeyError, TypeError):
+        return path.stat().st_mtime
+
+
 def read_run(path: str | os.PathLike[str]) -> Run:
     """Open a saved run. Raises ``OutputError`` where there is none."""
     run = read_records(path)

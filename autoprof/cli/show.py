@@ -1,4 +1,4 @@
-"""``autoprof show``: print the summary of a saved run, or write its tables and figures again from the records."""
+"""``autoprof show``: print the report of a saved run, or write its tables and figures again from the records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import OutputError
 
@@ -14,19 +14,34 @@ if TYPE_CHECKING:
     from .._storage.runs import Run
     from ..sinks import Export
     from ..sinks._export import SavedSteps
+    from ..summary import Summary
+
+RUNS: Final = "runs"
+"""The default of the key ``output``, below the working directory."""
+WIDEST: Final = 120
+"""Cells of a report on a wider terminal."""
 
 
 def add(commands: Any) -> None:
     """Add the command; each sink adds the options for its files."""
     parser = commands.add_parser(
         "show",
-        help="print the summary of a saved run, or write its tables and figures again",
+        help="print the report of the latest or another saved run, or write its tables and figures again",
         description=(
-            "Print the summary of a saved run; of a run that was killed, the summary of its records. With one of the "
-            "options for files, write these from the records instead, whether or not the run had the sink."
+            "Print the report of a saved run; of a run that was killed, the report of its records. Without RUN, the "
+            "latest run in the folder runs. With one of the options for files, write these from the records "
+            "instead, whether or not the run had the sink."
         ),
     )
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of a run, such as runs/2026-11-20_10-00-00-ab12")
+    parser.add_argument(
+        "run_folder",
+        metavar="RUN",
+        nargs="?",
+        default=RUNS,
+        help=f"the folder of a run, such as {RUNS}/2026-11-20_10-00-00-ab12, or a folder of runs: then the latest of "
+        f"them (default: {RUNS})",
+    )
+    parser.add_argument("--full", action="store_true", help="print every table: memory, FLOPs, spread, what if")
     parser.add_argument("--rank", type=int, help="only this rank (default: the summary of rank 0, the files of all)")
     parser.add_argument("--steps", metavar="A:B", help="only steps A to B in the files; either may be left out")
     parser.set_defaults(run=_run)
@@ -48,11 +63,10 @@ def _exports() -> list[Export]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from .._reports.summary_text import render_summary
-    from .._storage.runs import read_run
+    from .._storage.runs import find_run, read_run
     from ..sinks._export import saved_summary
 
-    run = read_run(arguments.run_folder)
+    run = read_run(find_run(arguments.run_folder))
     if arguments.rank is not None and arguments.rank not in run.ranks:
         known = ", ".join(map(str, run.ranks)) or "none"
         raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
@@ -65,9 +79,19 @@ def _run(arguments: argparse.Namespace) -> int:
         one.write(saved, path)
         print(f"{path}: written", file=sys.stderr)
     if not wanted:
-        summary = saved_summary(run, arguments.rank)
-        print("\n".join(render_summary(summary, width=shutil.get_terminal_size().columns)))
+        print("\n".join(_report(run, saved_summary(run, arguments.rank), full=arguments.full)))
     return 0
+
+
+def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
+    from .._reports.short_text import render_short
+    from .._reports.summary_text import render_summary
+
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    if full:
+        return render_summary(summary, width=width, encoding=encoding)
+    return render_short(summary, width=width, encoding=encoding, folder=run.path)
 
 
 def _saved_steps(run: Run, arguments: argparse.Namespace) -> SavedSteps:

@@ -13,7 +13,7 @@ from .._options import Options
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain
-from .._reports.summary_text import render_summary
+from .._reports.short_text import render_short
 from .._reports.text import safe
 from ..frame import StepFrame
 from ..summary import Summary
@@ -21,8 +21,8 @@ from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._terminal import SPARE_ROWS, PinnedLines
 
-SUMMARY_NAMES: Final = 12
-"""Names in the report at the end on a terminal; ``summary.txt`` has more."""
+WIDEST: Final = 100
+"""Cells of the report at the end on a wider terminal."""
 
 
 class ConsoleOptions(Options):
@@ -48,6 +48,7 @@ class ConsoleSink:
         self._options = options
         self._stream = run.stream
         self._clock = run.clock
+        self._folder = None if run.folder is None else run.folder.path
         self._pinned = PinnedLines(run.stream)
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(run.stream, "encoding", None) or "ascii"
@@ -119,13 +120,12 @@ class ConsoleSink:
         self._stream.flush()
 
     def close(self, summary: Summary) -> None:
-        """Restore the screen and print the report, which remains."""
+        """Restore the screen and print the short report, which remains."""
         atexit.unregister(self._restore_screen)
         size = PinnedLines.terminal_size(self._stream)
         self._pinned.close()
-        report = render_summary(
-            summary, width=min(size[0], 120) if size else 80, top=SUMMARY_NAMES, encoding=self._encoding
-        )
+        width = min(size[0], WIDEST) if size else 80
+        report = render_short(summary, width=width, encoding=self._encoding, folder=self._folder)
         self._stream.write("\n" + "\n".join(report) + "\n")
         self._stream.flush()
 

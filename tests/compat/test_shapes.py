@@ -187,7 +187,8 @@ def test_the_log_the_summary_and_the_records_have_them(tmp_path: Path) -> None:
         "Blocks", "blocks.3", (NamedShape("x", (2, 4)),), (NamedShape("", (2, 4)),)
     )
     (folder / "summary.json").unlink()
-    shown = subprocess.run([sys.executable, "-m", "autoprof", "show", str(folder)], capture_output=True, text=True)
+    command = [sys.executable, "-m", "autoprof", "show", str(folder), "--full"]
+    shown = subprocess.run(command, capture_output=True, text=True)
     assert "Blocks: 4 modules" in shown.stdout, shown.stderr
 
 

@@ -34,7 +34,7 @@ SLOW = {**STEP, "data": 100, "step": 200}
 def test_the_card_has_verdict_why_and_next() -> None:
     """The first finding, and what to do about it."""
     lines = render_card(diagnose(evidence_of(SLOW, repeat=20)))
-    assert lines[0] == "Verdict   [critical] data-wait: data data (up to 100.0 ms a step could be saved)"
+    assert lines[0] == "Verdict   [critical] data-wait: data (up to 100.0 ms a step could be saved)"
     assert lines[1] == "Why       each step waits 100.0 ms (50.0 % of the step) for its batch"
     assert lines[2].startswith("Next      let the loader work ahead")
 
@@ -43,7 +43,9 @@ def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:
     """It lists the rules that abstained, with the missing signal."""
     lines = render_card(diagnose(evidence_of(STEP, repeat=20)))
     assert lines[0] == "Verdict   nothing stands out"
-    assert "  comm-exposed    missing comm spans" in lines
+    text = " ".join(" ".join(lines).split())
+    assert "not judged " in text
+    assert "comm-exposed (missing: comm spans)" in text
 
 
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
@@ -72,7 +74,7 @@ def test_the_panel_has_one_line_of_verdict() -> None:
     """At 80 columns; none while it is too early."""
     panel = render_panel(diagnose(evidence_of(SLOW, repeat=20)), width=80, top=3, color=False)
     (line,) = [line for line in panel if "verdict" in line]
-    assert line == "│ verdict: data-wait: data data (up to 100.0 ms a step could be saved)"
+    assert line == "│ verdict: data-wait: data (up to 100.0 ms a step could be saved)"
     early = render_panel(diagnose(evidence_of(SLOW, repeat=3)), width=80, top=3, color=False)
     assert not [line for line in early if "verdict" in line]
 
@@ -92,7 +94,7 @@ def test_without_a_panel_a_line_is_printed_when_the_verdict_changes() -> None:
     sink.close(Summary.empty())
     said = [line for line in stream.getvalue().splitlines() if "verdict" in line]
     assert said == [
-        "autoprof | verdict: data-wait: data data (up to 100.0 ms a step could be saved)",
+        "autoprof | verdict: data-wait: data (up to 100.0 ms a step could be saved)",
         "autoprof | verdict: nothing stands out",
     ]
 

@@ -121,9 +121,9 @@ def test_the_table_of_spans_is_made_again(tmp_path: Path) -> None:
 def test_the_summary_is_printed_again(
     saved: tuple[Path, ListSink, autoprof.Summary], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``autoprof show`` prints the text of ``summary.txt``."""
+    """``autoprof show --full`` prints the text of ``summary.txt``."""
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["show", str(saved[0])]) == 0
+    assert main(["show", str(saved[0]), "--full"]) == 0
     assert capsys.readouterr().out == (saved[0] / "summary.txt").read_text("utf-8")
 
 

@@ -252,7 +252,7 @@ def test_close_gives_the_screen_back_and_leaves_the_report(terminal: TerminalStr
     seen = screen.scrolled + screen.text
     assert not any("┌" in line or "█░" in line for line in seen)
     assert "before" in seen
-    assert "autoprof: 1 steps on the host's clock" in seen
+    assert "autoprof: 1 step (all recorded), host time" in seen
 
 
 def test_a_second_panel_finds_the_bottom_taken(terminal: TerminalStream, clock: Clock) -> None:

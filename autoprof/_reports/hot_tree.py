@@ -1,0 +1,126 @@
+"""The tree of the hot path: the longest names with their parents, what is in no child, and what is in no span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from .._stats.name_lines import Line, name_lines
+from ..frame import Phase
+from ..summary import Summary
+
+SELF: Final = "(self)"
+"""The part of a name outside the names below it."""
+UNATTRIBUTED: Final = "other (in no span)"
+SHOWN: Final = 0.01
+"""Share of the step from which the part of a name outside its children has a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A name of the tree: nanoseconds per step, in total and by phase; ``phase`` where it has only another phase.
+
+    A time below ``limit_ns``, the resolution of the clock, is shown as less than that.
+    """
+
+    name: str
+    depth: int
+    total_ns: float
+    share: float
+    forward_ns: float = 0.0
+    recompute_ns: float = 0.0
+    backward_ns: float = 0.0
+    phase: Phase | None = None
+    limit_ns: float = 0.0
+    calls: float = 0.0
+    steps: int = 0
+    is_host_bound: bool = False
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it has time in a phase with a column of its own."""
+        return bool(self.forward_ns or self.recompute_ns or self.backward_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class HotTree:
+    """Rows with parents first, longest first; ``hidden`` names are not shown, none longer than ``hidden_share``."""
+
+    rows: tuple[TreeRow, ...]
+    hidden: int = 0
+    hidden_share: float = 0.0
+
+
+def hot_tree(summary: Summary, room: int) -> HotTree:
+    """Return the ``room`` longest rows, none without its parent; all rows at the left edge add up to the step."""
+    return _longest_rows(list(_rows(summary)) if summary.steps else [], room)
+
+
+def separate_tree(summary: Summary, room: int) -> HotTree:
+    """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
+    lines = name_lines(summary).separate if summary.steps else ()
+    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room)
+
+
+def _longest_rows(every: list[TreeRow], room: int) -> HotTree:
+    # A parent is never shorter than its child and precedes it, so the longest rows are a tree of their own.
+    longest = sorted(range(len(every)), key=lambda at: (-every[at].total_ns, at))
+    kept, hidden = set(longest[:room]), longest[room:]
+    names = [at for at in hidden if every[at].name != SELF]
+    most = max((every[at].share for at in hidden), default=0.0)
+    return HotTree(tuple(row for at, row in enumerate(every) if at in kept), len(names), most)
+
+
+def _rows(summary: Summary) -> Iterator[TreeRow]:
+    """Yield every row, parents first, siblings in descending order of time."""
+    other_ns = summary.phases.get(Phase.OTHER, 0)
+    other = _row(summary, UNATTRIBUTED, 0, other_ns, (0, 0, 0), summary.clock_limit_ns * summary.steps)
+    roots = [(line.total_ns, line) for line in name_lines(summary).roots]
+    for total_ns, line in sorted([*roots, (other_ns, None)], key=_longest):
+        if line is not None:
+            yield from _line_rows(summary, line, 0, "")
+        elif total_ns:
+            yield other
+
+
+def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator[TreeRow]:
+    name = line.name.removeprefix(f"{above}/") if above else line.name
+    parts = line.forward_ns, line.recompute_ns, line.backward_ns
+    limit_ns = line.limit_ns(summary.clock_limit_ns)
+    phase = line.rows[0].phase
+    is_said = any(parts) or phase.value == name or phase.value == name.partition("/")[0].lower()
+    yield replace(
+        _row(summary, name, depth, line.total_ns, parts, limit_ns),
+        phase=None if is_said else phase,
+        calls=line.calls / summary.steps,
+        steps=max(row.steps for row in line.rows),
+        is_host_bound=line.is_host_bound,
+    )
+    below: list[tuple[int, Line | None]] = [(child.total_ns, child) for child in line.children]
+    if below and line.own_ns >= SHOWN * summary.total_step_ns:
+        below.append((line.own_ns, None))
+    for total_ns, child in sorted(below, key=_longest):
+        if child is not None:
+            yield from _line_rows(summary, child, depth + 1, line.name)
+        else:
+            yield _row(summary, SELF, depth + 1, total_ns, _own_parts(line), limit_ns)
+
+
+def _longest(entry: tuple[int, Line | None]) -> int:
+    return -entry[0]
+
+
+def _own_parts(line: Line) -> tuple[int, int, int]:
+    return (
+        max(line.forward_ns - sum(child.forward_ns for child in line.children), 0),
+        max(line.recompute_ns - sum(child.recompute_ns for child in line.children), 0),
+        max(line.backward_ns - sum(child.backward_ns for child in line.children), 0),
+    )
+
+
+def _row(summary: Summary, name: str, depth: int, ns: int, parts: tuple[int, int, int], limit_ns: int) -> TreeRow:
+    steps = summary.steps
+    forward, recompute, backward = (part / steps for part in parts)
+    share = ns / max(summary.total_step_ns, 1)
+    return TreeRow(name, depth, ns / steps, share, forward, recompute, backward, limit_ns=limit_ns / steps)

@@ -1,0 +1,105 @@
+"""The facts of a run beside its names: step time, throughput, excluded time, overhead, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from .._units import NS_PER_MS, format_ms, format_ns, format_percent, format_rate, format_span
+from ..summary import Excluded, Summary, format_counts
+from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
+
+Fact = tuple[str, str]
+"""A label of at most ten characters, and what it says."""
+EXCLUDED: Final = 3
+"""Kinds of excluded time named one by one."""
+
+
+def format_time(ns: float) -> str:
+    """Format the length of a step: milliseconds, or microseconds where it is shorter than one."""
+    return format_ns(ns) if 0 < ns < NS_PER_MS else format_ms(ns)
+
+
+def count(number: int, word: str) -> str:
+    """Phrase a number of things: ``1 step``, ``12 steps``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def headline(summary: Summary) -> str:
+    """Phrase how many steps there were, how many of them were recorded, and by which clock."""
+    steps = summary.steps + summary.warmup_steps + summary.unsampled_steps
+    parts = [f"{summary.steps} recorded" if steps != summary.steps or not steps else "all recorded"]
+    parts += [f"{summary.warmup_steps} warm-up"] if summary.warmup_steps else []
+    parts += [f"{summary.unsampled_steps} not sampled"] if summary.unsampled_steps else []
+    clock = f", {summary.clock} time" if summary.steps else ""
+    return f"autoprof: {count(steps, 'step')} ({', '.join(parts)}){clock}"
+
+
+NOTHING: Final = "nothing was recorded: no step ended after the warm-up; session.step() ends a step"
+"""The reason of a report without figures."""
+
+
+def run_facts(summary: Summary) -> Iterator[Fact]:
+    """Yield the facts of the short report, in its order."""
+    if summary.steps:
+        yield "step", _step(summary)
+        if (bias := bias_text(summary)) is not None:
+            yield "", bias
+    if summary.throughput is not None:
+        yield "throughput", format_rate(summary.throughput, summary.throughput_unit)
+    if work := brief_work(summary.work):
+        yield "work", ", ".join(work)
+    if text := progress_text(summary):
+        yield "progress", text
+    if summary.clock == "device" and (use := brief_metrics(summary)):
+        yield "device", ", ".join(use)
+    if summary.excluded:
+        yield "excluded", _excluded(summary)
+    if summary.steps:
+        yield "overhead", brief_overhead(summary)
+    for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
+        if reasons:
+            yield word, format_counts(reasons)
+
+
+def mean_of_all_ns(summary: Summary) -> float:
+    """Return the mean time of all steps after the warm-up, recorded or not."""
+    if not summary.unsampled_ns or not summary.unsampled_steps:  # older versions saved only the second
+        return summary.step_mean_ns
+    return (summary.total_step_ns + summary.unsampled_ns) / (summary.steps + summary.unsampled_steps)
+
+
+def _step(summary: Summary) -> str:
+    spread = f"p50 {format_time(summary.step_p50_ns)}, p95 {format_time(summary.step_p95_ns)}"
+    if summary.unsampled_ns and summary.unsampled_steps:
+        mean, recorded = format_time(mean_of_all_ns(summary)), format_time(summary.step_mean_ns)
+        every = count(summary.steps + summary.unsampled_steps, "step")
+        text = f"mean {mean} over {every}; the recorded ones: mean {recorded}, {spread}"
+    else:
+        text = f"mean {format_time(summary.step_mean_ns)}, {spread}"
+    micro = summary.micro_steps or 0
+    return f"{text}; {micro} micro-batches per optimizer step" if micro > 1 else text
+
+
+def bias_text(summary: Summary) -> str | None:
+    """Phrase by how much recorded steps differ from the others; None where they do not."""
+    bias = summary.sampling_bias
+    if bias is None:
+        return None
+    beyond = f"{format_percent(abs(bias))} {'longer' if bias > 0 else 'shorter'}, beyond the cost of recording"
+    return f"recorded steps are {beyond}: their means do not represent all steps"
+
+
+def _excluded(summary: Summary) -> str:
+    parts = sorted(summary.excluded, key=_length)
+    texts = [f"{one.name} {format_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
+    if len(texts) > EXCLUDED:
+        texts[EXCLUDED:] = [f"{len(texts) - EXCLUDED} more"]
+    total_ns = sum(one.total_ns for one in parts)
+    steps_ns = summary.total_step_ns + summary.unsampled_ns
+    share = f", {format_percent(total_ns / (total_ns + steps_ns))} of the run" if total_ns and steps_ns else ""
+    return f"{'; '.join(texts)}{share}; in no step"
+
+
+def _length(one: Excluded) -> int:
+    return -one.total_ns

@@ -1,0 +1,123 @@
+"""The short report: the card, the tree of the hot path and the phases in at most 39 lines of 80 cells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from .._units import format_percent, format_short
+from ..frame import Phase
+from ..summary import Summary
+from .card import card_facts, other_findings
+from .hot_tree import hot_tree
+from .run_facts import NOTHING, count, headline, run_facts
+from .table import GAP, render_rows
+from .text import HOST_BOUND, Glyphs, crop, glyphs_for, safe, wrap
+from .tree_text import column_unit, render_tree
+
+LINES: Final = 39
+"""The most lines; the console puts an empty line before them."""
+LABEL: Final = 11
+"""Cells of the labels at the left edge."""
+CARD_LINES: Final = 3
+"""Lines of each part of the card."""
+OTHERS: Final = 3
+"""Further findings named, a line each."""
+NOTE_LINES: Final = 5
+"""Lines of notes; with more, the others are counted."""
+TREE: Final = 14
+"""Names of the tree where there is room."""
+FULL: Final = "autoprof show --full"
+
+
+def render_short(
+    summary: Summary, *, width: int = 80, encoding: str = "utf-8", folder: Path | None = None
+) -> list[str]:
+    """Return the report for a tired person: cause, reason and next step first; no line but the last is wider."""
+    width = max(width, 80)
+    glyphs = glyphs_for(encoding)
+    head = [glyphs.rule * width, *_head(summary, width, glyphs)]
+    end = _phases(summary, width, glyphs) if summary.steps else []
+    last = _last(folder, encoding)
+    room = LINES - len(head) - len(end) - len(last) - 4  # the head and the last line of the tree, blank lines
+    tree = _tree(summary, width, min(max(room, 3), TREE), glyphs) if summary.steps else []
+    blocks = [block for block in (head, tree, end) if block]
+    lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
+    return [*(crop(safe(line, encoding), width).rstrip() for line in lines), *last]
+
+
+def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
+    yield headline(summary)
+    if not summary.steps:
+        yield from wrap("", NOTHING, width, 0)
+    for label, text in card_facts(summary):
+        yield from _shortened(wrap(label, text, width, LABEL), CARD_LINES, width, glyphs)
+    others = other_findings(summary)
+    for text in others[:OTHERS]:
+        yield from _shortened(wrap("also", text, width, LABEL), 1, width, glyphs)
+    if len(others) > OTHERS:
+        yield from wrap("", f"and {count(len(others) - OTHERS, 'more finding')}: {FULL}", width, LABEL)
+    for label, text in run_facts(summary):
+        yield from _shortened(wrap(label, text, width, LABEL), 2, width, glyphs)
+    yield from _notes(summary, width, glyphs)
+
+
+def _notes(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
+    room = NOTE_LINES if summary.steps else LINES // 2
+    shown = 0
+    for note in summary.notes:
+        lines = _shortened(wrap("note", note, width, LABEL), 2 if summary.steps else 4, width, glyphs)
+        if len(lines) > room:
+            break
+        yield from lines
+        room -= len(lines)
+        shown += 1
+    if shown < len(summary.notes):
+        yield from wrap("", f"and {count(len(summary.notes) - shown, 'more note')}: {FULL}", width, LABEL)
+
+
+def _shortened(lines: list[str], most: int, width: int, glyphs: Glyphs) -> list[str]:
+    if len(lines) <= most:
+        return lines
+    *kept, last = lines[:most]
+    return [*kept, f"{crop(last, width - 2).rstrip()} {glyphs.ellipsis}"]
+
+
+def _tree(summary: Summary, width: int, room: int, glyphs: Glyphs) -> list[str]:
+    tree = hot_tree(summary, room)
+    lines = render_tree(tree, summary, width, glyphs)
+    return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines
+
+
+def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
+    unit_ns, unit = column_unit(summary)
+    whole = max(summary.total_step_ns, 1)
+    limit = summary.clock_limit_ns * summary.steps / whole
+    shown = [(str(phase), ns) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
+    shown.append(("step", summary.total_step_ns))
+    times = [format_short(ns / summary.steps, summary.clock_limit_ns, unit_ns) for _, ns in shown]
+    shares = [format_percent(ns / whole, limit) for _, ns in shown]
+    columns = list(zip([word for word, _ in shown], times, shares, strict=True))
+    lines: list[str] = []
+    while columns:
+        fitting = next(n for n in range(len(columns), 0, -1) if n == 1 or _width(columns[:n]) <= width)
+        rows = [list(row) for row in zip(*columns[:fitting], strict=True)]
+        names = ["phase", f"{unit}/step", "share"]
+        lines += render_rows(names, rows, width, least=[0] * fitting, ellipsis=glyphs.ellipsis)
+        columns = columns[fitting:]
+    return lines
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return len("ms/step") + sum(GAP + max(map(len, column)) for column in columns)
+
+
+def _last(folder: Path | None, encoding: str) -> list[str]:
+    """Return the run's folder, whole however long it is, for copying."""
+    if folder is None:
+        return []
+    path = os.path.relpath(folder)
+    shown = str(folder) if path.startswith("..") else path
+    return ["", f"all figures: {FULL}; the run's folder:", safe(shown, encoding)]

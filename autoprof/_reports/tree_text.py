@@ -1,0 +1,54 @@
+"""The tree of names as a table: share and time of a step, and the parts forward, recompute and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .._units import NS_PER_MS, NS_PER_S, format_count, format_percent, format_short
+from ..summary import Summary
+from .hot_tree import HotTree, TreeRow
+from .run_facts import count
+from .table import render_rows
+from .text import Glyphs, safe
+
+INDENT: Final = 6
+"""Levels that are indented; deeper names are indented as much."""
+_UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
+_LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10}
+_PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
+    ("forward", lambda row: row.forward_ns),
+    ("recompute", lambda row: row.recompute_ns),
+    ("backward", lambda row: row.backward_ns),
+)
+
+
+def column_unit(summary: Summary) -> tuple[int, str]:
+    """Return the nanoseconds and the name of the unit in which this run's steps have few digits."""
+    return next((unit_ns, word) for least_ns, unit_ns, word in _UNITS if summary.step_mean_ns >= least_ns)
+
+
+def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, calls: bool = False) -> list[str]:
+    """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step."""
+    unit_ns, unit = column_unit(summary)
+    parts = [(word, part) for word, part in _PARTS if any(part(row) for row in tree.rows)]
+    heads = [*(["calls"] if calls else []), "share", f"{unit}/step", *(word for word, _ in parts)]
+    names, numbers = ["name"], [heads]
+    for row in tree.rows:
+        names.append(_name(row))
+        counted = [format_count(row.calls) if row.calls else ""] if calls else []
+        share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
+        total = format_short(row.total_ns, row.limit_ns, unit_ns)
+        split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
+        numbers.append([*counted, share, total, *split])
+    least = [_LEAST.get(head, 9) for head in heads]
+    lines = render_rows(names, numbers, width, least=least, ellipsis=glyphs.ellipsis)
+    if tree.hidden:
+        most = format_percent(tree.hidden_share)
+        lines.append(f"{glyphs.ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
+    return lines
+
+
+def _name(row: TreeRow) -> str:
+    phase = "" if row.phase is None else f" ({row.phase})"
+    return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{phase}{' *' if row.is_host_bound else ''}")

@@ -1,0 +1,144 @@
+"""The short report: what a tired person reads at the end of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from sink_builders import acts, frame_of, summary_of
+
+from autoprof._reports.short_text import LINES, render_short
+from autoprof.frame import Phase
+from autoprof.summary import Excluded, Finding, PairedCost, Summary
+
+GOLDEN = """\
+────────────────────────────────────────────────────────────────────────────────
+autoprof: 2 steps (all recorded), host time
+Verdict    [warning] recompute: VRT/Stage8 (up to 100.0 ms a step could be
+           saved)
+Why        recomputing takes 100.0 ms (10.0 % of the step)
+Next       switch checkpointing off where memory allows
+also       [warning] optimizer (up to 30.0 ms a step could be saved)
+step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
+throughput 2.00 samples/s
+excluded   validation 0.5 s (1 time), 20.0 % of the run; in no step
+overhead   0.3 % of the time of all steps
+
+name                   share  ms/step  forward  recompute  backward
+VRT                   82.0 %      820      280        100       440
+  Stage8              50.0 %      500      150        100       250
+  Spike时间自注意力   24.0 %      240     80.0          -       160
+  (self)               8.0 %     80.0     50.0          -      30.0
+optimizer              6.0 %     60.0
+other (in no span)     6.0 %     60.0
+data                   4.0 %     40.0
+Loss/VGG (user)        2.0 %     20.0
+
+phase     data  forward  recompute  backward  optimizer   user  other     step
+ms/step   40.0      280        100       440       60.0   20.0   60.0     1000
+share    4.0 %   28.0 %     10.0 %    44.0 %      6.0 %  2.0 %  6.0 %  100.0 %
+
+all figures: autoprof show --full; the run's folder:
+/runs/one
+"""
+
+
+@pytest.fixture
+def judged(summary: Summary) -> Summary:
+    """A run with two findings and a validation."""
+    recompute = Finding(
+        "recompute",
+        "warning",
+        "recomputing takes 100.0 ms (10.0 % of the step)",
+        "switch checkpointing off where memory allows",
+        name="VRT/Stage8",
+        gain_ns=100_000_000,
+    )
+    optimizer = Finding("optimizer", "warning", "slow", "fuse it", gain_ns=30_000_000)
+    return replace(summary, findings=(recompute, optimizer), excluded=(Excluded("validation", 1, 500_000_000),))
+
+
+def test_the_report_at_80_columns(judged: Summary) -> None:
+    """Cause, reason and next step; then the tree, then the phases; the run's folder is the last line."""
+    assert "\n".join(render_short(judged, folder=Path("/runs/one"))) + "\n" == GOLDEN
+
+
+def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary) -> None:
+    """However many findings, notes and names there are: the others are counted."""
+    rows = tuple((f"block{at}", "forward", -1, 10) for at in range(60))
+    many = replace(
+        summary_of([frame_of(rows)]),
+        findings=tuple(replace(judged.findings[0], why="why " * 100, next="next " * 100) for _ in range(9)),
+        notes=tuple(f"note {at} " + "word " * 50 for at in range(9)),
+        excluded=tuple(Excluded(f"kind {at}", 2, 1_000_000) for at in range(9)),
+        skipped={f"steps for reason {at}": 2 for at in range(9)},
+    )
+    lines = render_short(many, folder=Path("/runs/one"))
+    assert len(lines) <= LINES
+    assert lines[-1] == "/runs/one"
+    text = "\n".join(lines)
+    assert "and 5 more findings: autoprof show --full" in text
+    assert "and 7 more notes: autoprof show --full" in text
+    assert "more names, each at most 1.0 % of the step" in text
+
+
+def test_the_names_and_other_add_up_to_the_step(judged: Summary) -> None:
+    """The shares at the left edge make 100 %, and so do the phases."""
+    lines = render_short(judged)
+    tree = lines[lines.index("") + 2 :]
+    edge = [line for line in tree[: tree.index("")] if not line.startswith(" ")]
+    assert sum(float(line.split(" %")[0].split()[-1]) for line in edge) == pytest.approx(100)
+
+
+def test_a_run_without_recorded_steps_says_what_to_call() -> None:
+    """With its notes, and without zeros."""
+    text = "\n".join(render_short(summary_of([frame_of(warmup=True)], notes=("model.forward was called",))))
+    assert "autoprof: 1 step (0 recorded, 1 warm-up)" in text
+    assert "nothing was recorded: no step ended after the warm-up; session.step()" in text
+    assert "note       model.forward was called" in text
+    assert "0.0" not in text
+
+
+def test_the_mean_is_that_of_all_steps(summary: Summary) -> None:
+    """The recorded steps follow with their own."""
+    sampled = replace(summary, unsampled_steps=8, unsampled_ns=4_000_000_000)
+    text = " ".join("\n".join(render_short(sampled)).split())
+    assert "step mean 600.0 ms over 10 steps; the recorded ones: mean 1000.0 ms, p50 1000.0 ms" in text
+    assert "10 steps (2 recorded, 8 not sampled), host time" in text
+
+
+def test_recorded_steps_that_do_not_represent_the_run_are_named(summary: Summary) -> None:
+    """The difference is part of the short report: it changes the meaning of its figures."""
+    cost = PairedCost(0.05, 0.04, 0.06, 20, 0.1)
+    biased = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000, paired=cost)
+    text = " ".join("\n".join(render_short(biased)).split())
+    assert "recorded steps are 19.0 % longer" in text
+
+
+@pytest.mark.parametrize(("step_ms", "unit", "shown"), [(0.25, "µs", "250"), (80, "ms", "80.0"), (150_000, "s", "150")])
+def test_the_unit_fits_the_length_of_the_step(step_ms: float, unit: str, shown: str) -> None:
+    """A step of 250 µs is not shown as 0.25 ms, nor one of minutes in milliseconds."""
+    lines = render_short(summary_of([frame_of((("A", "forward", -1, step_ms),), step_ms=step_ms)]))
+    (row,) = [line for line in lines if line.startswith("A ")]
+    assert row.split() == ["A", "100.0", "%", shown, shown]
+    assert any(f"{unit}/step" in line for line in lines)
+
+
+@given(name=st.text(min_size=1, max_size=100), width=st.integers(1, 220), encoding=st.sampled_from(["utf-8", "ascii"]))
+def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> None:
+    """No name widens the report or acts on the terminal."""
+    lines = render_short(summary_of([frame_of(((name, "forward", -1, 10),))]), width=width, encoding=encoding)
+    assert max(map(cell_len, lines)) <= max(width, 80)
+    assert not acts("".join(lines))
+
+
+def test_many_phases_take_a_second_block() -> None:
+    """Every phase is shown at 80 columns."""
+    names = [phase for phase in Phase if phase is not Phase.OTHER]
+    lines = render_short(summary_of([frame_of(tuple((str(phase), str(phase), -1, 100) for phase in names))]))
+    assert sum(line.startswith("phase ") for line in lines) == 2
+    assert all(any(f" {phase}" in line for line in lines if line.startswith("phase ")) for phase in names)
