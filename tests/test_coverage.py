@@ -35,6 +35,28 @@ class Pair(nn.Module):
         return self.b(self.a(x)) if self.run is None else self.run(self, x)
 
 
+class BaseTuner(nn.Module):
+    """The inner wrapper of PEFT."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.model.forward(x)
+
+
+class PeftModel(nn.Module):
+    """The outer wrapper of PEFT."""
+
+    def __init__(self, tuner: BaseTuner) -> None:
+        super().__init__()
+        self.base_model = tuner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base_model(x)
+
+
 class Plain(nn.Module):
     """Two layers in a form that TorchScript understands."""
 
@@ -142,6 +164,13 @@ class TestInAStep:
             (True, 2, None),
             (True, 1, None),
         ]
+
+    def test_a_model_with_adapters_is_seen_outside_its_wrappers(self) -> None:
+        """PEFT's inner wrapper calls the model's ``forward``; hooks on the outer one see each call."""
+        found = seen_in_a_step(PeftModel(BaseTuner(Pair())))
+        assert {fqn: (one.seen, one.reason, one.missed) for fqn, one in found.items()} == dict.fromkeys(
+            ("", "a", "b"), (True, None, 0)
+        )
 
     def test_a_forward_that_is_called_directly_is_found(self) -> None:
         """Hooks never fire; the sentence says what to do."""

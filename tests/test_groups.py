@@ -208,6 +208,14 @@ class TestWrappers:
         model = Holder(h=nn.ModuleList([Block(), Block()]))
         assert paths(nn.DataParallel(model)) == paths(model)
 
+    def test_a_lightning_module(self):
+        """Nothing calls it: the network inside it is the top."""
+        base = type("LightningModule", (nn.Module,), {"forward": lambda self: nn.Module.forward(self)})
+        lightning = type("Lit", (base,), {})()
+        lightning.net = Block()
+        tree = group_tree(lightning)
+        assert (tree.name, [child.name for child in tree.children]) == ("Lit", ["net"])
+
     def test_flattened_parameters_do_not_tell_blocks_apart(self):
         """Inside FSDP1 a parameter is this rank's part of a flat one, of any size."""
         blocks = [Block(), Block()]

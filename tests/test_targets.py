@@ -49,6 +49,19 @@ def holding(**children):
     return model
 
 
+def adapters(model):
+    """Return the model in wrappers as those of PEFT: the outer one is called, the inner one calls ``forward``."""
+    tuner = type(
+        "LoraModel", (type("BaseTuner", (nn.Module,), {}),), {"forward": lambda self, x: self.model.forward(x)}
+    )
+    peft = type("PeftModelForCausalLM", (type("PeftModel", (nn.Module,), {}),), {})
+    peft.forward = lambda self, x: self.base_model(x)
+    outer = peft()
+    outer.base_model = tuner()
+    outer.base_model.model = model
+    return outer
+
+
 def chosen(model, *rules):
     """Return fqn and name of each target that the rules choose."""
     return [(target.fqn, target.name) for target in select_targets(model, load_config({"targets": rules}))]
@@ -222,6 +235,16 @@ class TestContainers:
         space.a = nn.ReLU()
         assert chosen(holding(x=space), {"match": "x"}) == [("x.a", "x")]
 
+    def test_a_lightning_module_without_forward_is_a_container(self):
+        """Its base class has a ``forward`` that raises; ``training_step`` calls the modules inside."""
+        base = type("LightningModule", (nn.Module,), {"forward": lambda self: nn.Module.forward(self)})
+        lightning = type("Lit", (base,), {})()
+        lightning.net = Stage()
+        assert chosen(lightning, {"match": ""}) == [("net", "Lit")]
+        assert chosen(lightning) == [("net", "net")]
+        called = type("Lit", (base,), {"forward": lambda self, x: x})()
+        assert chosen(called, {"match": ""}) == [("", "Lit")]
+
     def test_a_list_that_contains_itself_ends(self):
         """The walk does not hang."""
         endless = nn.ModuleList([nn.ReLU()])
@@ -257,6 +280,7 @@ class TestWrappers:
             ("DistributedDataParallel", "module"),
             ("FullyShardedDataParallel", "_fsdp_wrapped_module"),
             ("OffloadWrapper", "_checkpoint_wrapped_module"),
+            ("_FabricModule", "_forward_module"),
         ],
     )
     def test_wrappers_are_known_by_the_name_of_their_class(self, name, child):
@@ -264,6 +288,15 @@ class TestWrappers:
         wrapper = type("Mine", (type(name, (nn.Module,), {}),), {})()
         setattr(wrapper, child, Model())
         assert chosen(wrapper, {"match": "stage1"}) == [("stage1", "stage1")]
+
+    def test_a_model_with_adapters_is_timed_from_outside(self):
+        """PEFT calls the model's ``forward``, which skips hooks; its modules go by both names."""
+        model = Model()
+        adapted = adapters(model)
+        selection = select_targets(adapted, parse_config("targets: [{match: ''}, {match: 'stage1'}]"))
+        assert [(target.module, target.name) for target in selection] == [(adapted, "Model"), (model.stage1, "stage1")]
+        assert chosen(adapted, {"match": r"base_model\.model\.stage2"}) == [("stage2", "base_model/model/stage2")]
+        assert chosen(nn.DataParallel(adapted), {"match": r"stage1\.attn"}) == [("stage1.attn", "stage1/attn")]
 
     def test_a_compiled_module_is_timed_from_outside(self):
         """The compiled wrapper is the target, under the fqn and the class of what it wraps; the inside is noted."""

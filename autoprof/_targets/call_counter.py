@@ -73,11 +73,9 @@ class CallCounter:
     def _is_inside_call(self, frame: FrameType | None, node: ModuleNode) -> bool:
         """Return whether the innermost running module is this one: its call, or its own ``forward``."""
         while frame is not None:
-            if frame.f_code is _CALL:
-                return self._node(frame) is node
-            if frame.f_code in self._forwards:
+            if frame.f_code is _CALL or frame.f_code in self._forwards:
                 inside = self._node(frame)
-                if inside is not None:
+                if inside is not None:  # not a wrapper, which is no node of its own
                     return inside is node
             frame = frame.f_back
         return False

@@ -21,8 +21,16 @@ _WRAPPED_AS: Final = {
     "CheckpointWrapper": "_checkpoint_wrapped_module",
     "OffloadWrapper": "_checkpoint_wrapped_module",
     "OptimizedModule": "_orig_mod",
+    "PeftModel": "base_model",
+    "BaseTuner": "model",
+    "_FabricModule": "_forward_module",
 }
 """The attribute of the wrapped module for each class of wrapper, by name, so that none is imported."""
+
+_ADAPTED: Final = frozenset({"PeftModel", "BaseTuner"})
+"""PEFT's wrappers around a model with adapters."""
+_TIMED_OUTSIDE: Final = _ADAPTED | {"OptimizedModule"}
+"""Wrappers that run the wrapped module without its hooks: compiled, or by its ``forward``."""
 
 _PREFIXES: Final = ("FSDP", "Parametrized", "Lazy")
 """Prefixes that torch adds to the name of a class when it replaces a module's class."""
@@ -36,7 +44,8 @@ class ModuleNode:
     """A place in the model: the module to attach to, every fqn of it, and its class names.
 
     A wrapper and the module that it wraps are one node. Its ``module`` is the wrapped one, which a checkpoint calls
-    again to recompute; of a compiled module it is the compiled wrapper, because hooks inside the wrapper do not fire.
+    again to recompute; of a compiled module, and of one with PEFT's adapters, it is the wrapper, because hooks on the
+    module inside the wrapper do not fire.
     """
 
     module: nn.Module
@@ -46,6 +55,8 @@ class ModuleNode:
     children: list[ModuleNode] = field(default_factory=list)
     child_names: list[str] = field(default_factory=list)
     """The attribute of each of the ``children``."""
+    adapted_as: str = ""
+    """The path from PEFT's wrapper to the module, ``base_model.model``, which rules may use as well."""
     compiled_in: str | None = None
     """The fqn of the compiled module around this one, or of this one if it is compiled in place; hooks do not fire."""
 
@@ -103,30 +114,43 @@ def walk(model: nn.Module) -> list[ModuleNode]:
             node.compiled_in = fqn if compiled_in is None and _compiled_in_place(node.module) else compiled_in
         node.fqns.append(fqn)
         below = above | {node}
-        compiled = node.compiled_in if node.module is node.inner else fqn
-        pending.extend((f"{fqn}.{name}" if fqn else name, child, below, compiled) for name, child in reversed(children))
+        compiled = fqn if "OptimizedModule" in node.class_names else node.compiled_in
+        for path in (node.adapted_as, "") if node.adapted_as else ("",):  # the last one is followed first
+            start = ".".join(filter(None, (fqn, path)))
+            pending.extend(
+                (f"{start}.{name}" if start else name, child, below, compiled) for name, child in reversed(children)
+            )
     return order
 
 
 def _node(module: nn.Module, known: dict[int, ModuleNode]) -> ModuleNode:
     """Return the node of the module, made on the first visit: unwrapped, with the names of all its classes."""
-    outermost_compiled = None
+    attached = None
     class_names: list[str] = []
+    adapted_as: list[str] = []
     inner = module
-    while (wrapped := _wrapped(inner)) is not None:
+    while (found := _wrapped(inner)) is not None:
+        kind, wrapped = found
         class_names.append(type(inner).__name__)
-        if outermost_compiled is None and type(inner).__name__ == "OptimizedModule":
-            outermost_compiled = inner
+        if attached is None and kind in _TIMED_OUTSIDE:
+            attached = inner
+        if kind in _ADAPTED:
+            adapted_as.append(_WRAPPED_AS[kind])
         inner = wrapped
     class_names += _class_names(inner)
-    attached = inner if outermost_compiled is None else outermost_compiled
-    return known.setdefault(id(inner), ModuleNode(attached, inner, tuple(class_names)))
+    node = ModuleNode(inner if attached is None else attached, inner, tuple(class_names))
+    node.adapted_as = ".".join(adapted_as)
+    return known.setdefault(id(inner), node)
 
 
-def _wrapped(module: nn.Module) -> nn.Module | None:
-    attributes = (_WRAPPED_AS.get(cls.__name__) for cls in type(module).__mro__)
-    children = (module._modules.get(attribute) for attribute in attributes if attribute is not None)
-    return next((child for child in children if child is not None), None)
+def _wrapped(module: nn.Module) -> tuple[str, nn.Module] | None:
+    """Return the kind of wrapper that the module is, and the module that it wraps; None where it is no wrapper."""
+    for cls in type(module).__mro__:
+        attribute = _WRAPPED_AS.get(cls.__name__)
+        child = None if attribute is None else module._modules.get(attribute)
+        if child is not None:
+            return cls.__name__, child
+    return None
 
 
 def _class_names(module: nn.Module) -> list[str]:
@@ -141,7 +165,7 @@ def _class_names(module: nn.Module) -> list[str]:
 def _has_forward(module: nn.Module, class_name: str) -> bool:
     if "forward" in vars(module):
         return True
-    classes = [cls for cls in type(module).__mro__ if cls not in _WITHOUT_FORWARD]
+    classes = [cls for cls in type(module).__mro__ if cls not in _WITHOUT_FORWARD and cls.__name__ != "LightningModule"]
     if any(cls.__name__ == "ScriptModule" for cls in classes):
         return class_name not in ("ModuleList", "ModuleDict")  # a scripted container has the class of a scripted module
     return any("forward" in vars(cls) or "__call__" in vars(cls) for cls in classes)
