@@ -222,7 +222,8 @@ class StepFrame:
     spans. ``warmup`` steps are excluded from every statistic. ``gap_steps`` is the number of unsampled steps before
     this one, which took ``gap_ns`` together. ``shapes`` are those that occurred first in this step. ``micro_steps`` is
     the number of forward and backward passes before one optimizer step (gradient accumulation); it is None without a
-    backward pass.
+    backward pass. ``model_ns`` is time of the model's own operations that no span covers, by phase, where the model is
+    no target itself. ``cut`` numbers the set of targets with which the step was recorded: it changes during a run.
     """
 
     step: int
@@ -249,6 +250,8 @@ class StepFrame:
     gap_ns: int = 0
     shapes: tuple[ShapeChange, ...] = ()
     micro_steps: int | None = None
+    model_ns: Mapping[Phase, int] = field(default_factory=dict)
+    cut: int = 0
 
     @classmethod
     def of(cls, **values: Any) -> StepFrame:
@@ -299,6 +302,8 @@ class StepFrame:
         """Return the self time of each phase and the rest as ``OTHER``; the values sum to ``step_ns``."""
         own = self.layout.self_ns(self.total_ns)
         phases = {phase: int(own[indices].sum()) for phase, indices in self.layout.phase_groups}
+        for phase, ns in self.model_ns.items():
+            phases[phase] = phases.get(phase, 0) + ns
         phases[Phase.OTHER] = self.step_ns - sum(phases.values())
         return phases
 

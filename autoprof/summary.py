@@ -11,6 +11,8 @@ from .frame import NamedShape, Phase
 
 ClockName = Literal["host", "device"]
 Severity = Literal["info", "warning", "critical"]
+Stopped = Literal["leaf", "small", "budget", "hidden"]
+"""Reason for which the modules inside a row have no rows of their own."""
 
 NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
@@ -29,7 +31,11 @@ class Row:
     never exceed their parent. Quantiles are within 1 % (logarithmic bins). ``host_bound`` is the share of device time
     in which the device's queue was empty, so that it waited for the host; None without a device.
     ``memory_growth_bytes`` is the largest growth of memory over the row's calls of one step. The largest level within a
-    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``.
+    call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``. ``watched`` is the number of
+    steps in which calls of the row would have been seen, the same for all rows of a summary; None in older runs.
+    ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none), ``small`` (a small
+    part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire inside); None where
+    they have rows, and where the configuration has targets.
     """
 
     name: str
@@ -54,6 +60,8 @@ class Row:
     host_bound: float | None = None
     memory_bound_bytes: int | None = None
     memory_reserved_bytes: int | None = None
+    watched: int | None = None
+    stopped: Stopped | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ class DeviceColumns:
     host_bound_ns: Nanoseconds
     duration_ns: int | None
 
+    def only(self, spans: Nanoseconds) -> DeviceColumns:
+        """Return the columns of these spans."""
+        return DeviceColumns(self.start_ns[spans], self.ns[spans], self.host_bound_ns[spans], self.duration_ns)
+
 
 class _MarkTimes:
     """The times of a step's start, its marks and its end; then the same on the streams that were current before.

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
-from ..frame import NOT_MEASURED, Nanoseconds, StepFrame
+from ..frame import NOT_MEASURED, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
 from .raw import RawStep
+
+
+_NO_MODEL_NS: Final[Mapping[Phase, int]] = {}
 
 
 def make_frames(
@@ -32,12 +36,19 @@ def make_frames(
             device = _with_logged(device, spans, host[0])
     memory = [NO_MEMORY] * len(raws) if plan.memory is None else memory_columns(plan.memory, plan.layout, values)
     ends = times[:, -1].tolist()
+    layout, model_ns = plan.layout, [_NO_MODEL_NS] * len(raws)
+    if plan.hidden:
+        shown, layout = plan.shown.spans, plan.shown.layout
+        model_ns = _model_ns(plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None])
+        start, host = start[:, shown], host[:, shown]
+        device = None if device is None else device.only(shown)
+        memory = [level.only(shown) for level in memory]
     return [
         StepFrame.of(
             step=raw.step,
             start_unix_ns=raw.start_unix_ns,
             duration_ns=ends[i],
-            layout=plan.layout,
+            layout=layout,
             start_ns=start[i],
             host_ns=host[i],
             device_duration_ns=None if device is None else device.duration_ns,
@@ -58,9 +69,18 @@ def make_frames(
             gap_ns=raw.gap_ns,
             shapes=raw.mark_batch.shapes,
             micro_steps=plan.micro_steps,
+            model_ns=model_ns[i],
+            cut=raw.cut,
         )
         for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
     ]
+
+
+def _model_ns(plan: Plan, total_ns: Nanoseconds) -> list[Mapping[Phase, int]]:
+    """Return for each step (rows of ``total_ns``) the self time of the hidden spans by phase."""
+    own = plan.layout.self_ns(total_ns)
+    columns = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in plan.shown.hidden]
+    return [{phase: column[step] for phase, column in columns} for step in range(len(own))]
 
 
 def _without_pauses(times: Nanoseconds, pauses: Sequence[tuple[int, int]]) -> Nanoseconds:

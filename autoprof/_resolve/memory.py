@@ -23,6 +23,10 @@ class MemoryColumns(NamedTuple):
     memory_bound_bytes: Nanoseconds | None = None
     memory_reserved_bytes: Nanoseconds | None = None
 
+    def only(self, spans: Nanoseconds) -> MemoryColumns:
+        """Return the columns of these spans."""
+        return MemoryColumns(*(None if column is None else column[spans] for column in self))
+
 
 NO_MEMORY: Final = MemoryColumns()
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from .._capture.marks import Label
-from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase
+from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Nanoseconds, Phase
 
 BACKWARD_NAME = "(backward)"
 """The name of a backward pass outside all instrumented modules: the loss, and operations between the targets."""
@@ -34,7 +34,8 @@ class Plan:
     ``starts`` and ``ends`` are positions of marks; the step's end is one past the last mark. ``logged`` is the position
     of the value that is the span's duration, or -1. ``memory`` (6 × spans) has the positions of the values read at the
     span's start and end (``MEMORY_VALUES`` each) or ``NOT_MEASURED``; it is None where no span has any. ``values`` are
-    the positions that hold a value in place of a clock reading. ``pauses`` are pairs of positions. ``calls`` has a call
+    the positions that hold a value in place of a clock reading. ``hidden`` spans, of a model that is no target, are
+    counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call
     by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers to a
     call of an earlier step: the same codes then mean another call in each step. ``micro_steps`` is as in ``StepFrame``.
     """
@@ -46,6 +47,7 @@ class Plan:
     logged: Nanoseconds
     values: Nanoseconds
     pauses: tuple[tuple[int, int], ...]
+    hidden: tuple[int, ...]
     calls: Mapping[int, BackwardCall]
     unmatched: int
     overhead_ns: int
@@ -57,6 +59,40 @@ class Plan:
         """The spans whose duration was measured elsewhere (``log_timing``)."""
         return np.flatnonzero(self.logged >= 0)
 
+    @cached_property
+    def shown(self) -> ShownSpans:
+        """The spans that a frame has: all but the hidden ones."""
+        return ShownSpans(self.layout, self.hidden)
+
+
+class ShownSpans:
+    """The layout without its hidden spans, the index of each span in it, and the hidden spans by phase."""
+
+    def __init__(self, layout: Layout, hidden: tuple[int, ...]) -> None:
+        dropped = set(hidden)
+        kept = [span for span in range(len(layout)) if span not in dropped]
+        place = {span: at for at, span in enumerate(kept)} | {-1: -1}
+        parents = []
+        for span in kept:
+            parent = layout.parents[span]
+            while parent in dropped:
+                parent = layout.parents[parent]
+            parents.append(place[parent])
+        self.spans = as_column(kept)
+        self.layout = Layout(
+            names=tuple(layout.names[span] for span in kept),
+            fqns=tuple(layout.fqns[span] for span in kept),
+            phases=tuple(layout.phases[span] for span in kept),
+            parents=tuple(parents),
+            calls=tuple(layout.calls[span] for span in kept),
+            lanes=tuple(layout.lanes[span] for span in kept),
+        )
+        by_phase: dict[Phase, list[int]] = {}
+        for span in hidden:
+            if layout.lanes[span] == TRAINING_LANE:
+                by_phase.setdefault(layout.phases[span], []).append(span)
+        self.hidden = tuple(by_phase.items())
+
 
 class SpanColumns:
     """The columns of a plan while the planner appends spans to them, parents before their children."""
@@ -67,6 +103,7 @@ class SpanColumns:
         self.ends: list[int] = []
         self.lanes: list[int] = []
         self.logged: dict[int, int] = {}
+        self.hidden: list[int] = []
         self.memory: dict[tuple[int, bool], list[int]] = {}
         """Positions of memory values, by span and by whether they were read at its end."""
         self._names: list[str] = []
@@ -84,6 +121,8 @@ class SpanColumns:
         self.lanes.append(lane)
         self.starts.append(at)
         self.ends.append(at)
+        if label and not label.shown:
+            self.hidden.append(len(self.parents) - 1)
         return len(self.parents) - 1
 
     def close(self, span: int, at: int) -> None:

@@ -173,6 +173,7 @@ class Planner:
             logged=self._spans.logged_column(),
             values=as_column(self._values),
             pauses=tuple(self._pauses.found),
+            hidden=tuple(self._spans.hidden),
             calls=self._calls,
             unmatched=self._unmatched,
             overhead_ns=self._overhead_ns(codes),
@@ -188,8 +189,13 @@ class Planner:
     # Opening and closing spans on a lane's stack.
 
     def _open(self, lane: Lane, at: int, label: Label | None, phase: Phase, calls: int = 1) -> int:
-        """Open a span inside the innermost open one; return -1 where its rule excludes this phase."""
+        """Open a span inside the innermost open one; return -1 where its rule excludes this phase.
+
+        The backward of a hidden call has no span either: its own time is unattributed (``BACKWARD_NAME``).
+        """
         if (label is not None and phase not in label.phases) or self._pauses.covers(lane):
+            return -1
+        if label is not None and phase is Phase.BACKWARD and not label.shown:
             return -1
         return self._spans.open(lane.number, lane.innermost(), at, label, phase, calls)
 
@@ -201,12 +207,21 @@ class Planner:
         del lane.stack[depth:]
 
     def _open_unattributed(self, lane: Lane, at: int) -> None:
-        """Open a span for the time of a backward pass outside all instrumented modules."""
-        base = lane.stack[-1] if lane.stack else None
-        if base is not None and base.is_base and not base.nested:
+        """Open a span for the time of a backward pass outside all targets, or continue the one that has just ended."""
+        if not lane.stack or not (lane.stack[-1].is_base or self._is_hidden_backward(lane.stack[-1])):
+            return
+        depth = lane.base()
+        if depth is None or lane.stack[depth].nested:
+            return
+        base = lane.stack[depth]
+        span = base.started.get(0, -1)  # no call has the ordinal 0
+        if span < 0 or self._spans.ends[span] != at or self._spans.starts[span] == at:
             span = self._open(lane, at, None, Phase.BACKWARD, calls=0 if base.started else 1)
-            base.started[0] = span  # no call has the ordinal 0: it shows that the pass has been counted
-            lane.stack.append(StackEntry(span, is_unattributed=True))
+            base.started[0] = span
+        lane.stack.append(StackEntry(span, is_unattributed=True))
+
+    def _is_hidden_backward(self, entry: StackEntry) -> bool:
+        return entry.is_backward and not self._labels[entry.index].shown
 
     # Forward spans, spans of the user, phases of the step: they enter and leave.
 
@@ -352,7 +367,7 @@ class Planner:
             self._unmatched += 1
         elif ordinal not in started:  # else another output of the call has started its backward
             label, started[ordinal] = self._labels[call.index], -1
-            if Phase.BACKWARD in label.phases:
+            if Phase.BACKWARD in label.phases and label.shown:
                 parent, place = self._pass_through_place(lane, at, ordinal, started)
                 started[ordinal] = self._spans.open(lane.number, parent, place, label, Phase.BACKWARD, 1)
 

@@ -37,6 +37,8 @@ class RawStep(NamedTuple):
     gap_ns: int = 0
     instrumented: frozenset[str] = frozenset()
     """The fqns of the modules that were recorded when called."""
+    cut: int = 0
+    """The number of the set of targets with which the step was recorded."""
 
     @property
     def begun_ns(self) -> int:

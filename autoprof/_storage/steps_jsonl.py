@@ -29,17 +29,21 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
-    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "micro_steps"}
+    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "micro_steps", "model_ns", "cut"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+_FormatKey = tuple[Layout | bool | Phase, ...]
+"""The layout of a line, the columns that it lacks, and the phases of the model's own time."""
+
+
 class _LineFormat:
     """The constant part of the lines of one layout: its id, its phases and the format of its columns."""
 
-    __slots__ = ("_phase_sums", "columns", "id", "phases", "spans")
+    __slots__ = ("_model_phases", "_phase_sums", "columns", "id", "phases", "spans")
 
     def __init__(self, frame: StepFrame, number: int) -> None:
         self.id = number
@@ -47,13 +51,17 @@ class _LineFormat:
         numbers = ",".join(["%s"] * len(frame.layout))  # of ints: %d takes twice as long
         self.spans = ",".join(f'"{name}":[{numbers}]' for name in self.columns)
         groups = frame.layout.phase_groups
-        self.phases = ",".join(f'"{phase}":%.6f' for phase in (*(phase for phase, _ in groups), Phase.OTHER))
+        phases = dict.fromkeys([*(phase for phase, _ in groups), *frame.model_ns])
+        self.phases = ",".join(f'"{phase}":%.6f' for phase in (*phases, Phase.OTHER))
         training = [span for span, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE]
-        self._phase_sums = SignedSums([self_time_terms(frame.layout, training, phase) for phase, _ in groups])
+        self._phase_sums = SignedSums([self_time_terms(frame.layout, training, phase) for phase in phases])
+        self._model_phases = tuple((list(phases).index(phase), phase) for phase in frame.model_ns)
 
     def phases_ms(self, frame: StepFrame) -> list[float]:
         """Return ``frame.phase_ns()`` in milliseconds, in a third of its time."""
         own_ns = self._phase_sums.of(frame.total_ns).tolist()
+        for at, phase in self._model_phases:
+            own_ns[at] += frame.model_ns[phase]
         return [ns / NS_PER_MS for ns in (*own_ns, frame.step_ns - sum(own_ns))]
 
 
@@ -61,13 +69,13 @@ class FrameEncoder:
     """Turn the frames of one file into lines of JSON."""
 
     def __init__(self) -> None:
-        self._formats: dict[tuple[Layout, bool, bool, bool, bool], _LineFormat] = {}
+        self._formats: dict[_FormatKey, _LineFormat] = {}
         self._count = 0
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline."""
         memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
-        key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory)
+        key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory, *frame.model_ns)
         format_ = self._formats.get(key)
         layout = ""
         if format_ is None:
@@ -79,17 +87,18 @@ class FrameEncoder:
         phases = format_.phases % tuple(format_.phases_ms(frame))
         gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
+        cut = f'"cut":{frame.cut},' if frame.cut else ""
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
         return (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-            f"{_scalars(frame)}{micro}"
+            f"{_scalars(frame)}{micro}{cut}"
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{gap}{_shapes(frame)}{layout},"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
+            f'{gap}{_model_ns(frame)}{_shapes(frame)}{layout},"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
         )
 
-    def _remember(self, key: tuple[Layout, bool, bool, bool, bool], frame: StepFrame) -> _LineFormat:
+    def _remember(self, key: _FormatKey, frame: StepFrame) -> _LineFormat:
         if len(self._formats) >= LAYOUTS:
             self._formats.clear()
         format_ = self._formats[key] = _LineFormat(frame, self._count)
@@ -118,6 +127,11 @@ def _scalars(frame: StepFrame) -> str:
 
 def _shapes(frame: StepFrame) -> str:
     return f',"shapes":{_dumps(frame.shapes)}' if frame.shapes else ""
+
+
+def _model_ns(frame: StepFrame) -> str:
+    by_phase = {str(phase): ns for phase, ns in frame.model_ns.items()}
+    return f',"model_ns":{_dumps(by_phase)}' if by_phase else ""
 
 
 def _layout_to_dict(layout: Layout) -> dict[str, Any]:
@@ -160,6 +174,8 @@ class FrameDecoder:
                 for name, fqn, inputs, outputs in data.get("shapes", ())
             ),
             micro_steps=data.get("micro_steps"),
+            model_ns={Phase.add(phase): ns for phase, ns in data.get("model_ns", {}).items()},
+            cut=data.get("cut", 0),
             **columns,
         )
 
