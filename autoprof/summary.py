@@ -34,8 +34,8 @@ class Row:
     call, warm-up included, lies between ``memory_peak_bytes`` and ``memory_bound_bytes``. ``watched`` is the number of
     steps in which calls of the row would have been seen, the same for all rows of a summary; None in older runs.
     ``stopped`` is the reason for which the modules inside have no rows: ``leaf`` (there are none), ``small`` (a small
-    part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire inside); None where
-    they have rows, and where the configuration has targets.
+    part of the step), ``budget`` (recording them would cost too much), ``hidden`` (hooks do not fire inside); None
+    where they have rows, and where the configuration has targets.
     """
 
     name: str

@@ -104,9 +104,17 @@ class Recorder:
         self.on_device = clock.device_type is not None
         self._changed()
 
-    def label(self, name: str, fqn: str | None, phase: Phase, phases: frozenset[Phase] | None = None) -> int:
+    def label(
+        self,
+        name: str,
+        fqn: str | None,
+        phase: Phase,
+        phases: frozenset[Phase] | None = None,
+        *,
+        shown: bool = True,
+    ) -> int:
         """Add a label and return its index, shifted for use in codes; ``phases`` are those that become spans."""
-        label = Label(clean_name(name), fqn, phase, phases or frozenset((phase,)))
+        label = Label(clean_name(name), fqn, phase, phases or frozenset((phase,)), shown)
         with self._labelling:  # a label that another thread adds between append and len would take this one's index
             self.labels.append(label)
             return (len(self.labels) - 1) << KIND_BITS

@@ -12,7 +12,6 @@ from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
 from .raw import RawStep
 
-
 _NO_MODEL_NS: Final[Mapping[Phase, int]] = {}
 
 
@@ -39,7 +38,9 @@ def make_frames(
     layout, model_ns = plan.layout, [_NO_MODEL_NS] * len(raws)
     if plan.hidden:
         shown, layout = plan.shown.spans, plan.shown.layout
-        model_ns = _model_ns(plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None])
+        model_ns = _model_ns(
+            plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None]
+        )
         start, host = start[:, shown], host[:, shown]
         device = None if device is None else device.only(shown)
         memory = [level.only(shown) for level in memory]

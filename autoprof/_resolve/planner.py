@@ -215,7 +215,7 @@ class Planner:
             return
         base = lane.stack[depth]
         span = base.started.get(0, -1)  # no call has the ordinal 0
-        if span < 0 or self._spans.ends[span] != at or self._spans.starts[span] == at:
+        if span < 0 or self._spans.ends[span] != at:
             span = self._open(lane, at, None, Phase.BACKWARD, calls=0 if base.started else 1)
             base.started[0] = span
         lane.stack.append(StackEntry(span, is_unattributed=True))

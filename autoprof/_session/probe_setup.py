@@ -13,14 +13,15 @@ from .._capture.mark_cost import MarkCost
 from .._capture.probes import Hooks, ModuleProbe, Placement, RangeProbe, RangingRecorder, ShapeProbe
 from .._capture.recorder import Recorder
 from .._metrics import FlopMeter, Metrics, RootProbe, Telemetry, open_telemetry
+from .._names import clean_name
 from .._notes import Notes
 from ..devices import Device, Memory
-from ..frame import Phase
+from ..frame import MODULE_PHASES, Phase
 from ..probes import Prefetch, ProbeContext
 from .sampling import Level
 
 if TYPE_CHECKING:
-    from .._targets import Selection
+    from .._targets import Selection, Target
     from ..config import Config
 
 
@@ -80,7 +81,8 @@ def make_levels(setup: Setup, hooks: Hooks) -> tuple[list[Level], Placement]:
     details = detail_levels(setup.model, setup.selection)
     every = {target.fqn: target for detail in details for target in detail.targets}
     modules = {fqn: ModuleProbe(recorder, hooks, target, setup.memory) for fqn, target in every.items()}
-    placement = Placement(setup.model, recorder, hooks, [*modules.values()], follow_kind=setup.follow)
+    hidden_model = ModuleProbe(recorder, hooks, _hidden_model(setup))
+    placement = Placement(setup.model, recorder, hooks, [*modules.values(), hidden_model], follow_kind=setup.follow)
     probes: dict[str, list[Probe]] = {fqn: [probe] for fqn, probe in modules.items()}
     for fqn, target in every.items():
         if isinstance(recorder, RangingRecorder):  # attached first, it ends up inside autoprof's own hooks
@@ -89,13 +91,24 @@ def make_levels(setup: Setup, hooks: Hooks) -> tuple[list[Level], Placement]:
             probes[fqn].append(ShapeProbe(recorder, target))
     levels = [
         Level(
-            [probe for target in detail.targets for probe in probes[target.fqn]],
+            [probe for target in detail.targets for probe in probes[target.fqn]]
+            + ([] if "" in fqns else [hidden_model]),
             detail.words,
-            frozenset(target.fqn for target in detail.targets),
+            fqns,
         )
         for detail in details
+        for fqns in [frozenset(target.fqn for target in detail.targets)]
     ]
     return levels, placement
+
+
+def _hidden_model(setup: Setup) -> Target:
+    """Return a target for the model itself: its marks separate its own operations from its targets'."""
+    from .._targets import NO_RULE, Target, walk
+
+    root = walk(setup.model)[0]
+    phases = frozenset(MODULE_PHASES if setup.follows_backward else (Phase.FORWARD, Phase.RECOMPUTE))
+    return Target(root.module, "", clean_name(root.class_name), phases, False, NO_RULE, shown=False)
 
 
 def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch) -> ProbeContext:

@@ -179,4 +179,3 @@ class Aggregate:
             notes=notes,
             shapes=self._shapes.all(),
         )
-

@@ -36,7 +36,7 @@ RESERVED: Final = frozenset(
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-_FormatKey = tuple[Layout | bool | Phase, ...]
+_FormatKey = tuple[object, ...]
 """The layout of a line, the columns that it lacks, and the phases of the model's own time."""
 
 
@@ -95,7 +95,8 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f'{gap}{_model_ns(frame)}{_shapes(frame)}{layout},"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
+            f"{gap}{_model_ns(frame)}{_shapes(frame)}{layout}"
+            f',"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
         )
 
     def _remember(self, key: _FormatKey, frame: StepFrame) -> _LineFormat:

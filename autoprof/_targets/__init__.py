@@ -5,15 +5,18 @@ from .coverage import Coverage, Reason, measure_coverage, predict_coverage
 from .cut_rules import CutGroup, CutRules
 from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
-from .select import Selection, Target, select_targets
+from .select import NO_RULE, Selection, Target, select_targets
 from .suggest import first_cut, suggest_targets
+from .tree import ModuleNode, walk
 
 __all__ = [
+    "NO_RULE",
     "CallCounter",
     "Coverage",
     "CutGroup",
     "CutRules",
     "ModuleGroup",
+    "ModuleNode",
     "Reason",
     "Selection",
     "Target",
@@ -24,4 +27,5 @@ __all__ = [
     "predict_coverage",
     "select_targets",
     "suggest_targets",
+    "walk",
 ]

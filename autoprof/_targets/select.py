@@ -23,7 +23,10 @@ NO_RULE = -1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A module to time: its name, the phases to time, and the index of the rule that chose it."""
+    """A module to time: its name, the phases to time, and the index of the rule that chose it.
+
+    Without ``shown`` it has no spans: its own time only counts for the phases of a step.
+    """
 
     module: nn.Module
     fqn: str
@@ -32,6 +35,7 @@ class Target:
     memory: bool
     rule: int
     shapes: bool = False
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)

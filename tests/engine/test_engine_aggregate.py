@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
 from autoprof._stats import Aggregate
-from autoprof._stats import aggregate as folding
+from autoprof._stats import aggregate as folding_cuts
+from autoprof._stats import cut_statistics as folding
+from autoprof._stats.aggregate import OTHER_TARGETS
 from autoprof.testing import make_frame
 
 MS = 1_000_000
@@ -262,7 +264,7 @@ def test_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "MAX_BLOCKS", 4)
     frames = [make_frame([a_span("A", 1, start=j) for j in range(1 + i % 30)], step=i) for i in range(100)]
     aggregate = collect(frames)
-    assert len(aggregate._blocks) <= 4
+    assert len(aggregate._cuts[0]._blocks) <= 4
     assert rows_of(aggregate)["A", "forward"].calls == sum(1 + i % 30 for i in range(100))
 
 
@@ -343,3 +345,34 @@ def test_a_frame_is_data_that_the_garbage_collector_need_not_walk() -> None:
     frame = one_span(5)
     assert isinstance(frame.start_ns, np.ndarray)
     assert frame.spans == (Span("a", None, Phase.FORWARD, None, 0, 5),)
+
+
+def test_each_set_of_targets_has_statistics_of_its_own() -> None:
+    """Parents and children of a summary rest on the same steps, those of the cut with the most; the rest is counted."""
+    parent, child = a_span("A", 100), a_span("A/B", 60, parent=0)
+    frames = [make_frame([parent], step=i, cut=0) for i in range(3)]
+    frames += [make_frame([parent, child], step=3 + i, cut=1) for i in range(5)]
+    summary = collect(frames).summary()
+    rows = {row.name: row for row in summary.rows}
+    assert (summary.steps, rows["A"].steps, rows["A/B"].steps, rows["A"].watched) == (5, 5, 5, 5)
+    assert rows["A"].self_ns == 5 * (rows["A"].mean_ns - rows["A/B"].mean_ns)
+    assert sum(summary.phases.values()) == summary.total_step_ns == rows["A"].total_ns
+    assert summary.skipped == {OTHER_TARGETS: 3}
+
+
+def test_statistics_of_many_sets_of_targets_are_bounded() -> None:
+    """Those with the fewest steps are dropped, and their steps stay counted."""
+    frames = [make_frame([a_span("A", 1)], step=i, cut=0) for i in range(3)]
+    frames += [make_frame([a_span(f"B{i}", 1)], step=3 + i, cut=1 + i) for i in range(20)]
+    aggregate = collect(frames)
+    assert len(aggregate._cuts) <= folding_cuts.MAX_CUTS
+    summary = aggregate.summary()
+    assert ([row.name for row in summary.rows], summary.steps, summary.skipped) == (["A"], 3, {OTHER_TARGETS: 20})
+
+
+def test_merged_windows_keep_their_sets_of_targets_apart() -> None:
+    """The windows of one run number them alike."""
+    first = collect([make_frame([a_span("A", 1)], cut=0), make_frame([a_span("B", 1)], step=2, cut=1)])
+    first.merge(collect([make_frame([a_span("B", 1)], step=3, cut=1)]))
+    summary = first.summary()
+    assert ([row.name for row in summary.rows], summary.steps, summary.skipped) == (["B"], 2, {OTHER_TARGETS: 1})

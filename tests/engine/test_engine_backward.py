@@ -359,11 +359,11 @@ def test_an_input_without_gradient_is_no_obstacle() -> None:
     assert tree(watched.frames[0], *BACKWARD) == ["Named backward", "  b backward", "  a backward"]
 
 
-@pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"a": 40})])
+@pytest.mark.parametrize(("config", "charged"), [(None, {"Model": 40, "a": 0}), (CHILDREN, {"(backward)": 40, "a": 0})])
 def test_what_lies_between_a_calls_nodes_and_its_inputs_node_is_the_module_arounds(
     config: Any, charged: dict[str, int]
 ) -> None:
-    """Known from the output of the module around. A known limit: where that is no target, it is charged to the call."""
+    """Known from the output of the module around: it is marked also where it is no target and has no span."""
     clock = FakeClock()
 
     class Slow(torch.autograd.Function):

@@ -135,7 +135,7 @@ def test_only_close_waits() -> None:
 
 
 def test_events_of_a_step_are_its_marks() -> None:
-    """One event a mark and one for the step's boundary: nothing is recorded that nobody asked for."""
+    """One event a mark (two targets and the model itself) and one for the step's boundary."""
     device = FakeDevice(FakeClock())
     recorded = []
     record = device.record
@@ -147,7 +147,7 @@ def test_events_of_a_step_are_its_marks() -> None:
         recorded.clear()
         model(torch.ones(1))
         watched.step()
-        assert len(recorded) == 2 * 2 + 1
+        assert len(recorded) == 2 * 3 + 1
 
 
 def test_events_come_from_a_pool_and_go_back_to_it() -> None:

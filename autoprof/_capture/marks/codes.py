@@ -70,3 +70,5 @@ class Label(NamedTuple):
     fqn: str | None
     phase: Phase
     phases: frozenset[Phase]
+    shown: bool = True
+    """Whether its calls become spans; time of hidden calls is counted by phase only."""

@@ -44,7 +44,8 @@ class ModuleProbe(HookOwner):
     where = "module hooks"
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
-        super().__init__(target.module, recorder.label(target.name, target.fqn, Phase.FORWARD, target.phases))
+        phases, shown = target.phases, target.shown
+        super().__init__(target.module, recorder.label(target.name, target.fqn, Phase.FORWARD, phases, shown=shown))
         self.recorder = recorder
         self._attached = False
         self._memory = memory if target.memory else None

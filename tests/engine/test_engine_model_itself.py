@@ -1,0 +1,115 @@
+"""The model itself is always marked: phases are whole, and what lies beside a target is not charged to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from engine_laws import Watched, check_laws
+from test_engine_device import Kernel
+from torch import Tensor, nn
+
+from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
+from autoprof.frame import Phase
+from autoprof.testing import FakeClock, FakeDevice
+
+CHILD = {
+    "targets": [{"match": "inner"}],
+    "step": "manual",
+    "sample": {"warmup": 0, "budget": None},
+    "flops": "off",
+    "sinks": {},
+}
+
+
+def make_model(clock: FakeClock) -> nn.Module:
+    """Return a model whose forward takes 30 ns outside of its child, of 10; in backward 300 and 100."""
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, ns: int) -> Tensor:
+            ctx.ns = ns
+            clock.advance(ns)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            clock.advance(10 * ctx.ns)
+            return grad, None
+
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = Slow.apply(x, 10)
+            return out
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.inner = Inner()
+
+        def forward(self, x: Tensor) -> Tensor:
+            beside = Slow.apply(self.weight, 30)  # older than the nodes of the child, whose input has no node
+            out: Tensor = self.inner(x) + beside
+            return out
+
+    return Model()
+
+
+def test_the_phases_are_whole_where_the_model_is_no_target() -> None:
+    """Time between the targets belongs to the model's forward and backward; the targets' spans stay as they are."""
+    clock = FakeClock()
+    model = make_model(clock)
+    with Watched(model, clock=clock, config=CHILD) as watched:
+        model(torch.ones(3, requires_grad=True)).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    spans = {(span.name, span.phase): span.host_ns for span in frame.spans}
+    assert spans[("inner", Phase.FORWARD)] == 10
+    assert spans[("inner", Phase.BACKWARD)] == 100
+    assert {name for name, _ in spans} == {"inner", "(backward)"}
+    assert frame.phase_ns() == {Phase.FORWARD: 40, Phase.BACKWARD: 400, Phase.OTHER: 0}
+    assert frame.model_ns == {Phase.FORWARD: 30}
+    assert watched.session.summary().phases == frame.phase_ns()
+
+
+def test_the_models_own_time_is_written_and_read_back() -> None:
+    """``steps.jsonl`` has it, so that a saved run has the same phases."""
+    clock = FakeClock()
+    model = make_model(clock)
+    with Watched(model, clock=clock, config=CHILD) as watched:
+        model(torch.ones(3, requires_grad=True)).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    line = FrameEncoder().encode(frame)
+    assert '"phases_ms":{"forward":0.000040,"backward":0.000400,"other":0.000000}' in line
+    back = FrameDecoder().decode(line)
+    assert (back.model_ns, back.phase_ns()) == (frame.model_ns, frame.phase_ns())
+
+
+def test_a_model_that_is_a_target_has_a_span_and_no_time_beside_it() -> None:
+    """Its own time is then the self time of its row."""
+    clock = FakeClock()
+    model = make_model(clock)
+    with Watched(model, clock=clock) as watched:
+        model(torch.ones(3, requires_grad=True)).sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    assert frame.model_ns == {}
+    assert {span.name for span in frame.spans} == {"Model", "inner", "(backward)"}
+
+
+def test_the_phases_of_a_device_are_whole_too() -> None:
+    """Device time between the targets is the model's own."""
+    device = FakeDevice(FakeClock())
+    model = nn.Sequential(Kernel(device, 30), Kernel(device, 10))
+    config = {**CHILD, "targets": [{"match": "1"}]}
+    with Watched(model, clock=device.device_clock(), config=config) as watched:
+        model(torch.ones(1))
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert [span.name for span in frame.spans] == ["1"]
+    assert frame.phase_ns()[Phase.FORWARD] == 40
+    assert frame.model_ns == {Phase.FORWARD: 30}
