@@ -20,6 +20,8 @@ Verdict = Literal["right", "uncertain", "wrong"]
 RELATIVE: Final = 0.05
 ABSOLUTE_MS: Final = 0.3
 """A time is right within either of these."""
+OTHER_MS: Final = 0.6
+"""The same for ``other``, which holds what autoprof itself does between the steps."""
 RATE: Final = 0.02
 """A throughput is right within this fraction."""
 WARMUP: Final = 3
@@ -116,12 +118,19 @@ class Judge:
         self.checks.append(Check(subject, truth, reported, verdict, "" if right else error))
         return self
 
-    def time(self, subject: str, truth_ns: float, reported_ns: float | None, relative: float = RELATIVE) -> Judge:
+    def time(
+        self,
+        subject: str,
+        truth_ns: float,
+        reported_ns: float | None,
+        relative: float = RELATIVE,
+        absolute_ms: float = ABSOLUTE_MS,
+    ) -> Judge:
         """Compare two times, in nanoseconds."""
         if reported_ns is None:
             return self.add(subject, f"{truth_ns / 1e6:.2f} ms", "absent", False, "absent")
         off = reported_ns - truth_ns
-        right = abs(off) <= max(relative * truth_ns, ABSOLUTE_MS * 1e6)
+        right = abs(off) <= max(relative * truth_ns, absolute_ms * 1e6)
         error = f"{off / truth_ns:+.0%}" if truth_ns > ABSOLUTE_MS * 1e6 else f"{off / 1e6:+.2f} ms"
         return self.add(subject, f"{truth_ns / 1e6:.2f} ms", f"{reported_ns / 1e6:.2f} ms", right, error, soft=True)
 
@@ -149,7 +158,7 @@ class Judge:
                 self.time(name, fmean(values), None)
                 continue
             reported = self.summary.phases.get(Phase(name), 0) / self.summary.steps
-            self.time(name, fmean(values), reported, relative)
+            self.time(name, fmean(values), reported, relative, OTHER_MS if name == "other" else ABSOLUTE_MS)
         return self
 
     def row(self, pattern: str, phase: str, name: str | None = None, relative: float = RELATIVE) -> Judge:
