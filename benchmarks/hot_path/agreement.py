@@ -1,0 +1,102 @@
+"""Compare the default with the record of every module: the same names first, with the same shares of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+TOP: Final = 3
+"""The longest rows that have to agree."""
+POINTS: Final = 0.02
+RELATIVE: Final = 0.10
+"""Two shares of the step are equal if they differ by at most 2 points or 10 % of the larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run: the share of the step that each name takes itself, by phase; how many steps were recorded."""
+
+    root: str
+    shares: Mapping[str, Mapping[str, float]]
+    recorded: int
+    step_ns: int
+
+    def share(self, name: str) -> float:
+        """Return the share of all phases; zero for a name without a row."""
+        return sum(self.shares.get(name, {}).values())
+
+    def top(self, count: int = TOP) -> list[str]:
+        """Return the names that take longest, the longest first."""
+        return sorted(self.shares, key=lambda name: -self.share(name))[:count]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The default and the full record of one model, each trained for ``steps`` steps."""
+
+    name: str
+    steps: int
+    default: Record
+    full: Record
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """Say each point in which they do not agree."""
+        return [*self._unnamed(), *self._shares(), *self._order()]
+
+    def _unnamed(self) -> list[str]:
+        return [
+            f"{name}, {self.full.share(name):.1%} of the step, has no row"
+            for name in self.full.top()
+            if name not in self.default.shares
+        ]
+
+    def _shares(self) -> list[str]:
+        names = dict.fromkeys([*self.full.top(), *self.default.top()])
+        return [
+            f"{name}: {self.default.share(name):.1%} by default, {self.full.share(name):.1%} in the full record"
+            for name in names
+            if name in self.default.shares and not close(self.default.share(name), self.full.share(name))
+        ]
+
+    def _order(self) -> list[str]:
+        """Compare neighbours in the default's order by the full record, where the difference is certain."""
+        top = self.default.top(TOP + 1)
+        return [
+            f"{second} is longer than {first} in the full record"
+            for first, second in pairwise(top)
+            if self.full.share(second) > self.full.share(first)
+            and not close(self.full.share(first), self.full.share(second))
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "name": self.name,
+            "steps": self.steps,
+            "problems": self.problems,
+            "default": _plain(self.default),
+            "full": _plain(self.full),
+        }
+
+
+def close(one: float, other: float) -> bool:
+    """Return whether two shares are equal within the bounds."""
+    return abs(one - other) <= max(POINTS, RELATIVE * max(one, other))
+
+
+def agreed(results: Sequence[Agreement]) -> int:
+    """Return the number of models without a problem."""
+    return sum(not result.problems for result in results)
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    return {
+        "root": record.root,
+        "recorded": record.recorded,
+        "step_ns": record.step_ns,
+        "shares": {name: dict(phases) for name, phases in record.shares.items()},
+    }
