@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from math import isfinite
 from typing import Any, Final, Literal
 
@@ -372,6 +373,11 @@ class Summary:
             overhead_ns=0,
             notes=notes,
         )
+
+    def _repr_html_(self) -> str:
+        """Return the short report as HTML: a notebook shows it for a summary at the end of a cell."""
+        # The reports are built on this module, so their part is found by name, as the parts of other packages are.
+        return str(import_module("autoprof._reports.html").render_html(self))
 
     def with_note(self, note: str) -> Summary:
         """Return the summary with one more note."""

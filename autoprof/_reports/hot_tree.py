@@ -1,4 +1,4 @@
-"""The tree of the hot path: the longest names with their parents, what is in no child, and what is in no span."""
+"""The tree of the hot path: the longest names with their parents, and the time in no child and in no span."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from .._stats.name_lines import Line, Lines, name_lines
-from .._units import format_ms, format_percent, format_rate, format_round_percent, format_short, format_span
+from .._units import NS_PER_S, format_ms, format_percent, format_rate, format_round_percent, format_short, format_span
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
@@ -30,6 +30,8 @@ from .text import (
 )
 
 REST: Final = "everything else"
+OLD_S: Final = 2.0
+"""Age of the figures from which the title says it; a terminal is redrawn twice a second."""
 _NUMBERS: Final = len("  12345.6 ms  100.0 %")
 _SPLIT: Final = len("  fwd 12345")
 _SPLIT_FROM: Final = 78
@@ -102,17 +104,27 @@ def _own(line: Line, clock_limit_ns: int) -> Bar:
 
 
 def render_panel(
-    summary: Summary, *, width: int, top: int, color: bool, step: int | None = None, encoding: str = "utf-8"
+    summary: Summary,
+    *,
+    width: int,
+    top: int,
+    color: bool,
+    step: int | None = None,
+    age_s: float = 0.0,
+    encoding: str = "utf-8",
 ) -> list[str]:
     """Return the live panel, no line wider than ``width`` cells.
 
+    ``step`` is the last step in the figures, which ended ``age_s`` seconds ago; the title says so from ``OLD_S`` on.
     Milliseconds are means per recorded step, percentages are of the step; the top lines (``top_lines``) and
     ``everything else`` add up to the total, and so do the phases.
     """
     painter = _Painter(glyphs_for(encoding), max(width, 1), color, encoding)
     dot = f" {painter.glyphs.dot} "
-    title = dot.join(["autoprof", *([] if step is None else [f"step {step}"]), *_speed(summary)])
-    lines = [painter.edge(painter.glyphs.top, title)]
+    parts = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
+    while len(parts) > 2 and cells(dot.join(parts)) > painter.width - 4:
+        parts.pop()
+    lines = [painter.edge(painter.glyphs.top, dot.join(parts))]
     if not summary.steps:
         lines.append(painter.text(f"{summary.warmup_steps} warm-up steps so far, excluded from all statistics"))
         return [*lines, painter.edge(painter.glyphs.bottom, "")]
@@ -129,6 +141,13 @@ def render_panel(
     lines += [] if verdict is None else [painter.text(f"verdict: {verdict}")]
     lines.append(painter.edge(painter.glyphs.bottom, dot.join(_total(summary))))
     return lines
+
+
+def _step(step: int, age_s: float) -> str:
+    if age_s < OLD_S:
+        return f"step {step}"
+    age = f"{int(age_s)} s" if age_s < 60 else format_span(age_s * NS_PER_S)
+    return f"figures of step {step}, {age} ago"
 
 
 def _phases(summary: Summary, width: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from .._units import NS_PER_MS, format_ms, format_ns, format_percent, format_rate, format_span
@@ -35,6 +37,8 @@ def headline(summary: Summary) -> str:
     return f"autoprof: {count(steps, 'step')} ({', '.join(parts)}){clock}"
 
 
+FULL: Final = "autoprof show --full"
+"""The command that shows every figure."""
 NOTHING: Final = "nothing was recorded: no step ended after the warm-up; session.step() ends a step"
 """The reason of a report without figures."""
 
@@ -60,6 +64,12 @@ def run_facts(summary: Summary) -> Iterator[Fact]:
     for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
         if reasons:
             yield word, format_counts(reasons)
+
+
+def shown_path(folder: Path) -> str:
+    """Return a path relative to the working directory where it is below it."""
+    path = os.path.relpath(folder)
+    return str(folder) if path.startswith(os.pardir) else path
 
 
 def mean_of_all_ns(summary: Summary) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -12,7 +11,7 @@ from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
-from .run_facts import NOTHING, count, headline, run_facts
+from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
 from .table import GAP, render_rows
 from .text import HOST_BOUND, Glyphs, crop, glyphs_for, safe, wrap
 from .tree_text import column_unit, render_tree
@@ -29,7 +28,6 @@ NOTE_LINES: Final = 5
 """Lines of notes; with more, the others are counted."""
 TREE: Final = 14
 """Names of the tree where there is room."""
-FULL: Final = "autoprof show --full"
 
 
 def render_short(
@@ -118,6 +116,4 @@ def _last(folder: Path | None, encoding: str) -> list[str]:
     """Return the run's folder, whole however long it is, for copying."""
     if folder is None:
         return []
-    path = os.path.relpath(folder)
-    shown = str(folder) if path.startswith("..") else path
-    return ["", f"all figures: {FULL}; the run's folder:", safe(shown, encoding)]
+    return ["", f"all figures: {FULL}; the run's folder:", safe(shown_path(folder), encoding)]

@@ -16,7 +16,7 @@ INDENT: Final = 6
 """Levels that are indented; deeper names are indented as much."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
 _LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10}
-_PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
+PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
     ("forward", lambda row: row.forward_ns),
     ("recompute", lambda row: row.recompute_ns),
     ("backward", lambda row: row.backward_ns),
@@ -31,11 +31,11 @@ def column_unit(summary: Summary) -> tuple[int, str]:
 def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, calls: bool = False) -> list[str]:
     """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step."""
     unit_ns, unit = column_unit(summary)
-    parts = [(word, part) for word, part in _PARTS if any(part(row) for row in tree.rows)]
+    parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
     heads = [*(["calls"] if calls else []), "share", f"{unit}/step", *(word for word, _ in parts)]
     names, numbers = ["name"], [heads]
     for row in tree.rows:
-        names.append(_name(row))
+        names.append(row_name(row))
         counted = [format_count(row.calls) if row.calls else ""] if calls else []
         share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
         total = format_short(row.total_ns, row.limit_ns, unit_ns)
@@ -49,6 +49,7 @@ def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, 
     return lines
 
 
-def _name(row: TreeRow) -> str:
+def row_name(row: TreeRow) -> str:
+    """Return the name of a row with its indentation, its phase where no column shows it, and the host-bound mark."""
     phase = "" if row.phase is None else f" ({row.phase})"
     return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{phase}{' *' if row.is_host_bound else ''}")

@@ -10,7 +10,7 @@ from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, LiveSink, Sink
+from ..sinks import CalibratedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
 PART_S: Final = 0.0005
@@ -42,6 +42,7 @@ class Outputs:
     ) -> None:
         self._sinks = list(sinks)
         self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
+        self._refreshed = [sink for sink in self._live if isinstance(sink, RefreshedSink)]
         self._summaries = summaries
         self._notes = notes
         self._now_s = now_s
@@ -72,10 +73,18 @@ class Outputs:
             self._show_due(max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
 
     def rest(self, idle_s: float) -> bool:
-        """Show a summary that is due before a gap of about this length; return False where a part remains."""
+        """Show a summary that is due before a gap of about this length; return False where a part remains.
+
+        Within the gap, show the age of the last summary.
+        """
         if self._live:
             self._show_due(PART_S, idle_s)
-        return self._parts is None
+        if self._parts is not None:
+            return False
+        for sink in self._refreshed[:]:
+            with self._containing(sink):
+                sink.refresh()
+        return True
 
     def _show_due(self, limit_s: float, idle_s: float | None = None) -> None:
         """Begin or continue a live summary that is due, for about ``limit_s``."""
@@ -117,6 +126,8 @@ class Outputs:
         self._sinks.remove(sink)
         if sink in self._live:
             self._live.remove(sink)
+        if sink in self._refreshed:
+            self._refreshed.remove(sink)
         self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
         summary = Summary.empty(self._notes.all)
         with contain(ignore):
@@ -136,3 +147,4 @@ class Outputs:
         """Forget the sinks without closing them: this process is a fork, and they belong to its parent."""
         self._sinks.clear()
         self._live.clear()
+        self._refreshed.clear()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
+
+CHECK_NS: Final = 2 * NS_PER_S
+"""Length of the further parts of a gap: about every two seconds a live display shows the age of its figures."""
 
 
 class Level(NamedTuple):
@@ -184,7 +187,9 @@ class Sampling:
         if self._compared_steps:
             self._governor.compare(self._compared_steps, now_ns - self._compared_ns)
             self._compared_steps = 0
-        self.gap_remaining, self._later = self._later, 0
+        part = max(round(CHECK_NS / max(self._governor.bare_ns, 1)), 1) * self._per_step
+        self.gap_remaining = min(self._later, part)
+        self._later -= self.gap_remaining
         return self.gap_remaining > 0
 
     def check_after_next_step(self) -> None:

@@ -39,6 +39,14 @@ class LiveSink(Sink, Protocol):
 
 
 @runtime_checkable
+class RefreshedSink(LiveSink, Protocol):
+    """A live sink that shows how old its statistics are."""
+
+    def refresh(self) -> None:
+        """Show what was shown again, with its age. Called about every two seconds between recorded steps."""
+
+
+@runtime_checkable
 class CalibratedSink(Sink, Protocol):
     """A sink that shows single spans, and therefore needs the resolution of the clock."""
 

@@ -173,6 +173,20 @@ def test_a_live_sink_is_asked_before_a_gap(
     assert watched.shown == [(3, 3)]
 
 
+def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it can show how old its figures are; the gap is as long as without it."""
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
+    govern(0, 0, 70)
+    model, optimizer = model_and_optimizer()
+    watched = Watched(limit=0)
+    with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
+        for _ in range(75):
+            train(model, optimizer)
+            session.step()
+    assert [round(idle_s, 1) for _, idle_s in watched.idle] == [6.8, 4.8, 2.8, 0.8]
+    assert [frame.step for frame in watched.frames] == [1, 2, 3, 74, 75]
+
+
 def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One part at the end of each, until all of it is shown; the sink is not asked again before."""
     monkeypatch.setattr("autoprof._session.outputs.PART_S", -1.0)

@@ -159,8 +159,44 @@ def test_before_unsampled_steps_the_last_ones_are_shown(terminal: TerminalStream
     assert console.asked == 1
     console.outputs.rest(5.0)
     assert "step 12" in "\n".join("".join(line) for line in terminal.screen.lines)
+    drawn = len(terminal.writes)
     console.outputs.rest(5.0)
-    assert console.asked == len(terminal.writes) == 2
+    assert (console.asked, len(terminal.writes)) == (2, drawn)
+
+
+def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream, clock: Clock) -> None:
+    """Its figures are those of the last recorded step, however many steps have passed since."""
+    console = Console(terminal, clock, every=1)
+    console.step(12)
+    assert "autoprof · step 12 ·" in terminal.screen.text[-len(_panel(terminal))]
+    for _ in range(12):
+        clock.now += 1
+        console.outputs.rest(5.0)
+    panel = _panel(terminal)
+    assert panel[0].startswith("┌─ autoprof · figures of step 12, 12 s ago · 1000.0 ms/step")
+    assert console.asked == 1
+    console.step(40)
+    assert _panel(terminal)[0].startswith("┌─ autoprof · step 40 ·")
+
+
+def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream, clock: Clock) -> None:
+    """The interval holds, and without a panel nothing is printed."""
+    console = Console(terminal, clock, every=1, interval_s=2.0)
+    console.step(1)
+    for _ in range(41):
+        clock.now += 0.1
+        console.outputs.rest(5.0)
+    assert len(terminal.writes) == 2 + 1
+    stream = io.StringIO()
+    piped = Console(stream, clock, every=1)
+    piped.step(1)
+    clock.now += 10
+    piped.outputs.rest(5.0)
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def _panel(terminal: TerminalStream) -> list[str]:
+    return [line for line in terminal.screen.text if line.startswith(("┌", "│", "└"))]
 
 
 def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: object) -> Outputs:
