@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..sinks import Sink
 
+MAX_WRAPPERS: Final = 8
+"""Wrappers around an optimizer that are looked through."""
+WRAPPED_AS: Final = ("optimizer", "_optimizer")
+"""The attributes in which wrappers hold an optimizer."""
 SWITCH = "AUTOPROF"
 """The environment's switch: ``AUTOPROF=0`` makes every session inert, also against the configuration."""
 
@@ -68,7 +72,7 @@ def instrument(
     """Attach autoprof to a model and open its first step.
 
     ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
-    ``optimizer`` is one or several; without it the steps of every torch optimizer count. ``sinks`` are added to
+    ``optimizer`` is one or several, wrapped or not; without it every torch optimizer counts. ``sinks`` are added to
     those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
     ``MissingExtra``; then nothing is attached and no file is kept.
     """
@@ -359,14 +363,32 @@ class _Builder:
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:
-    optimizers = () if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    for one in optimizers:
-        if not hasattr(one, "register_step_post_hook"):
-            raise SessionError(
-                f"autoprof.instrument: optimizer is a {type(one).__name__}; "
-                "it must be a torch.optim.Optimizer, or a list of them"
-            )
-    return optimizers
+    """Return the torch optimizers in what the user gave: one, a list, a dict of them, or wrappers around them."""
+    if given is None:
+        return ()
+    if isinstance(given, Mapping):
+        given = list(given.values())
+    several = given if isinstance(given, (list, tuple)) else (given,)
+    found = [_unwrapped(one) for one in several]
+    return tuple({id(one): one for one in found}.values())
+
+
+def _unwrapped(given: Any) -> Any:
+    """Return the torch optimizer inside the wrappers of Accelerate, Lightning, DeepSpeed and the like."""
+    one = given
+    for _ in range(MAX_WRAPPERS):
+        if isinstance(one, torch.optim.Optimizer):
+            return one
+        inner = next((found for name in WRAPPED_AS if (found := getattr(one, name, None)) is not None), None)
+        if inner is None:
+            break
+        one = inner
+    if all(hasattr(one, name) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")):
+        return one
+    raise SessionError(
+        f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
+        "a wrapper that holds it as .optimizer, or a list of them"
+    )
 
 
 def _close_sinks(sinks: Iterable[Sink]) -> None:

@@ -228,6 +228,11 @@ class Sampling:
         self._described_level = level
         return f"{why}: from step {step} on, {self._levels[level].words} recorded"
 
+    @property
+    def in_gap(self) -> bool:
+        """Whether steps went unsampled since the last recorded one."""
+        return self._steps > 0
+
     def abort_gap(self) -> tuple[int, int]:
         """End the gap before its last step; return its steps so far and their nanoseconds."""
         steps = self._steps - -(-(self.gap_remaining + self._later) // self._per_step)

@@ -15,7 +15,6 @@ from .._process import lifecycle
 from .._process.failures import contain, describe, ignore
 from .._process.signals import raised_by_handler
 from ..devices import Memory
-from ..errors import SessionError
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
@@ -46,7 +45,7 @@ class Session:
     """The folder of this rank's own files, or None when it writes none."""
 
     def step(self) -> None:
-        """End a step. The first call makes the session manual. Raises ``SessionError`` after ``close``."""
+        """End a step. The first call makes the session manual. After ``close`` it only warns, once."""
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -145,7 +144,7 @@ class OpenSession(Session):
         elif not self._closed:
             self._state.step()
         else:
-            raise SessionError("session.step: this session is closed; instrument the model again to go on")
+            self._notes.warn_once("session.step: this session is closed; instrument the model again to go on")
 
     @contextmanager
     def pause(self) -> Iterator[None]:

@@ -145,6 +145,15 @@ class StepTracker:
         if self.open is not None:
             self.open.warmup = True
 
+    @property
+    def count(self) -> int:
+        """The number of steps that have ended, recorded or not."""
+        return self._number - (self.open is not None)
+
+    def warn_once(self, note: str) -> None:
+        """Keep a note for the reports; log it the first time."""
+        self._notes.warn_once(note)
+
     # From one step to the next.
 
     def end(self, began_ns: int, optimizer_steps: int | None = None) -> Following:
@@ -298,6 +307,10 @@ class StepTracker:
                 self._recorder.handle_failure("pauses")
                 return 0
 
+    def exclude_ns(self, ns: int) -> None:
+        """Exclude time whose marks became a pause afterwards."""
+        self._sampling.exclude_pause(ns)
+
     def _attach(self, on: bool) -> bool:
         """Attach or detach the probes of the open step; return whether there is one."""
         now_ns = perf_counter_ns()
@@ -325,12 +338,18 @@ class StepTracker:
     def finish(self, *, whole: bool, patient: bool) -> None:
         """Close the open step where it is ``whole``, and wait for the device."""
         self._off = True
-        if self._sampling.gap_remaining:
-            self._pipeline.count_unsampled(*self._sampling.abort_gap())
+        if self._sampling.in_gap:
+            steps, elapsed_ns = self._sampling.abort_gap()
+            self._number += steps
+            self._pipeline.count_unsampled(steps, elapsed_ns)
         if self.open is not None and whole:
             self._close()
-        elif self.open is not None and self._recorder.has_phase(Phase.FORWARD):
-            self._notes.skip("steps unfinished at the end")
+            self.open = None
+        elif self.open is not None:
+            if self.open.gap_steps:
+                self._pipeline.count_unsampled(self.open.gap_steps, self.open.gap_ns)
+            if self._recorder.has_phase(Phase.FORWARD):
+                self._notes.skip("steps unfinished at the end")
         self._pipeline.finish(patient=patient)
 
     def detach(self) -> None:

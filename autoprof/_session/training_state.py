@@ -1,16 +1,30 @@
-"""Tell training from the time that belongs to no step: validation, checkpoint saving, a pause.
+"""Tell training from the time that belongs to no step, and decide where a step ends.
 
-Validation is recognised by forwards of the model in ``eval`` mode. It lasts from the first of them, or from the fetch
-of its batch, until the model trains again, a loader is asked that feeds training, or the step ends. The use of
-a loader's batches is learnt from the forward that follows its fetch.
+An *update* changes the parameters: a step of an optimizer, or of the program's own (``CustomUpdates``). With ``auto``
+a step ends where the next iteration begins, at the first event of this table after the update that makes it whole
+(``OptimizerCycle`` decides which one that is, where a program has several optimizers):
+
+===============================  ============================================  =====================================
+event                            before the update                             after it, up to the next forward
+===============================  ============================================  =====================================
+fetch of training's loader       more data for the step                        ends the step
+forward with gradients           part of the step                              ends the step
+forward in the optimizer's step  part of the step (a closure)                  the step has ended with the optimizer
+forward without gradients        part of the step (a frozen part, a teacher)   by regularity: ``UngradedForwards``
+forward in ``eval`` mode         validation                                    validation
+fetch under ``no_grad``          part of the step                              validation
+``model.eval()``                 validation                                    validation
+backward pass                    part of the step                              ends the step, if no forward was seen
+===============================  ============================================  =====================================
+
+Forwards are those of the model, or of the modules that the program calls first after an update, if it does not call
+the model itself. A model that trains in ``eval`` mode is recognised by its backward pass.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from enum import Enum
+from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
@@ -19,37 +33,56 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.marks import INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, PAUSE, THREAD, VALUE_KINDS
-from .._capture.probes import BoundaryProbe, OptimizerHooks, unwatch_backward, watch_backward
+from .._capture.marks import UNPAUSE
+from .._capture.probes import BoundaryProbe, OptimizerHooks, unwatch_backward, unwatch_grad, watch_backward, watch_grad
 from .._capture.recorder import Recorder
 from .._process import lifecycle
 from .._process.failures import contain, ignore
-from ..frame import Phase
+from .._targets import find_module
+from .custom_updates import CustomUpdates
+from .loader_use import Feeds, LoaderUse
 from .observers import ExcludedTime
+from .optimizer_cycle import OptimizerCycle
 from .sampling import Sampling
+from .step_marks import OutermostModuleCall, StepMarks
 from .step_tracker import Following, StepTracker
+from .ungraded_forwards import Place, UngradedForwards
 
-LOADERS: Final = 64
-"""Loaders remembered at a time."""
 VALIDATION: Final = "validation"
+UNGRADED: Final = "forward without gradients"
+"""Name of forwards without gradients in ``train`` mode, excluded or as a row of their own."""
+MAX_ENTRIES: Final = 16
+"""Modules that are hooked where the program does not call the model itself."""
+_IN_BACKWARD: Final = 0
+"""In place of the id of an optimizer: all those that step inside a backward pass, one for each parameter."""
+MAX_OWNERS: Final = 256
+"""Optimizers of which is remembered whether they hold parameters of the model."""
+_graph_task = torch._C._current_graph_task_id
 # Once: looking a member of an enumeration up costs as much as a call, and this is done at the end of each step.
 _RECORDED, _AFTER_GAP, _NOTHING = Following.RECORDED, Following.AFTER_GAP, Following.NOTHING
 
 
-class Feeds(Enum):
-    """The use of a loader's batches."""
+class _GradListener:
+    """Report calls of ``torch.autograd.grad``. A ``Listener``."""
 
-    TRAINING = "training"
-    VALIDATION = "validation"
-    BOTH = "both"
+    def __init__(self, called: Callable[[], None]) -> None:
+        self._called = called
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Report a call."""
+        self._called()
+        return False
+
+    def leave(self) -> None:
+        """Never called."""
 
 
 class TrainingState:
     """Receive the events of the user's program, and decide which time belongs to a step and where a step ends.
 
-    With ``auto`` a step ends at the first fetch or training forward after an optimizer's step, until the first call
-    of ``step``. All methods are called on the training thread. Hooks on the model and on optimizers hold this object;
-    it finds the hooks in torch's tables, and holds none of them.
+    Steps end without calls with ``auto``, until the first call of ``step``. All methods are called on the training
+    thread. Hooks on modules and on optimizers hold this object; it finds the hooks in torch's tables, and holds none
+    of them.
     """
 
     def __init__(
@@ -67,6 +100,7 @@ class TrainingState:
         self._model = model
         self._optimizers = optimizers
         self._recorder = recorder
+        self._marks = StepMarks(recorder)
         self._sampling = sampling
         self.steps = steps
         self._excluded = excluded
@@ -75,16 +109,49 @@ class TrainingState:
         self.is_recording = True
         """Whether fetches and forwards matter: the open step is recorded, or the next one will be."""
         self._training_forward_calls = tuple(training_forward_calls)
+        self._entries: dict[int, nn.Module] = {id(model): model}
+        """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._watches_forwards = False
-        self._optimizer_steps = 0
+        self._thread = get_ident()
+        # Updates.
+        self._cycle = OptimizerCycle(len(optimizers))
+        self._custom: CustomUpdates | None = None if optimizers else CustomUpdates(model)
+        self._grad_listener = _GradListener(self._gradless_pass)
+        self._inside: list[int] = []
+        """The optimizers whose step is running, by id, outermost first."""
+        self._owned: dict[int, bool] = {}
+        self._calls: dict[int, int] = {}
+        """How often each optimizer of the model stepped in the open step, by id, the latest last."""
+        self._usual: dict[int, int] | None = None
+        self._anchor: int | None = None
+        """The optimizer whose steps count the training steps of a gap, by id; None for all."""
+        self._counts_passes = self._counts_gradless = False
+        self._totals: dict[int, int] = {}
+        # The open step.
+        self._pending = False
+        """Whether the next iteration begins a recorded step, after a gap."""
+        self._between = True
+        """Whether an update was made, or the step has just begun, and no forward with gradients has followed."""
+        self._between_at = 0
+        self._at_head = True
+        self._saw_forward = False
+        self._saw_fetch = False
+        self._closure = False
+        self._sources: set[int] = set()
+        # Validation.
         self._names: list[str] = []
         self._began: int | None = None
+        self._name = VALIDATION
         self._graded = False
-        self._trained = False
+        self._by_fetch = False
+        self._trained: set[int] = set()
+        """The modules that had a forward with gradients in ``train`` mode, by id."""
         self._trains_in_eval = False
-        self._fed: dict[int, tuple[weakref.ref[Any], Feeds]] = {}
+        self._ungraded = 0
+        self._ungraded_at_head = UngradedForwards()
+        self._ungraded_at_tail = UngradedForwards()
+        self._loaders = LoaderUse()
         self._last: Any = None
-        self._thread = get_ident()
 
     @property
     def is_excluded(self) -> bool:
@@ -95,6 +162,8 @@ class TrainingState:
         """Listen, and open the first step."""
         if self.auto:
             self._optimizer_hooks().attach()
+            if self._custom is not None:
+                watch_grad(self._grad_listener)
         self._listen(True)
         self.steps.start()
 
@@ -121,91 +190,284 @@ class TrainingState:
         if self.auto:
             self.auto = False
             self._optimizer_hooks().detach()
+            self._step_hooks().detach()
+            self._inside.clear()
+            self._forget_custom()
         self._end_step()
 
-    def optimizer_stepped(self, *_call: Any) -> None:
+    def optimizer_begins(self, optimizer: Any, *_call: Any) -> None:
+        """Called before each optimizer step while steps are recorded."""
+        key = id(optimizer)
+        if key in self._inside:  # an exception ended that step
+            del self._inside[self._inside.index(key) :]
+        self._inside.append(key)
+
+    def optimizer_stepped(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step."""
-        sampling = self._sampling
-        if not sampling.gap_remaining:
-            self._optimizer_steps += 1
-        elif sampling.gap_remaining > 1:
-            sampling.gap_remaining -= 1
-        else:
+        key = id(optimizer)
+        if self._sampling.gap_remaining:
+            if self._counts_passes or (self._anchor is not None and key != self._anchor):
+                return
+            if key in self._totals:
+                self._totals[key] += 1
+            self._count_unsampled()
+            return
+        if key in self._inside:
+            del self._inside[self._inside.index(key) :]
+        if self._inside:  # one optimizer inside another
+            return
+        owned = self._owns(optimizer)
+        if owned:
+            self._forget_custom()
+            self._calls[key] = self._calls.pop(key, 0) + 1
+            if key in self._totals or len(self._totals) < MAX_OWNERS:
+                self._totals[key] = self._totals.get(key, 0) + 1
+        self._cycle.add(key if _graph_task() == -1 else _IN_BACKWARD, owned=owned)
+        self._begin_between()
+        if self._saw_forward or self._pending:
+            return
+        if not self._closure:
+            self._find_entry()
+        elif not self._saw_fetch and self._cycle.is_whole and self._optimizer_hooks().is_last(optimizer):
             self._end_step()
 
-    def begin_training_forward(self) -> None:
-        """Called before each forward of the model in ``train`` mode."""
-        self._trained = True
-        if self._names or self._last is not None or self._began is not None:
+    def forward_begins(self, module: nn.Module) -> None:
+        """Called before each forward of the model, or of a module that the program calls in its place."""
+        graded, key = torch.is_grad_enabled(), id(module)
+        if module.training:
+            if not graded:
+                self._forward_without_gradients()
+                return
+            self._trained.add(key)
             self._train()
+        elif graded and (self._trains_in_eval or key not in self._trained):
+            self._train()
+            return
+        elif key in self._trained or module is self._model:
+            self._evaluate(graded=graded)
+            return
         else:
-            self._end_if_stepped()
+            self._forward_without_gradients()
+            return
         for call in self._training_forward_calls:
             call()
-
-    def begin_evaluation_forward(self) -> None:
-        """Called before each forward in ``eval`` mode: validation, unless this run trains in that mode."""
-        graded = torch.is_grad_enabled()
-        if graded and (self._trains_in_eval or not self._trained):
-            self._train()
-        elif self._names:
-            self._names[-1] = VALIDATION
-        else:
-            self._graded = self._graded or graded
-            if self._began is None:
-                feeds = self._feeds(self._last)
-                self._begin_validation(retract=feeds is None or feeds is Feeds.VALIDATION)
-            if self._last is not None:
-                self._learn(Feeds.VALIDATION)
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
         """Called before a batch is fetched; ``explicit`` loaders are those given to ``session.loader``."""
         if self._names:
             return
-        self._last, feeds = source, self._feeds(source)
-        if feeds is Feeds.VALIDATION:
+        feeds = self._loaders.of(source)
+        graded = torch.is_grad_enabled()
+        if not self.is_recording:
+            self._report_gap_fetch(feeds, graded=graded)
+            return
+        self._last = source
+        if feeds is Feeds.VALIDATION or (feeds is None and not graded and self._between):
+            self._by_fetch = self._by_fetch or not graded
             self._begin_validation(retract=False)
             return
         if feeds is Feeds.TRAINING:
             self.end_validation()
+        self._saw_fetch = True
         if feeds is Feeds.TRAINING or explicit:
-            self._end_if_stepped()
+            again = id(source) in self._sources and self._between and not self._at_head
+            self._end_if_whole(certain=again)
+            self._sources.add(id(source))
+
+    def _report_gap_fetch(self, feeds: Feeds | None, *, graded: bool) -> None:
+        if graded and self._by_fetch:
+            self.end_validation()
+        elif not graded and self._began is None and feeds in (None, Feeds.VALIDATION):
+            self._by_fetch = True
+            self._begin_validation(retract=False)
 
     def report_mode(self, training: bool) -> None:
-        """Called by ``model.train()`` and ``model.eval()``: the only event in unsampled steps."""
-        if self.is_recording or self._names:
+        """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
+        if self._names:
             return
-        if training:
-            self.end_validation()
-        else:
+        if not self.is_recording:
+            self.end_validation() if training else self._begin_validation(retract=False)
+        elif not training and self._between and self._trained and not self._trains_in_eval and not self._inside:
             self._begin_validation(retract=False)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        """Called before each backward pass during validation: it is over, or was training in ``eval`` mode."""
-        if get_ident() == self._thread:
+        """Called before each backward pass; return whether ``leave`` is to be called after it."""
+        if get_ident() != self._thread or _graph_task() != -1:
+            return False
+        if self._began is not None:  # validation is over, or was training in ``eval`` mode
             if self._graded and not self._trains_in_eval:
                 self._trains_in_eval = True
                 self.steps.exclude_open()
             self.end_validation()
+        if self._names or not self.auto:
+            return False
+        if self._sampling.gap_remaining:
+            if self._counts_passes and not self._counts_gradless:
+                self._count_unsampled()
+            return False
+        if self._inside:
+            self._closure = True
+            return False
+        if self._custom is not None:
+            self._custom.begin_pass()
+            return True
+        if self._between and not self._saw_forward:
+            self._end_if_whole()
+            self._between = False
         return False
 
     def leave(self) -> None:
-        """Never called: ``enter`` returns False."""
+        """Called after a backward pass of a program whose optimizer, if it has one, has not stepped yet."""
+        if self._custom is not None:
+            try:
+                self._custom.end_pass()
+            except Exception:  # a parameter of another kind of tensor may raise anything
+                self._custom = None
+                self._recorder.handle_failure("backward passes")
+                return
+            self._begin_between()
+
+    def _gradless_pass(self) -> None:
+        """Called before each call of ``torch.autograd.grad``, until a torch optimizer steps."""
+        if self._custom is None or get_ident() != self._thread or _graph_task() != -1:
+            return
+        if not self._sampling.gap_remaining:
+            self._custom.end_gradless_pass()
+            self._begin_between()
+        elif self._counts_gradless:
+            self._count_unsampled()
 
     # Decisions.
 
+    def _count_unsampled(self) -> None:
+        """Count an update in a gap."""
+        if self._sampling.gap_remaining > 1:
+            self._sampling.gap_remaining -= 1
+        else:
+            self._end_step()
+
+    def _forget_custom(self) -> None:
+        self._custom, self._counts_passes, self._counts_gradless = None, False, False
+        unwatch_grad(self._grad_listener)
+
     def _train(self) -> None:
+        """A forward with gradients begins."""
         if self._names:
             return
+        self._thread = get_ident()
         if self._last is not None:
-            self._learn(Feeds.TRAINING)
+            self._loaders.learn(self._last, Feeds.TRAINING)
             self._last = None
+        if self._inside:
+            self._train_in_optimizer()
+            return
         if self._began is not None:
             self.end_validation()
-        self._end_if_stepped()
+        if self._between:
+            self._end_between()
+        self._end_if_whole()
+        self._between, self._saw_forward = False, True
 
-    def _end_if_stepped(self) -> None:
-        if self.auto and self._optimizer_steps and not self.is_excluded:
+    def _train_in_optimizer(self) -> None:
+        """Make sure that the step can end with the optimizer's: its hooks change meanwhile."""
+        self._closure = True
+        if self._pending:
+            self._end_step()
+        if not self._saw_forward:
+            self._optimizer_hooks().move_last()
+
+    def _evaluate(self, *, graded: bool) -> None:
+        """A forward in ``eval`` mode begins."""
+        if self._names:
+            self._names[-1] = VALIDATION
+            return
+        if self._inside:
+            return
+        self._graded = self._graded or graded
+        if self._began is None:
+            feeds = self._loaders.of(self._last)
+            self._begin_validation(retract=feeds is None or feeds is Feeds.VALIDATION)
+        self._name = VALIDATION
+        if self._last is not None:
+            self._loaders.learn(self._last, Feeds.VALIDATION)
+
+    def _forward_without_gradients(self) -> None:
+        """A forward without gradients begins, in ``train`` mode or of a module that is never trained."""
+        if self._names or self._inside or not self._between or self._began is not None:
+            return
+        self._ungraded += 1
+        if self._history.are_rare and not self._pending:
+            feeds = self._loaders.of(self._last)
+            self._begin_validation(retract=feeds is None or feeds is Feeds.VALIDATION, name=UNGRADED)
+            if self._last is not None and feeds is None:
+                self._loaders.learn(self._last, Feeds.VALIDATION)
+
+    @property
+    def _history(self) -> UngradedForwards:
+        return self._ungraded_at_head if self._at_head else self._ungraded_at_tail
+
+    def _begin_between(self) -> None:
+        """An update was made: what follows may belong to no step."""
+        self._between, self._between_at, self._at_head = True, len(self._marks), False
+        self._ungraded = 0
+
+    def _end_between(self) -> None:
+        """Decide where the calls of modules belong that came since the update, or since the step began."""
+        self._between = False
+        counted, self._ungraded = self._ungraded, 0
+        if self._pending or not self.is_recording or self._names:
+            return
+        try:
+            self._place_calls(counted)
+        except Exception:
+            self._recorder.handle_failure("forwards without gradients")
+
+    def _place_calls(self, counted: int) -> None:
+        """Place the calls of modules since the update; ``counted`` forwards without gradients were reported."""
+        calls = self._marks.calls_since(self._between_at)
+        history, excluded = self._history, 0
+        if calls and calls[-1].end < 0:  # the call around this forward: the step begins with it from now on
+            self._add_entry(calls.pop().fqn)
+        if calls:
+            place, count = history.place(len(calls))
+            if not counted:
+                self._add_entry(calls[0].fqn)
+                place = Place.AMBIGUOUS if place is Place.EXCLUDED else place
+            if place is Place.EXCLUDED:
+                excluded = count
+                self._exclude_calls(calls[:count], all_of_them=count == len(calls))
+            elif place is Place.AMBIGUOUS:
+                self._rename_calls(calls)
+        history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
+
+    def _exclude_calls(self, calls: list[OutermostModuleCall], *, all_of_them: bool) -> None:
+        end = calls[-1].end
+        if all_of_them:
+            end = len(self._marks)
+            self._recorder.append(UNPAUSE, self._recorder.clock.read(), get_ident())
+        begin, ended = self._marks.exclude(self._marks.begin_of_fetches(calls[0].start), end)
+        host_ns = self._recorder.clock.host_ns
+        self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
+        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin))
+
+    def _rename_calls(self, calls: list[OutermostModuleCall]) -> None:
+        self._marks.rename(calls[0].start, calls[-1].end, UNGRADED)
+        self.steps.warn_once(
+            f"{calls[0].fqn or 'the model'} was called between an update and the next training forward in some steps "
+            f"and not in others: validation, or part of training? Its time is in the row {UNGRADED!r}, in no forward; "
+            "put session.pause() around validation"
+        )
+
+    def _end_if_whole(self, *, certain: bool = False) -> None:
+        if not self.auto or self.is_excluded:
+            return
+        cycle = self._cycle
+        if (
+            self._pending
+            or cycle.is_whole
+            or (certain and cycle.has_stepped)
+            or (self._custom is not None and self._custom.has_updated)
+        ):
             self._end_step()
 
     def _end_step(self) -> None:
@@ -214,101 +476,143 @@ class TrainingState:
             try:
                 if self._began is not None:
                     self.end_validation()
-                following = self.steps.end(began_ns, self._optimizer_steps if self.auto else None)
+                if self._between:
+                    self._end_between()
+                following = self.steps.end(began_ns, self._updates() if self.auto else None)
             finally:
-                self._optimizer_steps = 1 if following is _AFTER_GAP else 0
+                self._begin_step(following)
                 recording = following is _RECORDED or following is _AFTER_GAP
                 if recording is not self.is_recording or recording is not self._watches_forwards:
                     self._listen(recording)
         lifecycle.finish_termination()
 
+    def _begin_step(self, following: Following) -> None:
+        self._pending = following is _AFTER_GAP
+        self._cycle.begin_step()
+        if self._custom is not None:
+            self._custom.begin_step()
+        self._between, self._between_at, self._at_head, self._ungraded = True, 0, True, 0
+        self._saw_forward = self._saw_fetch = self._closure = False
+        self._calls = {}
+        self._sources.clear()
+        if following is not _RECORDED:
+            self._usual = None
+
+    def _updates(self) -> int:
+        """Choose the optimizer whose steps count the training steps of a gap; return its steps in each of them."""
+        if self.steps.open is None:  # in a gap, where that is chosen
+            return 1
+        calls, usual = self._calls, self._usual
+        if usual is not None and usual != calls:
+            usual = {key: count for key, count in usual.items() if calls.get(key) == count}
+        self._usual = usual = calls if usual is None else usual
+        self._anchor = next(reversed(usual), None) if usual else None
+        self._counts_passes = self._custom is not None
+        if self._custom is not None:
+            self._counts_gradless = self._custom.is_gradless
+            return max(self._custom.passes, 1)
+        return sum(calls.values()) if self._anchor is None else usual[self._anchor]
+
+    def _owns(self, optimizer: Any) -> bool:
+        """Return whether an optimizer holds parameters of the model; one that was named does, and so do all if none."""
+        if self._optimizers:
+            return True
+        owned, key = self._owned, id(optimizer)
+        known = owned.get(key)
+        if known is None:
+            if len(owned) >= MAX_OWNERS:
+                return False
+            ours = {id(parameter) for parameter in self._model.parameters()}
+            groups = getattr(optimizer, "param_groups", ())
+            known = owned[key] = any(id(one) in ours for group in groups for one in group["params"])
+        return known or not any(owned.values())
+
+    # The modules that the program calls.
+
+    def _find_entry(self) -> None:
+        """The model was not called: have the first forward of the module that was called first end a step."""
+        calls = self._marks.calls_since(0)
+        if calls:
+            with contain(ignore):
+                self._add_entry(calls[0].fqn)
+
+    def _add_entry(self, fqn: str) -> None:
+        if len(self._entries) >= MAX_ENTRIES:
+            return
+        module = find_module(self._model, fqn)
+        if module is not None and id(module) not in self._entries:
+            self._entries[id(module)] = module
+            if self._watches_forwards:
+                BoundaryProbe(module, self.forward_begins).attach()
+
+    # Validation.
+
     def end_validation(self) -> None:
         """End validation, if the session is in it."""
         if self._began is not None:
-            began, self._began, self._graded = self._began, None, False
-            unwatch_backward(self)
-            self._excluded.add(VALIDATION, self.steps.resume() - began)
+            began, self._began, self._graded, self._by_fetch = self._began, None, False, False
+            if not self._watches_backward:
+                unwatch_backward(self)
+            self._excluded.add(self._name, self.steps.resume() - began)
 
-    def _begin_validation(self, *, retract: bool) -> None:
+    def _begin_validation(self, *, retract: bool, name: str = VALIDATION) -> None:
         if self._began is None:
-            self._began = self.steps.pause(self._retract() if retract else None)
+            self._name = name
+            self._began = self.steps.pause(self._marks.retract_fetches() if retract else None)
             self._thread = get_ident()
             watch_backward(self)
 
     # Hooks.
 
+    @property
+    def _watches_backward(self) -> bool:
+        return self.auto and (self._watches_forwards or self._counts_passes)
+
     def _listen(self, on: bool) -> None:
-        """Attach or detach the hook on the model's forwards."""
+        """Attach or detach the hooks on forwards and on the begins of optimizer steps."""
         self.is_recording = on
         if on and not self._watches_forwards:
             self._watches_forwards = True
-            self._forward_hook().attach()
+            for module in self._entries.values():
+                BoundaryProbe(module, self.forward_begins).attach()
+            if self.auto:
+                self._step_hooks().attach()
+                watch_backward(self)
         elif self._watches_forwards and not on:
-            self._forward_hook().detach()
+            for module in self._entries.values():
+                BoundaryProbe(module, self.forward_begins).detach()
+            self._step_hooks().detach()
+            if self._began is None and not self._counts_passes:
+                unwatch_backward(self)
+            self._inside.clear()
             self._watches_forwards = False  # last, so that an interrupted detach is repeated
-
-    def _forward_hook(self) -> BoundaryProbe:
-        return BoundaryProbe(self._model, self.begin_training_forward, self.begin_evaluation_forward)
 
     def _optimizer_hooks(self) -> OptimizerHooks:
         return OptimizerHooks(self._optimizers, after=self.optimizer_stepped)
 
+    def _step_hooks(self) -> OptimizerHooks:
+        return OptimizerHooks(self._optimizers, before=self.optimizer_begins)
+
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
-        self.steps.finish(whole=self.auto and self._optimizer_steps > 0, patient=patient)
+        updates = self._cycle.has_stepped or (self._custom is not None and self._custom.has_updated)
+        self.steps.finish(whole=self.auto and updates, patient=patient)
+        most = max(self._totals.values(), default=0)
+        if self.auto and abs(most - self.steps.count) > 1:
+            self.steps.warn_once(
+                f"{self.steps.count} steps were found, but one optimizer made {most} steps; "
+                "call session.step() at the end of each iteration to say where a step ends"
+            )
 
     def detach(self) -> None:
         """Remove every hook, whatever fails."""
         with contain(ignore):
             self.end_validation()
         self.is_recording = False
-        for remove in (partial(unwatch_backward, self), self._forward_hook().detach, self._optimizer_hooks().detach):
+        boundaries = [BoundaryProbe(module, self.forward_begins).detach for module in self._entries.values()]
+        hooks = self._optimizer_hooks().detach, self._step_hooks().detach
+        removes: list[Callable[[], None]] = [partial(unwatch_backward, self), self._forget_custom, *hooks, *boundaries]
+        for remove in removes:
             with contain(ignore):
                 remove()
         self.steps.detach()
-
-    # Marks that belong to validation, made before it was recognised.
-
-    def _feeds(self, source: Any) -> Feeds | None:
-        known = self._fed.get(id(source))
-        return known[1] if known is not None and known[0]() is source else None
-
-    def _learn(self, feeds: Feeds) -> None:
-        """Remember the use of the loader of the last fetch."""
-        source = self._last
-        known = self._feeds(source)
-        if known is feeds or known is Feeds.BOTH:
-            return
-        if len(self._fed) >= LOADERS:
-            self._fed = {key: entry for key, entry in self._fed.items() if entry[0]() is not None}
-        if len(self._fed) < LOADERS or known is not None:
-            with suppress(TypeError):  # a list has no weak references, so its use is not remembered
-                self._fed[id(source)] = weakref.ref(source), feeds if known is None else Feeds.BOTH
-
-    def _retract(self) -> Any:
-        """Turn the marks of the last fetches and copies into a pause; return the reading at its begin."""
-        buffer, begin = self._recorder.buffer, None
-        end = len(buffer)
-        while (start := self._ends_a_fetch(end)) is not None:
-            for at in range(start, end, 2):
-                other_thread = at and buffer[at - 2] & KIND_MASK == THREAD
-                if not other_thread and buffer[at] & KIND_MASK not in VALUE_KINDS:
-                    buffer[at] = PAUSE
-            begin, end = buffer[start + 1], start
-        return begin
-
-    def _ends_a_fetch(self, end: int) -> int | None:
-        """Return the index of the begin of the span that ends before ``end``, if it is a fetch or a copy."""
-        buffer, labels = self._recorder.buffer, self._recorder.labels
-        if end < 4 or buffer[end - 2] & KIND_MASK != LEAVE:
-            return None
-        index = buffer[end - 2] & ~KIND_MASK
-        if labels[index >> KIND_BITS & INDEX_MASK].phase not in (Phase.DATA, Phase.H2D):
-            return None
-        depth = 0
-        for at in range(end - 2, -1, -2):
-            if buffer[at] & ~KIND_MASK == index:
-                depth += 1 if buffer[at] & KIND_MASK == LEAVE else -1
-                if not depth:
-                    return at
-        return None

@@ -7,7 +7,7 @@ from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
 from .select import NO_RULE, Selection, Target, select_targets
 from .suggest import first_cut, suggest_targets
-from .tree import ModuleNode, walk
+from .tree import ModuleNode, find_module, walk
 
 __all__ = [
     "NO_RULE",
@@ -21,6 +21,7 @@ __all__ = [
     "Selection",
     "Target",
     "detail_levels",
+    "find_module",
     "first_cut",
     "group_tree",
     "measure_coverage",

@@ -123,6 +123,11 @@ def walk(model: nn.Module) -> list[ModuleNode]:
     return order
 
 
+def find_module(model: nn.Module, fqn: str) -> nn.Module | None:
+    """Return the module at this place in the model, to attach to; None where there is none."""
+    return next((node.module for node in walk(model) if fqn in node.fqns), None)
+
+
 def _node(module: nn.Module, known: dict[int, ModuleNode]) -> ModuleNode:
     """Return the node of the module, made on the first visit: unwrapped, with the names of all its classes."""
     attached = None

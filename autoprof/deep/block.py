@@ -117,7 +117,7 @@ class DeepCapture:
             replace=replace,
         )
         self._hooks = OptimizerHooks((), after=self._optimizer_stepped)
-        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins, _nothing)
+        self._boundary = None if model is None else BoundaryProbe(model, self._forward_begins)
         self._manual = False
         self._stepped = 0
         self._number = 0 if first_step is None else first_step - 1
@@ -215,8 +215,8 @@ class DeepCapture:
         if self._boundary is None and self._stepped >= self._capture.options.max_steps and not self._manual:
             self._capture.end_early()
 
-    def _forward_begins(self) -> None:
-        if self._stepped and not self._manual:
+    def _forward_begins(self, module: nn.Module) -> None:
+        if module.training and self._stepped and not self._manual:
             self._stepped = 0
             self._step()
 
@@ -230,10 +230,6 @@ class DeepCapture:
     def _attempt(self, action: Callable[[], object]) -> None:
         with contain(lambda error: self._warn(f"deep capture: {describe(error)}")):
             action()
-
-
-def _nothing() -> None:
-    """Ignore a forward outside training."""
 
 
 def _session(model: nn.Module | None, config: Any) -> Any:

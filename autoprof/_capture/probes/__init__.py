@@ -1,6 +1,6 @@
 """Hooks on modules, autograd nodes and optimizers, and spans in the user's code."""
 
-from .backward import BackwardProbe, unwatch_backward, watch_backward
+from .backward import BackwardProbe, unwatch_backward, unwatch_grad, watch_backward, watch_grad
 from .boundary import BoundaryProbe
 from .function import log_timing, probe_function, span, timed
 from .hook_hiding import hide_hooks
@@ -33,5 +33,7 @@ __all__ = [
     "span",
     "timed",
     "unwatch_backward",
+    "unwatch_grad",
     "watch_backward",
+    "watch_grad",
 ]

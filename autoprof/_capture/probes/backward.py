@@ -198,6 +198,10 @@ class BackwardProbe(CallProbe):
         self.remove()
 
 
+GRAD: Final = Replacement(Attribute(torch.autograd, "grad"), in_compiler=InCompiler.RETIRED)
+"""Also called by ``torch.func.grad``."""
+
+
 def watch_backward(listener: Listener) -> None:
     """Have backward passes reported to ``listener``, until ``unwatch_backward``."""
     for method in (listener.enter, listener.leave):
@@ -210,3 +214,17 @@ def unwatch_backward(listener: Listener) -> None:
     """Report no more backward passes to ``listener``; do nothing where it is not watching."""
     BACKWARD.ignore(listener)
     BACKWARD.release(listener)
+
+
+def watch_grad(listener: Listener) -> None:
+    """Have calls of ``torch.autograd.grad`` reported to ``listener``, until ``unwatch_grad``."""
+    for method in (listener.enter, listener.leave):
+        skip_frames(method, callees=True)
+    GRAD.hold(listener)
+    GRAD.listen(listener)
+
+
+def unwatch_grad(listener: Listener) -> None:
+    """Report no more such calls to ``listener``; do nothing where it is not watching."""
+    GRAD.ignore(listener)
+    GRAD.release(listener)

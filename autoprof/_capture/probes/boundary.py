@@ -1,4 +1,4 @@
-"""The hook on the model itself: it reports each training forward and each forward in ``eval`` mode."""
+"""The hook on the model itself, or on the modules that a program calls instead: it reports each of their forwards."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ _compiling = torch.compiler.is_dynamo_compiling
 
 
 class BoundaryProbe:
-    """Call a function before each training forward of the model, and another before each one in ``eval`` mode.
+    """Call a function with the module before each forward of it.
 
-    It runs before the hooks of the model's own ``ModuleProbe``: their first mark belongs to the step that begins here.
+    It runs before the hooks of the module's own ``ModuleProbe``: their first mark belongs to the step that begins here.
     A copy of the hook behaves like that of a ``ModuleProbe``.
     """
 
-    __slots__ = ("_before", "_evaluates", "_model")
+    __slots__ = ("_before", "_module")
     ends_step = True
 
-    def __init__(self, model: nn.Module, before: Callable[[], None], evaluates: Callable[[], None]) -> None:
+    def __init__(self, module: nn.Module, before: Callable[[nn.Module], None]) -> None:
         self._before = before
-        self._evaluates = evaluates
-        self._model = model
+        self._module = module
 
     def attach(self) -> None:
-        """Hook the model."""
+        """Hook the module."""
         # Compiled in place, its hooks never fire, but would change the code that torch compiles.
-        if getattr(self._model, "_compiled_call_impl", None) is None:
+        if getattr(self._module, "_compiled_call_impl", None) is None:
             # Not as a method: a scripted model refuses it, but runs the hook.
-            nn.Module.register_forward_pre_hook(self._model, self.enter, prepend=True, with_kwargs=True)
+            nn.Module.register_forward_pre_hook(self._module, self.enter, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Report that a forward begins."""
@@ -44,7 +43,7 @@ class BoundaryProbe:
             self.fail(module)
             return
         new = RemovableHandle.next_id  # the key of the next hook to be registered
-        self._before() if module.training else self._evaluates()
+        self._before(module)
         if new == RemovableHandle.next_id:
             return
         for key, hook in [*module._forward_pre_hooks.items()]:
@@ -54,7 +53,7 @@ class BoundaryProbe:
 
     def detach(self) -> None:
         """Remove the hook of this probe, or of another one with the same callback."""
-        remove_hooks(self._model, lambda owner: isinstance(owner, BoundaryProbe) and owner._before == self._before)
+        remove_hooks(self._module, lambda owner: isinstance(owner, BoundaryProbe) and owner._before == self._before)
 
     def remove(self) -> None:
         """Remove the hook for good."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,6 +52,23 @@ class OptimizerHooks:
         self._attached = False
 
     remove = detach
+
+    def move_last(self) -> None:
+        """Have the function after steps called after all others there: hooks may then change while it is called."""
+        for optimizer in self._optimizers or (None,):
+            hooks = self._hooks_after(optimizer)
+            for key in [key for key, hook in hooks.items() if hook == self._after]:
+                hooks.move_to_end(key)
+
+    def is_last(self, optimizer: Any) -> bool:
+        """Return whether the function is called last after a step of this optimizer."""
+        hooks = self._hooks_after(optimizer)
+        return bool(hooks) and next(reversed(hooks.values())) == self._after
+
+    def _hooks_after(self, optimizer: Any) -> OrderedDict[int, Any]:
+        if self._optimizers:
+            return optimizer._optimizer_step_post_hooks  # type: ignore[no-any-return]
+        return torch_optimizer._global_optimizer_post_hooks  # type: ignore[return-value]
 
     def _hooks(self) -> Iterator[dict[int, Any]]:
         for optimizer in self._optimizers:

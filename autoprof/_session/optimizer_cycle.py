@@ -1,0 +1,81 @@
+"""Learn the order in which a program's optimizers step, and tell from it when a training step is whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HISTORY: Final = 64
+"""Optimizer steps remembered."""
+OPTIMIZERS: Final = 8
+"""Optimizers that are distinguished; a program that makes new ones all the time has no order to learn."""
+_FIRST: Final = ord("a")
+
+
+class OptimizerCycle:
+    """The optimizers that stepped in the open training step, and the one that is due next.
+
+    A training step holds at most one step of each optimizer: it is whole once the optimizer that is due next has
+    stepped in it already. The next one is the one that followed most often after the longest sequence of optimizers
+    that equals the latest one. ``expected`` is the number of optimizers that the user named.
+
+    ========================================  ==================================================================
+    sequence of optimizer steps               training steps
+    ========================================  ==================================================================
+    a a a a                                   a, a, a, a
+    d g d g (a GAN)                           dg, dg
+    d d d g d d d g (several critic updates)  d, d, dg, d, d, dg: as many as the optimizer that steps most often
+    a b c a b c (one per part of a model)     abc, abc
+    ========================================  ==================================================================
+    """
+
+    def __init__(self, expected: int = 0) -> None:
+        self._expected = expected
+        self._symbols: dict[int, str] = {}
+        self._history = ""
+        self._open = ""
+        self._owned = False
+
+    @property
+    def has_stepped(self) -> bool:
+        """Whether an optimizer of the model has stepped in the open training step."""
+        return self._owned
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the next optimizer step belongs to another training step."""
+        if not self._owned:
+            return False
+        if len(self._symbols) <= 1 >= self._expected:
+            return True
+        due = self._due()
+        return len(self._open) >= self._expected if due is None else due in self._open
+
+    def add(self, key: int, *, owned: bool = True) -> None:
+        """Add a step of the optimizer ``key``; one that is not ``owned`` by the model never makes a step whole."""
+        self._owned = self._owned or owned
+        symbol = self._symbols.get(key)
+        if symbol is None:
+            if len(self._symbols) >= OPTIMIZERS:
+                return
+            symbol = self._symbols[key] = chr(_FIRST + len(self._symbols))
+        self._history = (self._history + symbol)[-HISTORY:]
+        if symbol not in self._open:
+            self._open += symbol
+
+    def begin_step(self) -> None:
+        """Begin another training step."""
+        self._open, self._owned = "", False
+
+    def _due(self) -> str | None:
+        """Return the optimizer that is due next; None where nothing was learnt. A tie goes to one that has stepped."""
+        history = self._history
+        for length in range(len(history) - 1, 0, -1):
+            latest = history[-length:]
+            if latest not in history[:-1]:
+                continue
+            counts = {symbol: history.count(latest + symbol) for symbol in self._symbols.values()}
+            most = max(counts.values())
+            if most:
+                likely = [symbol for symbol, count in counts.items() if count == most]
+                return next((symbol for symbol in likely if symbol in self._open), likely[0])
+        return None

@@ -1,0 +1,119 @@
+"""Change marks of the open step that were made before it was known that they belong to no step."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from .._capture.marks import (
+    BACKWARD_END,
+    ENTER,
+    INDEX_MASK,
+    KIND_BITS,
+    KIND_MASK,
+    LEAVE,
+    PAUSE,
+    THREAD,
+    UNPAUSE,
+    VALUE_KINDS,
+)
+from .._capture.recorder import Recorder
+from ..frame import Phase
+
+_WITHOUT_MEANING: Final = BACKWARD_END
+"""A code that changes nothing outside of a backward pass."""
+
+
+class OutermostModuleCall(NamedTuple):
+    """An outermost call of a module, by the positions of its marks in the buffer; an end of -1 is not there yet."""
+
+    start: int
+    end: int
+    fqn: str
+
+
+class StepMarks:
+    """The marks of the open step, as they lie in the recorder's buffer."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._ungraded: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._recorder.buffer)
+
+    def calls_since(self, start: int) -> list[OutermostModuleCall]:
+        """Return the outermost calls of modules that the training thread made since this position."""
+        buffer, labels = self._recorder.buffer, self._recorder.labels
+        calls: list[OutermostModuleCall] = []
+        inside, paused = -1, False
+        for at in range(start, len(buffer), 2):
+            code = buffer[at]
+            kind = code & KIND_MASK
+            if kind in (PAUSE, UNPAUSE):
+                paused = kind == PAUSE
+            if paused or kind not in (ENTER, LEAVE) or (at and buffer[at - 2] & KIND_MASK == THREAD):
+                continue
+            index = code >> KIND_BITS & INDEX_MASK
+            if inside < 0 and kind == ENTER and (fqn := labels[index].fqn) is not None:
+                calls.append(OutermostModuleCall(at, -1, fqn))
+                inside = code & ~KIND_MASK
+            elif kind == LEAVE and code & ~KIND_MASK == inside:
+                calls[-1] = calls[-1]._replace(end=at)
+                inside = -1
+        return calls
+
+    def exclude(self, start: int, end: int) -> tuple[Any, Any]:
+        """Turn the marks from ``start`` to ``end`` into a pause; return the readings at its begin and its end."""
+        for at in self._changeable(start, end):
+            self._recorder.buffer[at] = PAUSE
+        self._recorder.buffer[end] = UNPAUSE
+        return self._recorder.buffer[start + 1], self._recorder.buffer[end + 1]
+
+    def rename(self, start: int, end: int, name: str) -> None:
+        """Turn the calls whose first mark is at ``start``, and last one at ``end``, into one span of this name."""
+        buffer = self._recorder.buffer
+        if self._ungraded is None:
+            self._ungraded = self._recorder.label(name, None, Phase.USER)
+        for at in self._changeable(start, end):
+            buffer[at] = _WITHOUT_MEANING
+        buffer[start], buffer[end] = self._ungraded | ENTER, self._ungraded | LEAVE
+
+    def _changeable(self, start: int, end: int) -> list[int]:
+        buffer = self._recorder.buffer
+        return [
+            at
+            for at in range(start, end, 2)
+            if buffer[at] & KIND_MASK not in VALUE_KINDS and not (at and buffer[at - 2] & KIND_MASK == THREAD)
+        ]
+
+    def begin_of_fetches(self, end: int) -> int:
+        """Return the position at which the fetches and copies begin that end right before ``end``."""
+        while (start := self._ends_a_fetch(end)) is not None:
+            end = start
+        return end
+
+    def retract_fetches(self) -> Any:
+        """Turn the marks of the last fetches and copies into a pause; return the reading at its begin, or None."""
+        end = len(self)
+        start = self.begin_of_fetches(end)
+        if start == end:
+            return None
+        for at in self._changeable(start, end):
+            self._recorder.buffer[at] = PAUSE
+        return self._recorder.buffer[start + 1]
+
+    def _ends_a_fetch(self, end: int) -> int | None:
+        """Return the position of the begin of the span that ends before ``end``, if it is a fetch or a copy."""
+        buffer, labels = self._recorder.buffer, self._recorder.labels
+        if end < 4 or buffer[end - 2] & KIND_MASK != LEAVE:
+            return None
+        index = buffer[end - 2] & ~KIND_MASK
+        if labels[index >> KIND_BITS & INDEX_MASK].phase not in (Phase.DATA, Phase.H2D):
+            return None
+        depth = 0
+        for at in range(end - 2, -1, -2):
+            if buffer[at] & ~KIND_MASK == index:
+                depth += 1 if buffer[at] & KIND_MASK == LEAVE else -1
+                if not depth:
+                    return at
+        return None

@@ -1,0 +1,411 @@
+"""Steps end by themselves in the loops that people write: counted within one, with an optimizer given or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import check_laws, everything
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from autoprof.testing import FakeClock, ListSink, open_session
+
+ITERATIONS = 12
+
+
+class Net(nn.Module):
+    """An encoder and a decoder, with the interfaces that people call instead of the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.decoder(self.encoder(x))
+
+    def training_step(self, x: Tensor) -> Any:
+        return self.forward(x).pow(2).sum()
+
+
+class Gan(nn.ModuleDict):
+    """A generator and a discriminator, never called together."""
+
+    def __init__(self) -> None:
+        super().__init__({"g": nn.Linear(2, 2), "d": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))})
+
+
+def sgd(*modules: nn.Module) -> Any:
+    """Return an optimizer of these modules."""
+    return torch.optim.SGD([one for module in modules for one in module.parameters()], lr=0.01)
+
+
+X = torch.ones(4, 2)
+Iteration = Callable[[], None]
+Loop = tuple[nn.Module, list[Any], Iteration]
+
+
+def plain(call: Callable[[Net], Tensor]) -> Callable[[], Loop]:
+    """Make a loop that calls the model in this way."""
+
+    def make() -> Loop:
+        net = Net()
+        optimizer = sgd(net)
+
+        def iteration() -> None:
+            optimizer.zero_grad()
+            call(net).sum().backward()
+            optimizer.step()
+
+        return net, [optimizer], iteration
+
+    return make
+
+
+def accumulation() -> Loop:
+    net = Net()
+    optimizer = sgd(net)
+
+    def iteration() -> None:
+        for _ in range(4):
+            net(X).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return net, [optimizer], iteration
+
+
+def gan(model: Gan, watched: nn.Module, critics: int = 1) -> Loop:
+    """A GAN of the shape of pytorch/examples: the discriminator on real and on fake, then the generator."""
+    g, d = model["g"], model["d"]
+    opt_d, opt_g = sgd(d), sgd(g)
+    count = [0]
+
+    def iteration() -> None:
+        d.zero_grad()
+        d(X).sum().backward()
+        fake = g(X)
+        d(fake.detach()).sum().backward()
+        opt_d.step()
+        count[0] += 1
+        if count[0] % critics == 0:
+            g.zero_grad()
+            d(fake).sum().backward()
+            opt_g.step()
+
+    return watched, [opt_d, opt_g], iteration
+
+
+def gan_in_a_dict() -> Loop:
+    model = Gan()
+    return gan(model, model)
+
+
+def discriminator_alone() -> Loop:
+    model = Gan()
+    model_d, optimizers, iteration = gan(model, model["d"])
+    return model_d, optimizers[:1], iteration
+
+
+def generator_alone() -> Loop:
+    model = Gan()
+    model_g, optimizers, iteration = gan(model, model["g"])
+    return model_g, optimizers[1:], iteration
+
+
+def several_critic_steps() -> Loop:
+    model = Gan()
+    return gan(model, model, critics=4)
+
+
+def lbfgs() -> Loop:
+    net = Net()
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss: Tensor = net(X).pow(2).sum()
+        loss.backward()
+        return loss
+
+    return net, [optimizer], lambda: optimizer.step(closure)  # type: ignore[no-untyped-call]
+
+
+def in_turn() -> Loop:
+    """The parts of a model, each with a forward, a backward and an optimizer of its own."""
+    net = Net()
+    first, second = sgd(net.encoder), sgd(net.decoder)
+
+    def iteration() -> None:
+        for optimizer in (first, second):
+            net(X).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return net, [first, second], iteration
+
+
+def together() -> Loop:
+    net = Net()
+    first, second = sgd(net.encoder), sgd(net.decoder)
+
+    def iteration() -> None:
+        net(X).sum().backward()
+        first.step()
+        second.step()
+
+    return net, [first, second], iteration
+
+
+def in_backward() -> Loop:
+    net = Net()
+    optimizers = {one: torch.optim.SGD([one], lr=0.01) for one in net.parameters()}
+
+    def update(parameter: Tensor) -> None:
+        optimizers[parameter].step()  # type: ignore[index]
+        optimizers[parameter].zero_grad()  # type: ignore[index]
+
+    for one in net.parameters():
+        one.register_post_accumulate_grad_hook(update)
+    return net, [*optimizers.values()], lambda: net(X).sum().backward()
+
+
+def by_hand(clear: str) -> Callable[[], Loop]:
+    """Updates without an optimizer; the gradients are cleared after them, before the forward, or before backward."""
+
+    def make() -> Loop:
+        net = Net()
+
+        def iteration() -> None:
+            if clear == "before":
+                net.zero_grad()
+            loss = net(X).sum()
+            if clear == "late":
+                net.zero_grad()
+            loss.backward()
+            with torch.no_grad():
+                for one in net.parameters():
+                    one.data -= 0.01 * one.grad  # type: ignore[operator]
+            if clear == "after":
+                for one in net.parameters():
+                    one.grad = None
+
+        return net, [], iteration
+
+    return make
+
+
+def by_hand_accumulated() -> Loop:
+    net = Net()
+
+    def iteration() -> None:
+        for _ in range(3):
+            net(X).sum().backward()
+        with torch.no_grad():
+            for one in net.parameters():
+                one -= 0.01 * one.grad  # type: ignore[operator]
+        net.zero_grad()
+
+    return net, [], iteration
+
+
+def functional() -> Loop:
+    net = Net()
+    parameters = {name: one.detach() for name, one in net.named_parameters()}
+
+    def loss(values: dict[str, Tensor]) -> Any:
+        return torch.func.functional_call(net, values, (X,)).sum()
+
+    def iteration() -> None:
+        for name, gradient in torch.func.grad(loss)(parameters).items():
+            parameters[name] = parameters[name] - 0.01 * gradient
+
+    return net, [], iteration
+
+
+def called_deep_inside() -> Loop:
+    """A model whose parts' parts are called, and nothing else."""
+    net = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 2)}), "c": nn.Linear(2, 2)})
+    optimizer = sgd(net)
+    inner: Any = net["a"]
+
+    def iteration() -> None:
+        net["c"](inner["b"](X)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return net, [optimizer], iteration
+
+
+LOOPS: dict[str, Callable[[], Loop]] = {
+    "call": plain(lambda net: net(X)),
+    "model.forward(x)": plain(lambda net: net.forward(X)),
+    "model.training_step(x)": plain(lambda net: net.training_step(X)),
+    "encoder and decoder": plain(lambda net: net.decoder(net.encoder(X))),
+    "called deep inside": called_deep_inside,
+    "accumulation": accumulation,
+    "gan in a dict": gan_in_a_dict,
+    "discriminator alone": discriminator_alone,
+    "generator alone": generator_alone,
+    "several critic steps": several_critic_steps,
+    "lbfgs": lbfgs,
+    "optimizers in turn": in_turn,
+    "optimizers together": together,
+    "in backward": in_backward,
+    "by hand, cleared after": by_hand("after"),
+    "by hand, cleared before": by_hand("before"),
+    "by hand, cleared late": by_hand("late"),
+    "by hand, accumulated": by_hand_accumulated,
+    "functional": functional,
+}
+
+
+def record(loop: Loop, *, named: bool, around: Callable[[Any, Iteration], None] | None = None, **config: Any) -> Any:
+    """Run the loop under a session, and return the session's summary and frames."""
+    model, optimizers, iteration = loop
+    sink = ListSink()
+    config = everything(step="auto", **config)
+    given = optimizers if named and optimizers else None
+    with open_session(model, config, optimizer=given, clock=FakeClock(tick_ns=1), sinks=[sink]) as session:
+        if around is not None:
+            around(session, iteration)
+        else:
+            for _ in range(ITERATIONS):
+                iteration()
+    for frame in sink.frames:
+        check_laws(frame)
+    return sink.summary, sink.frames
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "not named"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_as_many_steps_are_found_as_there_are_iterations(name: str, named: bool) -> None:
+    """Within one, and each in its place: after the first two, all are alike."""
+    _, frames = record(LOOPS[name](), named=named)
+    assert abs(len(frames) - ITERATIONS) <= 1
+    if name != "several critic steps":
+        kind: Any = set if name == "lbfgs" else sorted  # it evaluates the model as often as it likes
+        shapes = [kind((span.name, str(span.phase)) for span in frame.spans) for frame in frames[2:-1]]
+        assert all(shape == shapes[0] for shape in shapes)
+
+
+@pytest.mark.parametrize("fetches", ["session.loader", "DataLoader"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_fetches_do_not_change_the_number_of_steps(name: str, fetches: str) -> None:
+    """Each iteration begins with its fetch."""
+
+    def around(session: Any, iteration: Iteration) -> None:
+        loader: Any = DataLoader(TensorDataset(torch.ones(ITERATIONS, 2)))
+        for _ in session.loader(loader) if fetches == "session.loader" else loader:
+            iteration()
+
+    _, frames = record(LOOPS[name](), named=True, around=around)
+    assert abs(len(frames) - ITERATIONS) <= 1
+    assert all(sum(span.name == "Data" for span in frame.spans) == 1 for frame in frames[2:-1])
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_gaps_count_the_same_steps(name: str) -> None:
+    """Unsampled steps are counted by the steps of one optimizer."""
+    loop = LOOPS[name]()
+
+    def around(session: Any, iteration: Iteration) -> None:
+        for _ in range(8 * ITERATIONS):
+            iteration()
+
+    summary, frames = record(loop, named=False, around=around, sample={"every": 4, "warmup": 0, "budget": None})
+    found = len(frames) + summary.unsampled_steps
+    assert abs(found - 8 * ITERATIONS) <= (1 if name != "several critic steps" else 8 * ITERATIONS / 3)
+
+
+def test_a_model_may_train_in_another_thread() -> None:
+    """The session is made in the main thread."""
+
+    def around(session: Any, iteration: Iteration) -> None:
+        def run() -> None:
+            for _ in range(ITERATIONS):
+                iteration()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    _, frames = record(accumulation(), named=False, around=around)
+    assert abs(len(frames) - ITERATIONS) <= 1
+
+
+def test_two_sessions_in_one_loop_have_steps_of_their_own() -> None:
+    """Without the optimizers named: each session knows those of its model by their parameters."""
+    first, second = Net(), Net()
+    optimizers = [sgd(first), sgd(second)]
+    sinks = [ListSink(), ListSink()]
+    config = everything(step="auto")
+    clock = FakeClock()
+    with (
+        open_session(first, config, clock=clock, sinks=sinks[:1]),
+        open_session(second, config, clock=clock, sinks=sinks[1:]),
+    ):
+        for i in range(ITERATIONS):
+            for net, optimizer in zip((first, second), optimizers, strict=True):
+                if net is first or i % 3 == 0:
+                    net(X).sum().backward()
+                    optimizer.step()
+    assert abs(len(sinks[0].frames) - ITERATIONS) <= 1
+    assert abs(len(sinks[1].frames) - ITERATIONS // 3) <= 1
+
+
+class Wrapper:
+    """As ``accelerate.optimizer.AcceleratedOptimizer``: the methods of an optimizer, the real one inside."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+
+    def register_step_post_hook(self, hook: Any) -> Any:
+        return self.optimizer.register_step_post_hook(hook)
+
+    def step(self) -> None:
+        self.optimizer.step()
+
+
+@pytest.mark.parametrize("given", ["wrapper", "twice wrapped", "list", "dict"])
+def test_wrapped_optimizers_are_looked_through(given: str) -> None:
+    """Those of Accelerate, Lightning and DeepSpeed hold the real one as an attribute."""
+    net, [optimizer], iteration = plain(lambda net: net(X))()
+    forms: dict[str, Any] = {
+        "wrapper": Wrapper(optimizer),
+        "twice wrapped": Wrapper(Wrapper(optimizer)),
+        "list": [Wrapper(optimizer)],
+        "dict": {"main": optimizer},
+    }
+    sink = ListSink()
+    with open_session(net, everything(step="auto"), optimizer=forms[given], clock=FakeClock(), sinks=[sink]):
+        for _ in range(3):
+            iteration()
+    assert len(sink.frames) == 3
+    assert not optimizer._optimizer_step_post_hooks
+
+
+def test_where_steps_and_optimizer_steps_disagree_the_report_gives_both_numbers() -> None:
+    """One optimizer that steps twice in each iteration, without a forward between."""
+    net, [optimizer], iteration = plain(lambda net: net(X))()
+
+    def twice() -> None:
+        iteration()
+        optimizer.step()
+
+    summary, frames = record((net, [optimizer], twice), named=True)
+    assert len(frames) == ITERATIONS
+    assert any("12 steps" in note and "24" in note and "session.step()" in note for note in summary.notes)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    """No hook of ours remains on optimizers."""
+    yield
+    from torch.optim import optimizer
+
+    assert not optimizer._global_optimizer_pre_hooks
+    assert not optimizer._global_optimizer_post_hooks
