@@ -359,6 +359,24 @@ class TestKindsOfModules:
         assert chosen(model, {"type": "Linear"}, {"match": "1"}) == [("0", "0"), ("1", "1")]
         assert chosen(model) == [("0", "0"), ("1", "1")]
 
+    def test_a_forward_that_is_a_generator_is_noted(self):
+        """A call only creates it; only chosen modules are named."""
+
+        class Generating(nn.Module):
+            def forward(self, x):
+                yield x
+
+        class Waiting(nn.Module):
+            async def forward(self, x):
+                return x
+
+        model = holding(a=Generating(), b=Waiting(), c=nn.Linear(1, 1))
+        assert select_targets(model, Config()).notes == (
+            "model: the forward of a, b is a generator or a coroutine: a call only creates it, and its work is timed "
+            "in the module that runs it",
+        )
+        assert select_targets(model, parse_config("targets: [{match: c}]")).notes == ()
+
     def test_a_module_may_be_missing(self):
         """``register_module(name, None)`` is legal."""
         model = Model()

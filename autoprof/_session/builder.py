@@ -48,6 +48,7 @@ from .sampling import Level, Sampling
 from .session import OpenSession, Session
 from .step_tracker import StepListener, StepTracker
 from .training_state import TrainingState
+from .uncalled import UncalledModules
 
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
@@ -181,7 +182,8 @@ class _Builder:
             OutsideSteps(governor, excluded, prefetch),
             metrics,
             self._diagnosis(folder, capture),
-            self._compiled_modules(),
+            compiled := self._compiled_modules(),
+            UncalledModules(setup.model, compiled, self._notes),
         ]
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))

@@ -78,7 +78,7 @@ class CompiledModules(Observer):
     def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
         self._recorder = recorder
         self._notes = notes
-        self._named = set(unseen)
+        self.named = set(unseen)
         """The fqns of modules without hooks that a note names already."""
         self._compiled = False
 
@@ -100,9 +100,9 @@ class CompiledModules(Observer):
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
-        expected = raw.instrumented - self._named
+        expected = raw.instrumented - self.named
         unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
-        self._named.update(fqn for fqn in unseen if fqn is not None)
+        self.named.update(fqn for fqn in unseen if fqn is not None)
         if unseen:
             self._notes.warn_once(
                 f"since torch.compile has compiled, hooks do not fire inside its graphs: step {raw.step} did not call "

@@ -20,6 +20,12 @@ _SUSPENDED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASY
 """Flags of code that is entered again at each resumption."""
 
 
+def is_suspended(module: nn.Module) -> bool:
+    """Return whether the module's ``forward`` is a generator or a coroutine, so that a call only creates it."""
+    code = getattr(inspect.unwrap(module.forward), "__code__", None)
+    return isinstance(code, CodeType) and bool(code.co_flags & _SUSPENDED)
+
+
 class CallCounter:
     """Count the calls of a model's modules, and the runs of their ``forward`` outside any call.
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .._names import quoted, shorten, visible
-from .call_counter import CallCounter
+from .call_counter import CallCounter, is_suspended
 from .tree import ModuleNode, walk
 
 
@@ -138,6 +138,17 @@ def hidden_notes(nodes: list[ModuleNode], taken: Iterable[ModuleNode]) -> list[s
     return [
         f"model: hooks do not fire inside {_around(fqn, word)}: {shorten(visible(', '.join(inside)), 200)}"
         for (word, fqn), inside in around.items()
+    ]
+
+
+def generator_notes(nodes: Iterable[ModuleNode]) -> list[str]:
+    """Name the modules whose ``forward`` is suspended and resumed, in one note; a call does little of their work."""
+    found = [node.fqn or "the model itself" for node in nodes if is_suspended(node.inner)]
+    if not found:
+        return []
+    return [
+        f"model: the forward of {shorten(visible(', '.join(found)), 200)} is a generator or a coroutine: "
+        "a call only creates it, and its work is timed in the module that runs it"
     ]
 
 

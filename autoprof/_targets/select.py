@@ -13,7 +13,7 @@ from ..config import Config, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
 from ..frame import MODULE_PHASES, Phase
-from .coverage import hidden_notes
+from .coverage import generator_notes, hidden_notes
 from .no_match import explain_no_match
 from .tree import ModuleNode, walk
 
@@ -86,6 +86,7 @@ def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> 
             )
     if missing:
         raise TargetError("\n".join(missing))
+    notes += generator_notes(node for node in nodes if node in taken)
     return _selection(nodes, taken, notes)
 
 
@@ -133,7 +134,7 @@ def _children(nodes: list[ModuleNode]) -> Selection:
         raise TargetError(
             f"model: a {root.class_name} without a module that is ever called; allowed: one with 'forward'"
         )
-    return _selection(nodes, taken, [])
+    return _selection(nodes, taken, generator_notes(nodes))
 
 
 def _selection(nodes: list[ModuleNode], taken: dict[ModuleNode, Target], notes: list[str]) -> Selection:

@@ -1,0 +1,76 @@
+"""Name the modules that are trained and never called, so that hooks miss their time."""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from torch import nn
+
+from .._names import shorten, visible
+from .._notes import Notes
+from .._observer import Observer
+from .._resolve import RawStep
+from ..frame import Layout, StepFrame
+from .observers import CompiledModules
+
+STEPS: Final = 3
+"""Recorded steps of one set of targets after which a module without a call counts as uncalled."""
+
+
+class UncalledModules(Observer):
+    """Note the targets without a call although their weights change or modules inside them are called."""
+
+    def __init__(self, model: nn.Module, compiled: CompiledModules, notes: Notes) -> None:
+        from .._targets import walk
+
+        self._compiled = compiled
+        self._notes = notes
+        self._weights = {
+            node.fqn: [(one, one._version) for one in node.inner._parameters.values() if _is_trained(one)]
+            for node in walk(model)
+        }
+        self._cut: int | None = None
+        self._steps = 0
+        self._recorded: set[str] = set()
+        self._called: set[str] = set()
+        self._layout: Layout | None = None
+
+    def observe_step(self, raw: RawStep) -> RawStep:
+        """Remember the targets of a step that is one of several with the same ones."""
+        self._steps = self._steps + 1 if raw.cut == self._cut else 1
+        self._cut = raw.cut
+        if self._steps == STEPS:
+            self._recorded |= raw.instrumented
+        return raw
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Remember the modules of the frame's spans."""
+        if frame.layout is not self._layout:
+            self._layout = frame.layout
+            self._called.update(fqn for fqn in frame.layout.fqns if fqn is not None)
+
+    def finish(self, *, complete: bool) -> None:
+        """Note the modules that ran without a call."""
+        uncalled = self._recorded - self._called - self._compiled.named
+        found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]
+        outermost = [fqn for fqn in found if not any(_is_inside(fqn, other) for other in found)]
+        if outermost:
+            names = shorten(visible(", ".join(fqn or "the model itself" for fqn in outermost)), 200)
+            self._notes.warn_once(
+                f"model: trained, but never called: {names}. Its .forward() is called directly, which skips hooks, "
+                "or another module uses its weights; its time is in the module around it. Call the module itself"
+            )
+
+    def _ran(self, fqn: str) -> bool:
+        if any(_is_inside(other, fqn) for other in self._called):
+            return True
+        inside = (weights for other, weights in self._weights.items() if other == fqn or _is_inside(other, fqn))
+        return any(weight._version != version for weights in inside for weight, version in weights)
+
+
+def _is_inside(fqn: str, other: str) -> bool:
+    return fqn != other and (other == "" or fqn.startswith(f"{other}."))
+
+
+def _is_trained(parameter: nn.Parameter | None) -> TypeGuard[nn.Parameter]:
+    return parameter is not None and parameter.requires_grad and not parameter.is_inference()

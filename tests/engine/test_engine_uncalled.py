@@ -1,0 +1,78 @@
+"""Modules that are trained and never called are said; their time is in the module around them."""
+
+import pytest
+import torch
+from torch import nn
+
+import autoprof
+from autoprof.testing import ListSink
+
+
+class Pair(nn.Module):
+    """Two layers, run as the test says."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(2, 2))
+        self.b = nn.Linear(2, 2)
+        self.run = run
+
+    def forward(self, x):
+        return self.run(self, x)
+
+
+def notes(run, *, steps=5, match=r"\w+", frozen=False, compiled=False):
+    """Train for some steps; return the notes on uncalled modules."""
+    model = Pair(run)
+    if frozen:
+        model.a.requires_grad_(False)
+    if compiled:
+        model.a = torch.compile(model.a, backend="eager")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    config = {"targets": [{"match": match}], "sinks": {}, "sample": {"budget": None}}
+    session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[ListSink()])
+    for _ in range(steps):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    session.close()
+    return [note for note in session.summary().notes if "never called" in note]
+
+
+def test_a_forward_that_is_called_directly():
+    """The note names the module and says what to do."""
+    (note,) = notes(lambda model, x: model.b.forward(model.a(x)))
+    assert note.startswith("model: trained, but never called: b. Its .forward() is called directly")
+    assert note.endswith("Call the module itself")
+
+
+def test_a_module_of_which_only_the_inside_is_called():
+    """The calls inside it show that it ran."""
+    (note,) = notes(lambda model, x: model.b(model.a.forward(x)), match=".*", frozen=True)
+    assert "never called: a." in note
+
+
+def test_only_the_outermost_module_is_named():
+    """What is inside it follows."""
+    (note,) = notes(lambda model, x: model.b(nn.functional.linear(x, model.a[0].weight)), match=".*")
+    assert "never called: a." in note
+
+
+@pytest.mark.parametrize(
+    "run",
+    [lambda model, x: model.b(model.a(x)), lambda model, x: model.a(x), lambda model, x: model.a(model.a.forward(x))],
+    ids=["called", "unused", "called once"],
+)
+def test_what_is_called_or_unused_is_not_named(run):
+    """An unused module has no time that could be missed."""
+    assert notes(run) == []
+
+
+def test_two_steps_show_nothing():
+    """A module may be used only now and then."""
+    assert notes(lambda model, x: model.b.forward(model.a(x)), steps=2) == []
+
+
+def test_a_module_inside_a_compiled_one_is_not_named():
+    """Another note says so already."""
+    assert notes(lambda model, x: model.b(model.a(x)), match=".*", compiled=True) == []
