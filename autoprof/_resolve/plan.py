@@ -21,7 +21,10 @@ MEMORY_VALUES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class BackwardCall:
-    """One call of a module whose backward is timed: the index of its label, and the ordinal of the call around it."""
+    """One call of a module whose backward is timed: the index of its label, and the ordinal of the call around it.
+
+    A checkpointed call has the label of the innermost target that contains it.
+    """
 
     index: int
     parent: int | None
@@ -35,8 +38,9 @@ class Plan:
     of the value that is the span's duration, or -1. ``memory`` (6 × spans) has the positions of the values read at the
     span's start and end (``MEMORY_VALUES`` each) or ``NOT_MEASURED``; it is None where no span has any. ``values`` are
     the positions that hold a value in place of a clock reading. ``hidden`` spans, of a model that is no target, are
-    counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call
-    by its ordinal. ``unmatched`` counts marks without a counterpart. ``repeatable`` is False where a mark refers to a
+    counted by phase and not shown. ``pauses`` are pairs of positions. ``calls`` has a call by its ordinal.
+    ``unmatched`` counts marks without a counterpart, ``foreign_recomputes`` recomputed calls outside
+    ``torch.utils.checkpoint``. ``repeatable`` is False where a mark refers to a
     call of an earlier step: the same codes then mean another call in each step. ``micro_steps`` is as in ``StepFrame``.
     """
 
@@ -50,6 +54,7 @@ class Plan:
     hidden: tuple[int, ...]
     calls: Mapping[int, BackwardCall]
     unmatched: int
+    foreign_recomputes: int
     overhead_ns: int
     repeatable: bool
     micro_steps: int | None = None

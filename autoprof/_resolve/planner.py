@@ -30,7 +30,9 @@ class StackEntry:
     ``span`` is -1 where no span is wanted. A backward pass puts its base (``is_base``) below the backwards it runs; a
     base is ``nested`` inside another pass. ``started`` has, by ordinal, the last span of each call whose backward has
     started above this base. ``is_unattributed`` marks the span above a base while no instrumented module's backward
-    runs. ``interrupted`` are the backwards that a recompute interrupted.
+    runs. ``is_checkpoint`` marks a recomputation by ``torch.utils.checkpoint``; where no target contains it, it is
+    ``divided``: its span ends while a module inside it has one. ``interrupted`` are the backwards that a recompute
+    interrupted.
     """
 
     span: int
@@ -40,6 +42,8 @@ class StackEntry:
     nested: bool = False
     is_backward: bool = False
     is_unattributed: bool = False
+    is_checkpoint: bool = False
+    divided: bool = False
     interrupted: tuple[StackEntry, ...] = ()
     started: dict[int, int] = field(default_factory=dict)
 
@@ -119,9 +123,11 @@ class Planner:
         self._lanes: dict[int, Lane] = {}
         self._calls: dict[int, BackwardCall] = {}
         self._forwards: dict[int, list[int]] = {}
+        self._recomputed: set[BackwardCall] = set()
         self._values: list[int] = []
         self._pauses = Pauses()
         self._unmatched = 0
+        self._foreign_recomputes = 0
         self._micro_steps = MicroStepCounter(labels)
 
     def plan(self, codes: Sequence[int], lanes: Sequence[int], *, cut: bool = False) -> Plan:
@@ -132,7 +138,8 @@ class Planner:
         """
         handlers = {
             marks.ENTER: self._enter,
-            marks.RECOMPUTE: self._enter,
+            marks.RECOMPUTE: self._enter_recompute,
+            marks.CHECKPOINT: self._checkpoint,
             marks.RESUME: self._enter,
             marks.LEAVE: self._leave,
             marks.BACKWARD_START: self._start_backward,
@@ -160,7 +167,7 @@ class Planner:
                 self._micro_steps.add(kind, index, code >> marks.ORDINAL_SHIFT)
             if kind not in marks.VALUE_KINDS:
                 lane.last = at
-                self._open_unattributed(lane, at)
+                self._open_remainder(lane, at)
         end = len(codes)
         self._pauses.finish(end)
         for lane in self._lanes.values():
@@ -176,6 +183,7 @@ class Planner:
             hidden=tuple(self._spans.hidden),
             calls=self._calls,
             unmatched=self._unmatched,
+            foreign_recomputes=self._foreign_recomputes,
             overhead_ns=self._overhead_ns(codes),
             repeatable=not cut and min(codes, default=0) >= 0,
             micro_steps=self._micro_steps.result,
@@ -206,10 +214,17 @@ class Planner:
                 self._spans.close(entry.span, at)
         del lane.stack[depth:]
 
-    def _open_unattributed(self, lane: Lane, at: int) -> None:
-        """Open a span for the time of a backward pass outside all targets, or continue the one that has just ended."""
-        if not lane.stack or not (lane.stack[-1].is_base or self._is_hidden_backward(lane.stack[-1])):
+    def _open_remainder(self, lane: Lane, at: int) -> None:
+        """Open a span for time outside all targets in a recomputation or a backward pass, or continue one."""
+        if not lane.stack:
             return
+        top = lane.stack[-1]
+        if top.divided and top.span < 0:
+            top.span = self._open(lane, at, self._labels[top.index], Phase.RECOMPUTE, calls=0)
+        elif top.is_base or self._is_hidden_backward(top):
+            self._open_unattributed(lane, at)
+
+    def _open_unattributed(self, lane: Lane, at: int) -> None:
         depth = lane.base()
         if depth is None or lane.stack[depth].nested:
             return
@@ -223,14 +238,23 @@ class Planner:
     def _is_hidden_backward(self, entry: StackEntry) -> bool:
         return entry.is_backward and not self._labels[entry.index].shown
 
+    def _end_remainder(self, lane: Lane, at: int) -> None:
+        """End the span of a recomputation that no target contains: a module inside it begins one."""
+        top = lane.stack[-1] if lane.stack else None
+        if top is not None and top.divided and top.span >= 0:
+            self._spans.close(top.span, at)
+            top.span = -1
+
     # Forward spans, spans of the user, phases of the step: they enter and leave.
 
     def _enter(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
         label = self._labels[index]
         interrupted: tuple[StackEntry, ...] = ()
+        if label.phase is Phase.FORWARD:
+            self._end_remainder(lane, at)
         phase = Phase.RECOMPUTE if kind == marks.RECOMPUTE else label.phase
         if kind == marks.RECOMPUTE:
-            interrupted = self._interrupt(lane, at, index)
+            interrupted = self._interrupt_for_module(lane, at, index)
         elif kind == marks.ENTER and phase in (Phase.FORWARD, Phase.DATA):
             # Neither begins inside a backward pass, so a pass that still seems open was ended by an exception.
             lowest = next((i for i, entry in enumerate(lane.stack) if entry.is_base), None)
@@ -256,24 +280,66 @@ class Planner:
                 return
         self._unmatched += 1
 
-    def _interrupt(self, lane: Lane, at: int, index: int) -> tuple[StackEntry, ...]:
-        """Close the backwards that a recomputed call does not belong to, and return them.
+    def _interrupt(self, lane: Lane, at: int, contains: Callable[[StackEntry], bool]) -> tuple[StackEntry, ...]:
+        """Close the backwards inside the innermost one that ``contains`` a recomputed call, and return them.
 
         A checkpointed block is recomputed when the first node of its last part needs a tensor. That time lies in the
-        last part's backward, but it belongs to the whole block: to the backward of the module itself, or of the nearest
-        call in which the module was first called.
+        last part's backward, but it belongs to the whole block.
         """
         base = lane.base()
         above = [] if base is None else lane.stack[base + 1 :]
-        if index not in self._forwards or not all(entry.is_backward or entry.is_unattributed for entry in above):
+        if not all(entry.is_backward or entry.is_unattributed for entry in above):
             return ()
-        owners = {outer for ordinal in self._forwards[index] for outer, _ in self._call_path(ordinal)[1:]}
-        keep = next(
-            (i for i in range(len(above) - 1, -1, -1) if above[i].index == index or above[i].ordinal in owners), -1
-        )
+        keep = next((i for i in range(len(above) - 1, -1, -1) if contains(above[i])), -1)
         interrupted = tuple(entry for entry in above[keep + 1 :] if entry.is_backward)
         self._close_to(lane, len(lane.stack) - len(above) + keep + 1, at)
         return interrupted
+
+    def _interrupt_for_module(self, lane: Lane, at: int, index: int) -> tuple[StackEntry, ...]:
+        """Interrupt the backwards inside that of the module itself, or of the nearest call that first called it."""
+        if index not in self._forwards:
+            return ()
+        owners = {outer for ordinal in self._forwards[index] for outer, _ in self._call_path(ordinal)[1:]}
+        return self._interrupt(lane, at, lambda entry: entry.index == index or entry.ordinal in owners)
+
+    # Checkpointed calls.
+
+    def _checkpoint(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        """Remember the innermost target that contains a checkpointed call, and the calls around it."""
+        calls = [entry for entry in reversed(lane.stack) if entry.index >= 0 and not entry.is_base]
+        labels = ((entry.index, self._labels[entry.index]) for entry in calls)
+        target = next((at for at, label in labels if label.phase is Phase.FORWARD and label.shown), index)
+        around = next((entry.ordinal for entry in calls if entry.ordinal > 0), None)
+        self._calls[ordinal] = BackwardCall(target, around)
+
+    def _enter_recompute(self, lane: Lane, at: int, kind: int, index: int, ordinal: int) -> None:
+        if self._labels[index].phase is Phase.RECOMPUTE:
+            self._recompute_checkpoint(lane, at, index, ordinal)
+            return
+        if not any(entry.is_checkpoint for entry in lane.stack):
+            self._foreign_recomputes += 1
+        self._enter(lane, at, kind, index, ordinal)
+
+    def _recompute_checkpoint(self, lane: Lane, at: int, index: int, ordinal: int) -> None:
+        """Open the span of a recomputation, in the backward of the innermost target that contains the call.
+
+        The spans of targets that are called again lie inside it.
+        """
+        self._join_pass(lane)
+        interrupted: tuple[StackEntry, ...] = ()
+        served, calls = index, 1
+        call = self._find(ordinal)
+        if call is not None:
+            around = {outer for outer, _ in self._call_path(ordinal)[1:]}
+            interrupted = self._interrupt(lane, at, lambda entry: entry.ordinal in around)
+            served = call.index
+            calls = 0 if call in self._recomputed else 1
+            self._recomputed.add(call)
+        divided = served == index
+        self._end_remainder(lane, at)
+        span = self._open(lane, at, self._labels[served], Phase.RECOMPUTE, calls=1 if divided else calls)
+        lane.last_edge = span, False
+        lane.stack.append(StackEntry(span, index=index, is_checkpoint=True, divided=divided, interrupted=interrupted))
 
     # Backward passes.
 

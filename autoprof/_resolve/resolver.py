@@ -36,6 +36,7 @@ class Resolver:
     def __init__(self, labels: Sequence[Label], mark_cost: MarkCost) -> None:
         self.late_steps = 0
         self.unmatched = 0
+        self.foreign_recomputes = 0
         self._device_timer = DeviceTimer()
         self._labels = labels
         self._mark_cost = mark_cost
@@ -127,6 +128,7 @@ class Resolver:
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
         self.unmatched += plan.unmatched * len(raws)
+        self.foreign_recomputes += plan.foreign_recomputes * len(raws)
         self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
@@ -140,6 +142,7 @@ class Resolver:
         values = np.zeros((1, count), dtype=np.int64)
         values[0, plan.values] = [readings[at] for at in plan.values.tolist()]
         self.unmatched += plan.unmatched
+        self.foreign_recomputes += plan.foreign_recomputes
         plan, columns = self._device_timer.columns(plan, count, times)
         self._resolved.extend(make_frames([raw], plan, values, host, columns))
 

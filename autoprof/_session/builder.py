@@ -18,6 +18,7 @@ from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.memory import Footprint, SnapshotWindow
 from .._capture.probes import (
+    SEES_CHECKPOINTS,
     OptimizerHooks,
     Placement,
     find_anchor,
@@ -25,6 +26,7 @@ from .._capture.probes import (
     make_hooks,
     make_recorder,
     probe_function,
+    watch_compiled_checkpoints,
 )
 from .._metrics import RootProbe
 from .._notes import Notes
@@ -61,6 +63,9 @@ WRAPPED_AS: Final = ("optimizer", "_optimizer")
 """The attributes in which wrappers hold an optimizer."""
 SWITCH = "AUTOPROF"
 """The environment's switch: ``AUTOPROF=0`` makes every session inert, also against the configuration."""
+UNSEEN_CHECKPOINTS = (
+    "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
+)
 
 
 def instrument(
@@ -144,7 +149,8 @@ class _Builder:
         recorder = make_recorder(clock, settings.ranges)
         mark_cost = measure_mark_cost(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
-        self._notes = Notes([*selection.notes, *([note] if note else [])])
+        unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
+        self._notes = Notes([*selection.notes, *([note] if note else []), *unseen])
         self._clock = clock
         self._undo = undo
         self._attached = Handle()
@@ -246,6 +252,7 @@ class _Builder:
     def _compiled_modules(self) -> CompiledModules:
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
         self._attached.add(hide_hooks(self._modules, compiled.compiled).remove)
+        self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
         return compiled
 
     def _training_state(

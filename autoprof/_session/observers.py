@@ -19,6 +19,10 @@ from .governor import Governor
 
 COMPILED: Final = "steps in which torch compiled, excluded as warm-up"
 """The reason for an excluded step: compiling takes seconds that no other step takes."""
+COMPILED_CHECKPOINTS: Final = (
+    "torch.compile has put activation checkpointing into a graph: recompute inside it cannot be timed, and is part of "
+    "backward; without torch.compile it is a phase of its own"
+)
 
 
 class MemoryTable(Observer):
@@ -73,7 +77,7 @@ class OutsideSteps(Observer):
 
 
 class CompiledModules(Observer):
-    """Name the modules whose hooks no longer fire since torch compiled them, and exclude the step that compiled."""
+    """Note what torch compiled and hooks no longer see, modules and checkpoints; exclude the step that compiled."""
 
     def __init__(self, recorder: Recorder, unseen: Iterable[str], notes: Notes) -> None:
         self._recorder = recorder
@@ -81,6 +85,11 @@ class CompiledModules(Observer):
         self.named = set(unseen)
         """The fqns of modules without hooks that a note names already."""
         self._compiled = False
+        self._compiled_checkpoint = False
+
+    def compiled_checkpoint(self) -> None:
+        """Called when a checkpoint was traced into a graph."""
+        self._compiled_checkpoint = True
 
     def compiled(self) -> None:
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
@@ -92,6 +101,8 @@ class CompiledModules(Observer):
             return raw
         self._compiled = False
         self._name_unseen(raw)
+        if self._compiled_checkpoint:
+            self._notes.warn_once(COMPILED_CHECKPOINTS)
         if raw.warmup:
             return raw
         self._notes.skip(COMPILED)

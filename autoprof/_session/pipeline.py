@@ -37,6 +37,10 @@ CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
 PATIENCE_S: Final = 2.0
 """Longest wait for a device, which may hang, at the end on SIGTERM: its sender soon sends SIGKILL."""
+FOREIGN_RECOMPUTES: Final = (
+    "modules were called inside a backward pass, but not by torch.utils.checkpoint (another package's checkpointing?): "
+    "recompute is timed only in targets there, and the rest of it is part of backward"
+)
 CLOSED: Final = "closed"
 """The end of a session whose process continues: postponed work is done then."""
 
@@ -103,6 +107,8 @@ class Summarizer:
             **self._notes.skipped,
         }
         skipped = {reason: count for reason, count in lost.items() if count}
+        if resolver.foreign_recomputes:
+            self._notes.warn_once(FOREIGN_RECOMPUTES)
         summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped)
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         yield summary

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..frame import Phase
 from ..summary import Row
 from ._evidence import Evidence
 
+MAX_REMAINDER: Final = 0.1
+"""The most of a recompute's time outside the modules called in it for which these stand for the whole."""
+
 
 def outermost_recomputed(run: Evidence) -> list[Row]:
-    """Return the recomputed modules that are inside no other recomputed module; each includes its children."""
-    rows = run.rows.get(Phase.RECOMPUTE, [])
+    """Return the recomputed modules that are inside no other recomputed module; each includes its children.
+
+    A module that checkpoints its children, whose own memory was not measured, is left out.
+    """
+    rows = [row for row in run.rows.get(Phase.RECOMPUTE, []) if not _is_container(row)]
     names = {row.name for row in rows}
     return [row for row in rows if row.parent not in names or row.parent == row.name]
+
+
+def _is_container(row: Row) -> bool:
+    return row.memory_growth_bytes is None and row.self_ns <= MAX_REMAINDER * row.total_ns
 
 
 def saved_bytes(run: Evidence) -> int | None:

@@ -17,7 +17,7 @@ from autoprof.diagnose import MIN_STEPS, Evidence, OptimizerInfo, RunFacts, clas
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
-from autoprof.summary import Summary
+from autoprof.summary import Summary, Work
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -197,6 +197,33 @@ def test_unmeasured_savings_of_checkpointing_are_not_estimated() -> None:
     assert "measurable only on a GPU" in on_cpu.why
     assert "not measured (set memory: true on a target); 30.00 GiB were free at the peak" in on_device.why
     assert "saved_bytes" not in on_device.evidence
+
+
+def test_the_memory_of_a_module_that_checkpoints_its_children_is_theirs() -> None:
+    """The recompute of the module around them is theirs, and its own memory was not measured."""
+    inner = (Span("A", "a", Phase.RECOMPUTE, 0, 1 * MS, 20 * MS), Span("B", "b", Phase.RECOMPUTE, 0, 21 * MS, 30 * MS))
+    aggregate = Aggregate()
+    for step in range(20):
+        spans = [Span("Net", "", Phase.RECOMPUTE, None, 0, 52 * MS), *inner]
+        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
+    grown = {"A": 1 * GIB, "B": 8 * GIB, "Net": None}
+    summary = aggregate.summary()
+    rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
+    facts = RunFacts(memory_capacity_bytes=60 * GIB)
+    finding = judge(Evidence(replace(summary, rows=rows, memory={"peak_bytes": 37 * GIB}), facts, longest=()))[0]
+    assert "it saves at most 9.00 GiB" in finding.why
+    assert finding.gain_ns == 52 * MS
+
+
+def test_counted_recompute_that_was_not_timed_is_stated() -> None:
+    """The FLOPs show checkpointing that no span shows: a contradiction, not a healthy run."""
+    seen = evidence_of(STEP, repeat=20)
+    for flops, stated in ((3 * 10**9, True), (0, False)):
+        work = Work(flops={"forward": 10**10, "recompute": flops, "backward": 2 * 10**10})
+        findings = judge(replace(seen, summary=replace(seen.summary, work=work)))
+        why = [finding.why for finding in findings if finding.rule == "recompute"]
+        assert bool(why) is stated
+        assert all("3.00 GFLOP of recompute a step, but none was timed" in one for one in why)
 
 
 def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:

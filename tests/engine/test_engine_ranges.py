@@ -135,7 +135,8 @@ def test_a_recompute_is_a_range_inside_the_backward(reentrant: bool) -> None:
         assert [names.count(f"{layer}{suffix}") for suffix in ("", " [recompute]", " [backward]")] == [1, 1, 1]
     around = dict(pairs)
     assert around["block [backward]"] == "Net [backward]"
-    assert "[backward]" in around["block/first [recompute]"]
+    assert around["block/first [recompute]"] == "block [recompute]"
+    assert "[backward]" in around["block [recompute]"]
 
 
 def test_the_phases_of_a_rule_are_the_ranges() -> None:
@@ -290,7 +291,9 @@ def test_on_any_nest_the_ranges_are_the_spans(description: Any) -> None:
             assert listener.open == []
     assert not [reason for reason in session.summary().skipped if "range" in reason]
     spans, timed = Counter[str](), Counter[str]()
-    for span in (span for frame in sink.frames for span in frame.spans if span.calls and span.fqn is not None):
+    for span in (span for frame in sink.frames for span in frame.spans if span.fqn is not None):
+        if not span.calls and span.phase is not Phase.RECOMPUTE:  # a later checkpoint of one call has a range, too
+            continue
         name = span.phase.qualify(span.name)
         spans[name] += 1
         timed[name] += span.host_ns > 0 or span.phase is not Phase.BACKWARD

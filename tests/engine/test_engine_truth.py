@@ -8,60 +8,15 @@ from typing import Any
 import pytest
 import torch
 from engine_laws import Watched, check_laws, everything
+from engine_world import Part, Work, World, own_ns
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase
-from autoprof.testing import FakeClock
 
 MODEL_ONLY = everything(targets=[{"match": ".+"}])
-
-
-class World:
-    """The fake clock, and what time was spent on by whom."""
-
-    def __init__(self) -> None:
-        self.clock = FakeClock()
-        self.spent: Counter[tuple[str, Phase]] = Counter()
-
-    def spend(self, name: str, phase: Phase, ns: int) -> None:
-        """Let time pass in the name of a module."""
-        self.clock.advance(ns)
-        self.spent[name, phase] += ns
-
-
-class Work(torch.autograd.Function):
-    """An operator whose forward and backward take a known time."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, world: World, name: str, ns: int) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.of = world, name, ns
-        inside = torch._C._current_graph_task_id() != -1
-        world.spend(name, Phase.RECOMPUTE if inside else Phase.FORWARD, ns)
-        return x * weight
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        ctx.saved_tensors  # noqa: B018 - this is what makes a checkpoint recompute
-        world, name, ns = ctx.of
-        world.spend(name, Phase.BACKWARD, 3 * ns)
-        return grad, grad.sum().reshape(1), None, None, None
-
-
-class Part(nn.Module):
-    """A module that works in its own name."""
-
-    def __init__(self, world: World, ns: int) -> None:
-        super().__init__()
-        self.world, self.ns, self.name = world, ns, ""
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def work(self, x: Tensor) -> Tensor:
-        """Take the module's time once."""
-        return Work.apply(x, self.weight, self.world, self.name, self.ns)
 
 
 class Layer(Part):
@@ -141,15 +96,24 @@ class Beside(Part):
 
 
 class Checkpointed(Part):
-    """Run the child twice."""
+    """Run the child twice, with work of its own before and after it where told."""
 
-    def __init__(self, world: World, ns: int, child: nn.Module, reentrant: bool, first: bool) -> None:
+    def __init__(
+        self, world: World, ns: int, child: nn.Module, reentrant: bool, first: bool, own: tuple[bool, bool]
+    ) -> None:
         super().__init__(world, ns)
-        self.child, self.reentrant, self.first = child, reentrant, first
+        self.child, self.reentrant, self.first, self.own = child, reentrant, first, own
+
+    def part(self, x: Tensor) -> Tensor:
+        """The checkpointed function, which is no module."""
+        x = self.work(x) if self.own[0] else x
+        x = self.child(x)
+        return self.work(x) if self.own[1] else x
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.work(x) if self.first else x
-        return self.work(checkpoint(self.child, x, use_reentrant=self.reentrant) * 1.0)
+        function = self.part if any(self.own) else self.child
+        return self.work(checkpoint(function, x, use_reentrant=self.reentrant) * 1.0)
 
 
 def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -157,7 +121,7 @@ def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.tuples(st.just("chain"), some, st.tuples(st.booleans(), st.booleans(), st.booleans()), st.integers(1, 2)),
         st.tuples(st.just("spread"), some, st.booleans()),
-        st.tuples(st.just("checkpoint"), inner, st.booleans(), st.booleans()),
+        st.tuples(st.just("checkpoint"), inner, st.booleans(), st.booleans(), st.tuples(st.booleans(), st.booleans())),
         st.tuples(st.just("beside"), inner),
         st.tuples(st.just("again"), st.integers(0, 20)),
     )
@@ -178,7 +142,7 @@ def build(description: Any, world: World, made: list[nn.Module]) -> nn.Module:
     elif kind == "spread":
         module = Spread(world, ns, [build(part, world, made) for part in rest[0]], rest[1])
     elif kind == "checkpoint":
-        module = Checkpointed(world, ns, build(rest[0], world, made), rest[1], rest[2])
+        module = Checkpointed(world, ns, build(rest[0], world, made), *rest[1:])
     elif kind == "beside":
         module = Beside(world, ns, build(rest[0], world, made))
     elif made:
@@ -216,16 +180,6 @@ def test_self_times_are_those_of_the_modules_own_operators(
     assert +charged == +world.spent
 
 
-def _own_ns(watched: Watched) -> Counter[tuple[str, Phase]]:
-    (frame,) = watched.frames
-    check_laws(frame)
-    own = frame.layout.self_ns(frame.total_ns).tolist()
-    charged: Counter[tuple[str, Phase]] = Counter()
-    for one, ns in zip(frame.spans, own, strict=True):
-        charged[one.name, one.phase] += ns
-    return +charged
-
-
 @pytest.mark.parametrize("by", ["tensor", "function"])
 def test_the_backward_of_a_loss_outside_the_model_is_backward(by: str) -> None:
     """A criterion beside the model: its nodes run before the first that a module knows of."""
@@ -239,7 +193,7 @@ def test_the_backward_of_a_loss_outside_the_model_is_backward(by: str) -> None:
         else:
             torch.autograd.backward([loss])
         watched.step()
-    assert _own_ns(watched) == {
+    assert own_ns(watched) == {
         ("net", Phase.FORWARD): 10,
         ("net", Phase.BACKWARD): 30,
         ("(backward)", Phase.BACKWARD): 300,
@@ -263,7 +217,7 @@ def test_a_backward_that_fails_is_over_where_it_failed() -> None:
             loss.backward()
         world.clock.advance(1000)
         watched.step()
-    assert _own_ns(watched) == {("net", Phase.FORWARD): 10, ("(backward)", Phase.BACKWARD): 5}
+    assert own_ns(watched) == {("net", Phase.FORWARD): 10, ("(backward)", Phase.BACKWARD): 5}
 
 
 def test_a_backward_beside_a_pause_or_a_session_is_not_marked() -> None:
@@ -299,7 +253,7 @@ def test_a_wrapper_of_somebody_else_around_the_backward_stays(monkeypatch: pytes
             wrap(name)
             model["net"](torch.ones(2)).sum().backward()
             watched.step()
-        assert _own_ns(watched)["net", Phase.BACKWARD] == 30
+        assert own_ns(watched)["net", Phase.BACKWARD] == 30
         assert sum(span.calls for span in watched.frames[0].spans if span.name == "(backward)") == 1
     assert called == {"before": 2, "first": 2, "second": 1}
     monkeypatch.undo()
@@ -320,7 +274,7 @@ def test_what_was_made_before_a_module_from_the_same_input_is_not_charged_to_the
     with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
         model["net"](model["first"](torch.ones(2))).sum().backward()
         watched.step()
-    assert _own_ns(watched) == +world.spent
+    assert own_ns(watched) == +world.spent
 
 
 def test_the_first_layers_backward_is_over_with_the_last_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,7 +291,7 @@ def test_the_first_layers_backward_is_over_with_the_last_node(monkeypatch: pytes
     with Watched(model, clock=world.clock, config=MODEL_ONLY) as watched:
         model["net"](torch.ones(2)).sum().backward()
         watched.step()
-    assert _own_ns(watched) == {
+    assert own_ns(watched) == {
         ("net", Phase.FORWARD): 10,
         ("net", Phase.BACKWARD): 30,
         ("(backward)", Phase.BACKWARD): 50,

@@ -3,6 +3,7 @@
 from .codes import (
     BACKWARD_END,
     BACKWARD_START,
+    CHECKPOINT,
     ENTER,
     GRAPH_BEGIN,
     GRAPH_END,
@@ -36,6 +37,7 @@ from .native import PURE_VARIABLE, extension, uses_extension
 __all__ = [
     "BACKWARD_END",
     "BACKWARD_START",
+    "CHECKPOINT",
     "ENTER",
     "GRAPH_BEGIN",
     "GRAPH_END",

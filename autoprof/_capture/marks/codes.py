@@ -23,7 +23,7 @@ STEP_STRIDE: Final = ORDINAL_STRIDE << 28
 ENTER: Final = 0
 """A span begins."""
 RECOMPUTE: Final = 1
-"""A module's forward begins inside a backward pass."""
+"""A module's forward, or that of a checkpointed call, begins inside a backward pass."""
 RESUME: Final = 2
 """A suspended generator or coroutine continues: a further span of the same call."""
 LEAVE: Final = 3
@@ -47,8 +47,10 @@ PAUSE: Final = 11
 UNPAUSE: Final = 12
 THREAD: Final = 13
 """The next mark is of a thread other than the training thread; the reading is the thread's identifier."""
+CHECKPOINT: Final = 14
+"""A checkpointed call begins in a forward: its RECOMPUTE has the same ordinal. The reading is 0: it is no span."""
 
-VALUE_KINDS: Final = frozenset({LOGGED, MEMORY, THREAD})
+VALUE_KINDS: Final = frozenset({LOGGED, MEMORY, THREAD, CHECKPOINT})
 """Kinds whose reading is a value, not a time."""
 
 MAX_MARKS: Final = 1_000_000

@@ -2,6 +2,8 @@
 
 from .backward import BackwardProbe, unwatch_backward, unwatch_grad, watch_backward, watch_grad
 from .boundary import BoundaryProbe
+from .checkpointing import SEES_CHECKPOINTS, CheckpointListener, CheckpointMarks, CheckpointProbe
+from .compiled_checkpoints import watch_compiled_checkpoints
 from .function import log_timing, probe_function, span, timed
 from .hook_hiding import hide_hooks
 from .hooks import Hooks, make_hooks
@@ -9,12 +11,17 @@ from .module import ModuleProbe
 from .native_hooks import native_call_hook
 from .optimizer_hooks import OptimizerHooks
 from .placement import Placement, find_anchor
-from .ranges import RangeProbe, Ranges, RangingRecorder, make_recorder
+from .ranges import CheckpointRanges, RangeProbe, Ranges, RangingRecorder, make_recorder
 from .shapes import ShapeProbe
 
 __all__ = [
+    "SEES_CHECKPOINTS",
     "BackwardProbe",
     "BoundaryProbe",
+    "CheckpointListener",
+    "CheckpointMarks",
+    "CheckpointProbe",
+    "CheckpointRanges",
     "Hooks",
     "ModuleProbe",
     "OptimizerHooks",
@@ -35,5 +42,6 @@ __all__ = [
     "unwatch_backward",
     "unwatch_grad",
     "watch_backward",
+    "watch_compiled_checkpoints",
     "watch_grad",
 ]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -25,6 +26,7 @@ from ...frame import Phase
 from ..marks import ENTER, GRAPH_BEGIN, GRAPH_END, INDEX_MASK, KIND_BITS, KIND_MASK, LEAVE, ORDINAL_SHIFT, RESUME
 from ..recorder import Recorder
 from ..torch_compat import queue_callback
+from .checkpointing import RECOMPUTE_NAME, is_marking
 from .hook_owner import HookOwner
 from .module import ModuleProbe
 from .tensors import nodes_of
@@ -80,13 +82,14 @@ class NvtxRanges:
 
 
 class ModuleCall:
-    """One call of a module: its name, whether its backward is shown, the call around it, the nodes of its inputs."""
+    """One call of a module: its name, the phases shown, the call around it, the nodes of its inputs."""
 
-    __slots__ = ("inputs", "name", "parent", "shows_backward")
+    __slots__ = ("inputs", "name", "parent", "phases", "shows_backward")
 
-    def __init__(self, name: str, shows_backward: bool, parent: ModuleCall | None) -> None:
+    def __init__(self, name: str, phases: frozenset[Phase], parent: ModuleCall | None) -> None:
         self.name = name
-        self.shows_backward = shows_backward
+        self.phases = phases
+        self.shows_backward = Phase.BACKWARD in phases
         self.parent = parent
         self.inputs: set[int] = set()
 
@@ -128,11 +131,14 @@ class Ranges:
 
     # Calls of modules.
 
+    def innermost(self) -> ModuleCall | None:
+        """Return the innermost call that this thread runs, forward or backward."""
+        return next((one.key for one in reversed(self._threads.stack) if isinstance(one.key, ModuleCall)), None)
+
     def enter(self, name: str, phases: frozenset[Phase], args: Any, kwargs: Any) -> ModuleCall:
         """Open a call's range; have the nodes of its inputs close the range of its backward."""
         stack = self._threads.stack
-        parent = next((entry.key for entry in reversed(stack) if isinstance(entry.key, ModuleCall)), None)
-        call = ModuleCall(name, Phase.BACKWARD in phases, parent)
+        call = ModuleCall(name, phases, self.innermost())
         phase = Phase.FORWARD if _task() == -1 else Phase.RECOMPUTE
         if phase in phases:
             self.open(call, phase.qualify(name))
@@ -291,6 +297,44 @@ class RangingRecorder(Recorder):
         """Append no more marks, and open no more ranges."""
         super().stop()
         self.ranges.stop()
+
+
+class CheckpointRanges:
+    """Show recomputations by ``torch.utils.checkpoint`` as ranges. A ``CheckpointListener`` as that of the marks."""
+
+    def __init__(self, recorder: RangingRecorder) -> None:
+        self._recorder = recorder
+        self._ranges = recorder.ranges
+        self._around: WeakKeyDictionary[Any, ModuleCall] = WeakKeyDictionary()
+        """By torch's object of a checkpointed call: the innermost call that contains it."""
+
+    def remember(self, call: Any) -> None:
+        """Remember the call that contains a checkpointed one."""
+        try:
+            around = self._ranges.innermost()
+            if around is not None and is_marking(self._recorder):
+                self._around[call] = around
+        except Exception:
+            self._recorder.handle_failure("ranges")
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Open the range of a recomputation."""
+        try:
+            around = self._around.get(args[0])
+            if not is_marking(self._recorder) or (around is not None and Phase.RECOMPUTE not in around.phases):
+                return False
+            self._ranges.open(self, RECOMPUTE_NAME if around is None else Phase.RECOMPUTE.qualify(around.name))
+        except Exception:
+            self._recorder.handle_failure("ranges")
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Close the range that was opened last."""
+        try:
+            self._ranges.close(self)
+        except Exception:
+            self._recorder.handle_failure("ranges")
 
 
 def make_recorder(clock: Clock, ranges: str) -> Recorder:

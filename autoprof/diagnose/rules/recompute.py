@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..._units import format_bytes, format_ms
+from ..._units import format_bytes, format_flops, format_ms
 from ...frame import Phase
 from ...summary import Finding, Row, Summary
 from .._checkpointing import outermost_recomputed, saved_bytes
@@ -21,6 +21,9 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the recompute time, and compare the memory that it saves with the memory that was free."""
     rows = run.rows.get(Phase.RECOMPUTE)
     if rows is None:
+        counted = _counted_flops(run)
+        if counted:
+            return _contradiction(counted)
         if Phase.FORWARD in run.rows:
             return None
         return abstain("recompute", "forward spans", "name the model's modules as targets, with the phase recompute")
@@ -36,6 +39,24 @@ def judge(run: Evidence) -> Finding | None:
         _advise(run, free, enough),
         name=dominant_name(rows),
         evidence={key: value for key, value in memory.items() if value is not None},
+    )
+
+
+def _counted_flops(run: Evidence) -> int:
+    """Return the FLOPs of recompute that were counted in a mean step."""
+    work = run.summary.work
+    return 0 if work is None else work.flops.get(Phase.RECOMPUTE.value, 0)
+
+
+def _contradiction(flops: int) -> Finding:
+    """Return the abstention where recompute was counted, but not timed."""
+    return abstain(
+        "recompute",
+        f"recompute spans: the counted FLOPs have {format_flops(flops)} of recompute a step, but none was timed, so "
+        "its time is part of backward",
+        "see the notes: it runs inside a compiled graph or by another package's checkpointing; or add recompute to the "
+        "phases of the targets",
+        {"counted_flops": flops},
     )
 
 

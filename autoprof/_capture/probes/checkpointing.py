@@ -1,0 +1,228 @@
+"""Mark where ``torch.utils.checkpoint`` runs a function again, of any kind, imported in any way.
+
+Hooks of modules see a recomputation only where a target is called in it. So the places of ``torch.utils.checkpoint``
+that every checkpoint passes are replaced while a session records. In the forward a ``CHECKPOINT`` mark says which call
+contains the checkpoint; in the backward a ``RECOMPUTE`` mark with the same ordinal begins the recomputation.
+
+- Without reentrant autograd, the context managers ``_checkpoint_hook`` (around the forward) and ``_recomputation_hook``
+  (around the recomputation) have these names in torch 2.4 to 2.15. The second one also ends when torch stops early.
+- With it, ``CheckpointFunction.backward`` runs the function, and then a backward pass that is no recomputation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any, Final, Protocol
+
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+
+from ..._process.replace import MISSING, Attribute, CallProbe, Replacement, skip_frames
+from ...frame import Phase
+from .. import recorder as recorders
+from ..marks import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STRIDE
+from ..recorder import Recorder
+from .backward import NO_PASS, BackwardPasses
+
+RECOMPUTE_NAME: Final = "(recompute)"
+"""The name of a recomputation that no target contains."""
+_CALLS: Final = "_autoprof_calls"
+"""The attribute of torch's object of one checkpointed call that holds its ordinals."""
+
+_graph_task = torch._C._current_graph_task_id
+
+
+def is_marking(recorder: Recorder) -> bool:
+    """Return whether a checkpointed call belongs to the open step: it is sampled, and no FLOPs are being counted."""
+    return not recorder.suspended and recorders.active is not None and not torch.compiler.is_dynamo_compiling()
+
+
+class CheckpointListener(Protocol):
+    """A ``Listener`` of recomputations that is also called in the forward of each checkpointed call."""
+
+    def remember(self, call: Any) -> None:
+        """Called at the begin of a checkpointed call; ``call`` is torch's object of it."""
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Called before a recomputation; the object of its call is the only one of ``args``."""
+
+    def leave(self) -> None:
+        """Called after the recomputation."""
+
+
+class CheckpointMarks:
+    """Mark the checkpointed calls of one session, and their recomputations. No method raises an exception."""
+
+    def __init__(self, recorder: Recorder, passes: BackwardPasses, *, follows_backward: bool) -> None:
+        self._recorder = recorder
+        self._passes = passes
+        self._follows_backward = follows_backward
+        self._code = recorder.label(RECOMPUTE_NAME, None, Phase.RECOMPUTE)
+
+    def remember(self, call: Any) -> None:
+        """Mark a checkpointed call in the forward; ``call`` is torch's object of it, which keeps the ordinal."""
+        recorder = self._recorder
+        try:
+            if not is_marking(recorder) or not (get_ident() == recorder.thread or recorder.multithreaded):
+                return
+            ordinal = recorder.next_ordinal()
+            vars(call).setdefault(_CALLS, {})[recorder.number] = recorder.serial, ordinal
+            recorder.mark_value(ordinal | self._code | CHECKPOINT, 0)
+        except Exception:
+            recorder.handle_failure("checkpoints")
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Mark that a checkpointed call, the only one of ``args``, is computed again."""
+        recorder, passes = self._recorder, self._passes
+        try:
+            if not is_marking(recorder):
+                return False
+            thread, task = get_ident(), _graph_task()
+            known = getattr(args[0], _CALLS, {}).get(recorder.number)
+            if known is None and thread != recorder.thread and task != passes.running:
+                return False  # another thread's training
+            if self._follows_backward and task not in (NO_PASS, passes.running):
+                passes.begin(task)
+            code = self._code | RECOMPUTE
+            if known is not None:
+                serial, ordinal = known
+                code += ordinal + max(serial - recorder.serial, -MAX_STEPS_BACK) * STEP_STRIDE
+            self._append(code, thread)
+        except Exception:
+            recorder.handle_failure("checkpoints")
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Mark the end of the recomputation that began last on this thread."""
+        try:
+            if not self._recorder.suspended:
+                self._append(self._code | LEAVE, get_ident())
+        except Exception:
+            self._recorder.handle_failure("checkpoints")
+
+    def _append(self, code: int, thread: int) -> None:
+        append = self._passes.append if self._passes.several else self._recorder.append
+        append(code, self._recorder.clock.reader(None)(), thread)  # autograd makes the device and stream current
+
+
+def _begin(listeners: list[CheckpointListener], function: Any, call: Any) -> list[CheckpointListener]:
+    return [listener for listener in listeners[:] if listener.enter(function, (call,))]
+
+
+def _end(begun: list[CheckpointListener]) -> None:
+    while begun:
+        begun.pop().leave()
+
+
+def _remembering_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
+    """Return torch's context manager around a checkpointed forward, which remembers its calls."""
+
+    class RememberingHook(original):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            for listener in listeners[:]:
+                listener.remember(args[0] if args else None)
+
+    return _named_like(original, RememberingHook, "__init__")
+
+
+def _recomputing_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
+    """Return torch's context manager around a recomputation, which marks its begin and end."""
+
+    class RecomputingHook(original):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._reference = args[0] if args else None
+            self._begun: list[CheckpointListener] = []
+
+        def __enter__(self) -> Any:
+            if listeners:
+                self._begun = _begin(listeners, original, None if self._reference is None else self._reference())
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> Any:
+            try:
+                return super().__exit__(*error)
+            finally:
+                _end(self._begun)
+
+    return _named_like(original, RecomputingHook, "__init__", "__enter__", "__exit__")
+
+
+def _named_like(original: Any, hook: Any, *methods: str) -> Any:
+    hook.__name__, hook.__qualname__ = original.__name__, original.__qualname__
+    hook.__module__, hook.__doc__ = original.__module__, original.__doc__
+    for name in methods:
+        skip_frames(vars(hook)[name])
+    return hook
+
+
+def _remembering_forward(original: Any, listeners: list[CheckpointListener]) -> Any:
+    """Return the forward of torch's reentrant checkpoint, which remembers its calls."""
+    function = original.__func__
+
+    @functools.wraps(function)
+    def forward(ctx: Any, *args: Any) -> Any:
+        for listener in listeners[:]:
+            listener.remember(ctx)
+        return function(ctx, *args)
+
+    skip_frames(forward)
+    return staticmethod(forward)
+
+
+def _recomputing_backward(original: Any, listeners: list[CheckpointListener]) -> Any:
+    """Return the backward of torch's reentrant checkpoint; the recomputation ends where its function returns."""
+    function = original.__func__
+
+    @functools.wraps(function)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        run_function = getattr(ctx, "run_function", None)
+        if not listeners or run_function is None:
+            return function(ctx, *gradients)
+        begun = _begin(listeners, function, ctx)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return run_function(*args, **kwargs)
+            finally:
+                _end(begun)
+
+        skip_frames(run)
+        ctx.run_function = run
+        try:
+            return function(ctx, *gradients)
+        finally:
+            ctx.run_function = run_function
+            _end(begun)
+
+    skip_frames(backward)
+    return staticmethod(backward)
+
+
+_PLACES: Final[tuple[tuple[Any, str, Callable[[Any, list[Any]], Any]], ...]] = (
+    (torch_checkpoint, "_checkpoint_hook", _remembering_hook),
+    (torch_checkpoint, "_recomputation_hook", _recomputing_hook),
+    (torch_checkpoint.CheckpointFunction, "forward", _remembering_forward),
+    (torch_checkpoint.CheckpointFunction, "backward", _recomputing_backward),
+)
+_SHARED: Final[list[CheckpointListener]] = []
+_REPLACEMENTS: Final = tuple(
+    Replacement(place, make, listeners=_SHARED)
+    for owner, name, make in _PLACES
+    if (place := Attribute(owner, name)).get() is not MISSING
+)
+SEES_CHECKPOINTS: Final = len(_REPLACEMENTS) == len(_PLACES)
+"""Whether this torch has all the places that a checkpoint passes."""
+
+
+class CheckpointProbe(CallProbe):
+    """Have checkpointed calls and their recomputations reported while the probe is attached."""
+
+    def __init__(self, listeners: Sequence[CheckpointListener]) -> None:
+        for listener in listeners:
+            skip_frames(listener.remember, callees=True)
+        super().__init__((replacement, listener) for listener in listeners for replacement in _REPLACEMENTS)

@@ -1,0 +1,467 @@
+"""Recomputation by ``torch.utils.checkpoint`` is a span of its own, whatever function is checkpointed and however."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.checkpoint as torch_checkpoint
+from engine_laws import Watched, check_laws, count, everything, tree
+from engine_world import Part, World, own_ns
+from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+from autoprof import Phase
+from autoprof.testing import FakeClock
+
+Run = Callable[..., Any]
+ROOT_ONLY = everything(targets=[{"match": "", "name": "Net"}])
+BLOCKS_ONLY = everything(targets=[{"match": r"layers\.\d+", "name": "Layers"}])
+FORMS = pytest.mark.parametrize("reentrant", [False, True], ids=["non-reentrant", "reentrant"])
+NAMES = ("_checkpoint_hook", "_recomputation_hook")
+
+
+class Layer(Part):
+    """Work of 10 ns; its backward takes 30."""
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return self.work(x) * scale
+
+
+class Net(Part):
+    """A root that checkpoints what it is asked to."""
+
+    def __init__(self, world: World, run: Run, layers: int = 1) -> None:
+        super().__init__(world, 0)
+        self.layers = nn.ModuleList(Layer(world, 10) for _ in range(layers))
+        self.run = run
+        for layer in self.layers:
+            layer.name = self.name = "Net"
+
+    def both(self, x: Tensor) -> Tensor:
+        """A function that is no module."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.run(self, x)
+
+
+def checkpointed(choose: Callable[[Net], Any], reentrant: bool) -> Run:
+    """Return a forward that checkpoints the function chosen."""
+    return lambda net, x: checkpoint(choose(net), x, use_reentrant=reentrant)
+
+
+FUNCTIONS: dict[str, Callable[[Net], Any]] = {
+    "module": lambda net: net.layers[0],
+    "lambda": lambda net: lambda x: net.both(x),
+    "method": lambda net: net.both,
+    "forward": lambda net: net.layers[0].forward,
+    "partial": lambda net: functools.partial(net.layers[0], scale=1.0),
+}
+FORWARD, RECOMPUTE, BACKWARD = Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD
+
+
+def train(net: nn.Module, world: World, config: Any = ROOT_ONLY, **more: Any) -> Watched:
+    """Record one step."""
+    with Watched(net, clock=world.clock, config=config, **more) as watched:
+        net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+        watched.step()
+    return watched
+
+
+@FORMS
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_a_checkpointed_function_of_any_kind_is_recompute_of_the_target_around_it(kind: str, reentrant: bool) -> None:
+    """A module that is no target, a lambda, a method: none of it is charged to backward."""
+    world = World()
+    watched = train(Net(world, checkpointed(FUNCTIONS[kind], reentrant)), world)
+    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
+    assert "  Net recompute" in tree(watched.frames[0])
+
+
+@FORMS
+def test_targets_inside_a_checkpoint_nest_in_the_recompute_of_the_target_around_it(reentrant: bool) -> None:
+    """The target around it holds the remainder."""
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, reentrant), layers=2)
+    for i, layer in enumerate(net.layers):
+        layer.name = f"layers/{i}"
+    config = everything(targets=[{"match": "", "name": "Net"}, {"match": r"layers\.(\d)", "name": r"layers/\1"}])
+    watched = train(net, world, config)
+    assert own_ns(watched) == world.spent
+    assert tree(watched.frames[0], RECOMPUTE) == ["Net recompute", "  layers/0 recompute", "  layers/1 recompute"]
+    (recompute,) = (span for span in watched.frames[0].spans if (span.name, span.phase) == ("Net", RECOMPUTE))
+    assert watched.frames[0].spans[recompute.parent].name == "Net"
+
+
+@FORMS
+def test_a_checkpoint_that_no_target_contains_has_a_span_of_its_own(reentrant: bool) -> None:
+    """Targets called inside it keep their spans, and no nanosecond is counted twice."""
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, reentrant), layers=2)
+    for layer in net.layers:
+        layer.name = "Layers"
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        world.clock.advance(5)
+        return net.both(x)
+
+    net.run = lambda net, x: checkpoint(run, net, x, use_reentrant=reentrant)
+    watched = train(net, world, BLOCKS_ONLY)
+    (frame,) = watched.frames
+    assert own_ns(watched) == {**world.spent, ("(recompute)", RECOMPUTE): 5}
+    assert count(frame, RECOMPUTE) == {"Layers": 2, "(recompute)": 1}
+    assert all(span.parent is None for span in frame.spans if span.phase is RECOMPUTE)
+    summary = watched.session.summary()
+    assert summary.phases[RECOMPUTE] == 25
+    assert sum(row.total_ns for row in summary.rows if row.phase is RECOMPUTE) == 25
+
+
+@FORMS
+def test_a_checkpoint_in_the_loop_is_a_span_of_its_own(reentrant: bool) -> None:
+    """The loop checkpoints a loss of its own: no target contains it."""
+    world = World()
+    net, head = Net(world, lambda net, x: net.both(x)), Layer(world, 7)
+    head.name = "(recompute)"
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        output = net(torch.ones(2, requires_grad=True) * 1.0)
+        checkpoint(head, output, use_reentrant=reentrant).sum().backward()
+        watched.step()
+    assert own_ns(watched)["(recompute)", RECOMPUTE] == 7
+    assert own_ns(watched)["(backward)", BACKWARD] == 21
+
+
+def test_a_sequential_of_checkpoints_has_a_recompute_for_each_segment() -> None:
+    """The last segment is not checkpointed."""
+    world = World()
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        return checkpoint_sequential(list(net.layers), 4, x, use_reentrant=False)
+
+    watched = train(Net(world, run, layers=4), world)
+    assert own_ns(watched) == {("Net", FORWARD): 40, ("Net", RECOMPUTE): 30, ("Net", BACKWARD): 120}
+    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
+
+
+@FORMS
+def test_a_wrapper_of_torch_distributed_is_seen(reentrant: bool) -> None:
+    """It is a module around the checkpointed one."""
+    world = World()
+    net = Net(world, lambda net, x: net.both(x), layers=2)
+    form = CheckpointImpl.REENTRANT if reentrant else CheckpointImpl.NO_REENTRANT
+    net.layers[0] = checkpoint_wrapper(net.layers[0], checkpoint_impl=form)
+    assert own_ns(train(net, world))["Net", RECOMPUTE] == 10
+
+
+def test_a_selective_checkpoint_is_seen() -> None:
+    """The policy keeps some outputs; what runs again is recompute all the same."""
+    create = getattr(torch_checkpoint, "create_selective_checkpoint_contexts", None)
+    if create is None:
+        pytest.skip("this torch has no public selective checkpointing")
+    world = World()
+    contexts = functools.partial(create, [torch.ops.aten.mm.default])
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        return checkpoint(net.both, x, use_reentrant=False, context_fn=contexts)
+
+    assert own_ns(train(Net(world, run), world))["Net", RECOMPUTE] == 10
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_recompute_that_stops_early_ends_there(early: bool) -> None:
+    """After the last tensor that backward needs nothing runs again."""
+    world = World()
+
+    def part(net: Net, x: Tensor) -> Tensor:
+        x = net.both(x)
+        world.spend("Net", RECOMPUTE if torch._C._current_graph_task_id() != -1 else FORWARD, 100)
+        return x
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        with torch_checkpoint.set_checkpoint_early_stop(early):
+            return checkpoint(part, net, x, use_reentrant=False)
+
+    watched = train(Net(world, run), world)
+    assert own_ns(watched) == +world.spent
+    assert own_ns(watched)["Net", RECOMPUTE] == (10 if early else 110)
+
+
+@FORMS
+def test_several_checkpoints_of_one_call_are_one_recomputed_call(reentrant: bool) -> None:
+    """Each has its span; the call they serve counts once."""
+    world = World()
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        for layer in net.layers:
+            x = checkpoint(layer, x, use_reentrant=reentrant)
+        return x
+
+    watched = train(Net(world, run, layers=3), world)
+    spans = [span for span in watched.frames[0].spans if span.phase is RECOMPUTE]
+    assert [(span.name, span.host_ns) for span in spans] == [("Net", 10)] * 3
+    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
+
+
+def test_a_gradient_by_autograd_grad_has_its_recompute() -> None:
+    """No call of ``torch.autograd.backward`` is there to begin the pass."""
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, False))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        torch.autograd.grad(
+            net(torch.ones(2, requires_grad=True) * 1.0).sum(), list(net.parameters()), allow_unused=True
+        )
+        watched.step()
+    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
+
+
+def test_without_the_phase_backward_the_recompute_is_there() -> None:
+    """No hook follows the backward; the recompute lies in the step."""
+    world = World()
+    config = everything(targets=[{"match": "", "name": "Net", "phases": ["forward", "recompute"]}])
+    watched = train(Net(world, checkpointed(lambda net: net.both, False)), world, config)
+    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10}
+
+
+def test_without_the_phase_recompute_it_is_part_of_backward() -> None:
+    """The configuration decides."""
+    world = World()
+    config = everything(targets=[{"match": "", "name": "Net", "phases": ["forward", "backward"]}])
+    watched = train(Net(world, checkpointed(lambda net: net.both, False)), world, config)
+    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", BACKWARD): 40}
+
+
+class Boom(Exception):
+    """An error of the user's."""
+
+
+@FORMS
+def test_an_exception_in_a_recompute_leaves_unchanged_and_ends_its_span(reentrant: bool) -> None:
+    """The same object reaches the user, and the next step is whole."""
+    world, boom, failing = World(), Boom("x"), [True]
+
+    def part(net: Net, x: Tensor) -> Tensor:
+        if failing[0] and torch._C._current_graph_task_id() != -1:
+            raise boom
+        return net.both(x)
+
+    net = Net(world, lambda net, x: checkpoint(part, net, x, use_reentrant=reentrant))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        with pytest.raises(Boom) as caught:
+            net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+        assert caught.value is boom
+        world.clock.advance(1000)
+        watched.step()
+        failing[0] = False
+        net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+        watched.step()
+        assert not watched.session.summary().skipped
+    first, second = watched.frames
+    check_laws(first)
+    assert first.phase_ns()[RECOMPUTE] == 0
+    assert first.phase_ns()[Phase.OTHER] == 1000
+    assert second.phase_ns()[RECOMPUTE] == 10
+
+
+def test_a_recompute_that_differs_from_the_forward_fails_as_without_a_session() -> None:
+    """torch's check of determinism raises torch's error, and the span is over."""
+    world, calls = World(), []
+
+    def part(net: Net, x: Tensor) -> Tensor:
+        calls.append(1)
+        return net.both(x) if len(calls) == 1 else x * 2.0
+
+    net = Net(world, lambda net, x: checkpoint(part, net, x, use_reentrant=False))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        with pytest.raises(torch_checkpoint.CheckpointError, match=r"different number of tensors|different metadata"):
+            net(torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+        watched.step()
+    check_laws(watched.frames[0])
+    assert count(watched.frames[0], RECOMPUTE) == {"Net": 1}
+
+
+@FORMS
+def test_a_checkpoint_of_an_unsampled_step_is_still_recompute(reentrant: bool) -> None:
+    """Its forward made no mark, so the target that it serves is not known."""
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, reentrant))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        with watched.session.pause():
+            loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
+        loss.backward()
+        watched.step()
+    assert own_ns(watched)["(recompute)", RECOMPUTE] == 10
+
+
+@FORMS
+def test_a_checkpoint_of_an_earlier_step_serves_the_call_of_that_step(reentrant: bool) -> None:
+    """The graph outlives its step."""
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, reentrant))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
+        watched.step()
+        loss.backward()
+        watched.step()
+    check_laws(watched.frames[1])
+    assert watched.frames[1].phase_ns()[RECOMPUTE] == 10
+    assert count(watched.frames[1], RECOMPUTE) == {"Net": 1}
+
+
+def test_two_sessions_see_their_own_calls() -> None:
+    """Each marks the checkpoint of each model; each step adds up."""
+    world = World()
+    nets = [Net(world, checkpointed(lambda net: net.both, False)) for _ in range(2)]
+    with Watched(nets[0], clock=world.clock, config=ROOT_ONLY) as first:
+        with Watched(nets[1], clock=world.clock, config=ROOT_ONLY) as second:
+            nets[1](torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+            second.step()
+        nets[0](torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+        first.step()
+    assert own_ns(second) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
+    check_laws(first.frames[0])
+    assert first.frames[0].phase_ns()[RECOMPUTE] == 20
+
+
+def test_nothing_is_left_after_close() -> None:
+    """torch's classes are back, and a graph that outlives the session runs."""
+    before = [getattr(torch_checkpoint, name) for name in NAMES]
+    methods = dict(vars(torch_checkpoint.CheckpointFunction))
+    world = World()
+    net = Net(world, checkpointed(lambda net: net.both, False))
+    with Watched(net, clock=world.clock, config=ROOT_ONLY) as watched:
+        assert all(getattr(torch_checkpoint, name) is not one for name, one in zip(NAMES, before, strict=True))
+        loss = net(torch.ones(2, requires_grad=True) * 1.0).sum()
+        watched.step()
+    assert [getattr(torch_checkpoint, name) for name in NAMES] == before
+    assert dict(vars(torch_checkpoint.CheckpointFunction)) == methods
+    loss.backward()
+    assert net.layers[0].weight.grad is not None
+
+
+@FORMS
+def test_a_checkpoint_is_freed_with_its_graph(reentrant: bool) -> None:
+    """The ordinal that torch's object holds keeps nothing alive."""
+    world, kept = World(), []
+
+    class Kept:
+        """An object of the user's that the checkpointed function holds."""
+
+    def run(net: Net, x: Tensor) -> Tensor:
+        value = Kept()
+        kept.append(weakref.ref(value))
+        return checkpoint(lambda x: (value, net.both(x))[1], x, use_reentrant=reentrant)
+
+    watched = train(Net(world, run), world)
+    gc.collect()
+    assert watched.frames
+    assert kept[0]() is None
+
+
+@FORMS
+def test_results_keep_their_bits_and_the_random_state(reentrant: bool) -> None:
+    """Dropout draws the same numbers, in the recompute and after it."""
+
+    def run(watch: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
+        model = Block(net, reentrant)
+        x = torch.randn(4, 8, requires_grad=True)
+        if watch:
+            with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
+                model(x).sum().backward()
+                watched.step()
+        else:
+            model(x).sum().backward()
+        return [parameter.grad for parameter in model.parameters()] + [torch.get_rng_state(), x.grad]
+
+    for bare, seen in zip(run(False), run(True), strict=True):
+        assert torch.equal(bare, seen)
+
+
+class Block(nn.Module):
+    """Checkpoint a module."""
+
+    def __init__(self, inner: nn.Module, reentrant: bool) -> None:
+        super().__init__()
+        self.inner, self.reentrant = inner, reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        return checkpoint(self.inner, x, use_reentrant=self.reentrant)
+
+
+class Foreign(torch.autograd.Function):
+    """Another package's checkpointing: it runs a module again in its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, module: nn.Module, x: Tensor) -> Tensor:
+        ctx.module = module
+        ctx.save_for_backward(x)
+        with torch.no_grad():
+            return module(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            output = ctx.module(x)
+        torch.autograd.backward(output, grad)
+        return None, x.grad
+
+
+def test_another_packages_checkpointing_is_noted_once() -> None:
+    """Its targets are timed as before; what lies outside them cannot be."""
+    world = World()
+    net = Net(world, lambda net, x: Foreign.apply(net.layers[0], x))
+    watched = train(net, world, everything())
+    (note,) = watched.session.summary().notes
+    assert note.startswith("modules were called inside a backward pass, but not by torch.utils.checkpoint")
+    assert not train(Net(world, checkpointed(FUNCTIONS["module"], False)), world, everything()).session.summary().notes
+
+
+def test_checkpointing_inside_a_compiled_graph_is_noted_once() -> None:
+    """No Python code of the recompute runs there."""
+    torch._dynamo.reset()
+    model = Block(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), reentrant=False)
+    compiled = torch.compile(model, backend="aot_eager")
+    with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
+        for _ in range(2):
+            compiled(torch.ones(1, 4)).sum().backward()
+            watched.step()
+        notes = watched.session.summary().notes
+    assert sum("has put activation checkpointing into a graph" in note for note in notes) == 1
+    assert count(watched.frames[1], RECOMPUTE) == {}
+
+
+def test_a_checkpoint_around_a_graph_break_is_seen() -> None:
+    """Where dynamo gives the checkpoint up, it runs as without torch.compile, and no note is due."""
+    torch._dynamo.reset()
+    model = Block(Broken(), reentrant=False)
+    compiled = torch.compile(model, backend="aot_eager")
+    with Watched(model, clock=FakeClock(tick_ns=1), config=ROOT_ONLY) as watched:
+        for _ in range(2):
+            compiled(torch.ones(1, 4, requires_grad=True)).sum().backward()
+            watched.step()
+        notes = watched.session.summary().notes
+    assert not any("activation checkpointing" in note for note in notes)
+    assert watched.frames[1].phase_ns()[RECOMPUTE] > 0
+
+
+class Broken(nn.Module):
+    """A module that torch cannot compile as one graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x)
+        torch._dynamo.graph_break()
+        return torch.tanh(x)
