@@ -216,6 +216,8 @@ class Progress:
     total_steps: int | None = None
     remaining_steps: int | None = None
     remaining_ns: int | None = None
+    no_throughput: str = ""
+    """The reason why there is no throughput, and what would give one; empty where there is one, or nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)

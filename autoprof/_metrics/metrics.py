@@ -10,6 +10,8 @@ from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
+from ..frame import StepFrame
+from ..probes import Fetched, FetchedBatches
 from ..summary import Summary
 from .flop_meter import FlopMeter
 from .model_calls import RootProbe, StepCalls
@@ -25,15 +27,21 @@ class Metrics(Observer):
     provides = "throughput, telemetry and FLOPs"
 
     def __init__(
-        self, root: RootProbe, notes: Notes, telemetry: Telemetry | None = None, flops: FlopMeter | None = None
+        self,
+        root: RootProbe,
+        batches: FetchedBatches,
+        notes: Notes,
+        telemetry: Telemetry | None = None,
+        flops: FlopMeter | None = None,
     ) -> None:
         self._root = root
+        self._batches = batches
         self._notes = notes
         self._telemetry = telemetry
         self._flops = flops
         self._throughput = ThroughputMeter()
-        self._calls: deque[StepCalls] = deque()
-        """The model calls of the steps that are not completed yet, in order."""
+        self._calls: deque[tuple[StepCalls, Fetched | None]] = deque()
+        """The model calls and the batches of the steps that are not completed yet, in order."""
         self._steps = 0
         self._counted = False
         self._off = False
@@ -49,10 +57,10 @@ class Metrics(Observer):
         """
         self._steps = raw.step
         if not self._off:
-            calls = _NO_CALLS
+            calls, fetched = _NO_CALLS, None
             with contain(self._switch_off):
-                calls = self._root.take(raw.mark_batch)
-            self._calls.append(calls)
+                calls, fetched = self._root.take(raw.mark_batch), self._batches.take()
+            self._calls.append((calls, fetched))
         return raw
 
     def complete_step(self, raw: RawStep) -> RawStep:
@@ -62,17 +70,24 @@ class Metrics(Observer):
         """
         if not self._off:
             with contain(self._switch_off):
-                return self._completed(raw, self._calls.popleft())
+                return self._completed(raw, *self._calls.popleft())
         return raw
 
-    def _completed(self, raw: RawStep, calls: StepCalls) -> RawStep:
+    def _completed(self, raw: RawStep, calls: StepCalls, fetched: Fetched | None) -> RawStep:
         shapes = self._root.shapes
-        scalars = self._throughput.complete(raw.scalars, calls, shapes)
+        raw = self._throughput.complete(raw, calls, shapes, fetched)
+        scalars = raw.scalars
         if self._telemetry is not None:
             scalars = self._telemetry.complete(scalars, warmup=raw.warmup)
         if self._flops is not None:
             self._counted |= self._flops.add_step(calls, shapes, warmup=raw.warmup)
         return raw if scalars is raw.scalars else raw._replace(scalars=scalars)
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Add the time of a step to its samples; never raises."""
+        if not self._off:
+            with contain(self._switch_off):
+                self._throughput.add(frame)
 
     def took_long(self) -> bool:
         """Return, once, whether FLOPs were counted since the last call: the next step is then a warm-up step."""
@@ -90,7 +105,9 @@ class Metrics(Observer):
         if problem is not None and problem not in summary.notes:
             summary = summary.with_note(problem)
         work = None if self._flops is None else self._flops.work(summary)
-        return replace(summary, progress=self._throughput.progress(summary, self._steps), metrics=stats, work=work)
+        unit, rate, source, reason = self._throughput.throughput()
+        progress = self._throughput.progress(summary, self._steps, source, reason if summary.steps else "")
+        return replace(summary, throughput=rate, throughput_unit=unit, progress=progress, metrics=stats, work=work)
 
     def finish(self, *, complete: bool) -> None:
         """Take a last reading; with ``complete`` also count the FLOPs that the budget postponed."""

@@ -15,6 +15,7 @@ from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
 from .._capture.marks.state import CallMatcher, ExpectedCall
 from .._capture.probes import ModuleProbe, native_call_hook
 from .._capture.recorder import Recorder
+from .batch_dimension import samples_of
 from .flops import OutermostCall, ambient, describe
 
 SHAPES: Final = 64
@@ -22,6 +23,7 @@ SHAPES: Final = 64
 ITEMS: Final = 64
 """Values of one container that are read in every call; a longer container is represented by its length."""
 DEPTH: Final = 4
+NO_TRAINING: Final = "no call of the model trains"
 
 _compiling = torch.compiler.is_dynamo_compiling
 _task = torch._C._current_graph_task_id
@@ -33,8 +35,8 @@ class Shape(NamedTuple):
     """The first call of the model with these shapes."""
 
     call: OutermostCall
-    batch: int | None
-    """Dimension 0 of the first input tensor, if gradients are on and the first output tensor has the same."""
+    batch: int | str
+    """The samples in the call, or the reason why that is not certain."""
 
 
 class PassCounter(Protocol):
@@ -150,7 +152,7 @@ class RootProbe(ModuleProbe):
         number = self._known[key] = len(self.shapes)
         modes = ambient(module)
         trains = modes.training and modes.grad
-        self.shapes.append(Shape(OutermostCall("", describe(args, kwargs), modes, trains), None))
+        self.shapes.append(Shape(OutermostCall("", describe(args, kwargs), modes, trains), NO_TRAINING))
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
@@ -169,9 +171,8 @@ class RootProbe(ModuleProbe):
                 self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
             if self._new is not None:
                 number, self._new = self._new, None
-                taken, returned = _first_size((args, kwargs), DEPTH), _first_size(output, DEPTH)
-                if taken is not None and taken == returned:
-                    self.shapes[number] = self.shapes[number]._replace(batch=taken)
+                found = samples_of(self.module, args, kwargs, output)
+                self.shapes[number] = self.shapes[number]._replace(batch=found)
         except Exception:
             self.fail(module)
 
@@ -233,17 +234,3 @@ def _modes() -> tuple[bool, Hashable]:
         torch.is_autocast_enabled("cuda"),
         torch.is_autocast_enabled("cpu"),
     )
-
-
-def _first_size(value: Any, depth: int) -> int | None:
-    """Return dimension 0 of the first tensor that has one; None where there is none."""
-    if isinstance(value, Tensor):
-        return int(value.shape[0]) if value.ndim else None
-    inner: Any = ()
-    if depth and isinstance(value, Mapping):
-        inner = value.values()
-    elif depth and isinstance(value, (tuple, list)):
-        inner = value[:ITEMS]
-    elif depth and hasattr(type(value), "__dataclass_fields__"):
-        inner = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
-    return next((size for one in inner if (size := _first_size(one, depth - 1)) is not None), None)

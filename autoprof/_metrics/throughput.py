@@ -2,70 +2,190 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from math import isfinite
-from typing import Any, Final
+from math import isfinite, sqrt
+from typing import Any, Final, NamedTuple
 
 from .._process.signals import raised_by_handler
+from .._resolve import RawStep
+from .._stats.unit_rates import UnitRates
 from .._units import UNITS
-from ..frame import Phase
+from ..frame import Phase, StepFrame
+from ..probes import Fetched
 from ..summary import Progress, Summary
-from .model_calls import Shape, StepCalls
+from .model_calls import NO_TRAINING, Shape, StepCalls
 
 TOTAL: Final = "total_steps"
 """The key of ``session.log`` that sets the length of the run; it is no scalar of the step."""
+SAMPLES: Final = UNITS[0]
 LOGGED: Final = "session.log"
-RECOGNISED: Final = "dimension 0 of the model's first input and output"
+FETCHED: Final = "batches of the loader"
+RECOGNISED: Final = "dimension 0 of the model's input"
+
+SEVERAL_LOADERS: Final = "several loaders feed the steps"
+SEVERAL_CALLS: Final = "the model is called several times in a step"
+TOO_MANY: Final = "the inputs have too many shapes"
+VARIES: Final = "the steps that were not sampled may have held another number of samples"
+ADVICE: Final = "pass samples= to session.log, or feed the model from a DataLoader"
+"""The way to a throughput, for a reader of one of the reasons above."""
+
+TOLERANCE: Final = 0.01
+"""The largest share of steps with an unknown number of samples, and the largest error of an estimate for all steps."""
+PER_STEP: Final = 0.05
+"""The largest difference of two counts of the same samples."""
+PENDING: Final = 4096
+"""Steps whose frame is awaited; of a step that the device never passes there is none."""
+
+
+class _Step(NamedTuple):
+    """The samples recognised in a step and in the gap before it; ``logged``: the frame has the user's own units."""
+
+    samples: Mapping[str, float]
+    gap_samples: Mapping[str, float]
+    logged: bool
+
+
+class _Source:
+    """The samples of one data set."""
+
+    __slots__ = ("samples", "steps")
+
+    def __init__(self) -> None:
+        self.steps, self.samples = 0, 0.0
 
 
 class ThroughputMeter:
-    """Find the samples of a step: those that the user logs, else the batch size where it is recognisable."""
+    """Find the samples of a step: those that the user logs, else those of the loader, else the size of the batch.
+
+    The size of a batch counts where the model is called once in a step and its batch dimension is certain.
+    """
 
     def __init__(self) -> None:
         self.total_steps: int | None = None
         self._loader: Any = None
-        self._logged = False
-        self._recognised = False
-        self._batches: dict[tuple[int, ...], int | None] = {}
+        self._logged_from: int | None = None
+        self._logged = UnitRates()
+        self._recognised = UnitRates()
+        self._sources: dict[int, _Source] = {}
+        self._reasons = Counter[str]()
+        self._certain = 0
+        self._sum = self._squares = 0.0
+        self._gap_steps = self._estimated_steps = 0
+        self._pending: dict[int, _Step] = {}
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
         if _length(loader) is not None and (_length(self._loader) or 0) < (_length(loader) or 0):
             self._loader = loader
 
-    def complete(self, scalars: Mapping[str, Any], calls: StepCalls, shapes: list[Shape]) -> Mapping[str, Any]:
-        """Return a step's scalars without ``total_steps``, and with the recognised samples if the user logs none."""
+    def complete(self, raw: RawStep, calls: StepCalls, shapes: list[Shape], fetched: Fetched | None) -> RawStep:
+        """Return the step without ``total_steps``, and with the recognised samples if the user logs none."""
+        scalars = raw.scalars
         if TOTAL in scalars:
             self._set_total(scalars[TOTAL])
             scalars = {name: value for name, value in scalars.items() if name != TOTAL}
-        if not self._logged and any(unit in scalars for unit in UNITS):
-            self._logged = True
-        if self._logged or not calls.shapes:
-            return scalars
-        key = calls.shapes
-        if key not in self._batches:
-            self._batches[key] = _samples(calls, shapes)
-        samples = self._batches[key]
-        if samples is None:
-            return scalars
-        self._recognised = True
-        return {**scalars, "samples": float(samples)}
+            raw = raw._replace(scalars=scalars)
+        if self._logged_from is None and any(unit in scalars or unit in raw.gap_scalars for unit in UNITS):
+            self._logged_from = raw.step
+        samples, gap_samples = self._recognise(raw, calls, shapes, fetched)
+        found = {} if samples is None else {SAMPLES: samples}
+        gap = {} if gap_samples is None else {SAMPLES: gap_samples}
+        if len(self._pending) >= PENDING:
+            self._pending.clear()
+        self._pending[raw.step] = _Step(found, gap, self._logged_from is not None)
+        if self._logged_from is not None or not (found or gap):
+            return raw
+        return raw._replace(
+            scalars={**scalars, **found},
+            gap_scalars={name: [value] for name, value in gap.items()},
+        )
+
+    def add(self, frame: StepFrame) -> None:
+        """Add the time of a completed step."""
+        step = self._pending.pop(frame.step, None)
+        if step is None:
+            return
+        self._recognised.add(frame, step.samples, step.gap_samples)
+        self._logged.add(frame, *(() if step.logged else ({}, {})))
+
+    # Recognised samples.
+
+    def _recognise(
+        self, raw: RawStep, calls: StepCalls, shapes: list[Shape], fetched: Fetched | None
+    ) -> tuple[float | None, float | None]:
+        """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
+        self._gap_steps += raw.gap_steps
+        for source, samples in fetched.samples.items() if fetched is not None else ():
+            known = self._sources.setdefault(source, _Source())
+            known.steps += 1
+            known.samples += samples
+        if self._sources:
+            main = max(self._sources, key=lambda source: self._sources[source].samples)
+            return (None, None) if fetched is None else (fetched.samples.get(main), fetched.gap_samples.get(main))
+        batch = _batch(calls, shapes)
+        if isinstance(batch, str):
+            if not raw.warmup:
+                self._reasons[batch] += 1
+            return None, None
+        self._certain += 1
+        self._sum += batch
+        self._squares += batch * batch
+        self._estimated_steps += raw.gap_steps
+        return float(batch), raw.gap_steps * self._sum / self._certain if raw.gap_steps else None
+
+    def _reason(self) -> str:
+        """Return the reason why the recognised samples give no throughput; empty where they do."""
+        if self._sources:
+            main = max(self._sources.values(), key=lambda source: source.samples)
+            rivals = [source for source in self._sources.values() if source is not main]
+            return SEVERAL_LOADERS if any(rival.steps > main.steps / 2 for rival in rivals) else ""
+        unknown = sum(self._reasons.values())
+        if unknown > TOLERANCE * (unknown + self._certain):
+            return self._reasons.most_common(1)[0][0]
+        return VARIES if self._estimate_error() > TOLERANCE else ""
+
+    def _estimate_error(self) -> float:
+        """Return the standard error of the samples of all steps, as a fraction."""
+        if not self._certain or not self._estimated_steps:
+            return 0.0
+        mean = self._sum / self._certain
+        spread = sqrt(max(self._squares / self._certain - mean * mean, 0.0)) / max(mean, 1e-9)
+        return spread / sqrt(self._certain) * self._estimated_steps / (self._estimated_steps + self._certain)
+
+    # The figures.
+
+    def throughput(self) -> tuple[str, float | None, str, str]:
+        """Return the unit, its count per second, the source of the count, and the reason where there is no count."""
+        unit, logged = self._logged.latest()
+        recognised, reason = self._recognised.latest()[1], self._reason()
+        if self._logged_from is not None:
+            if logged is None:
+                return unit, None, "", ""
+            often = self._logged.steps_per_log(unit)
+            if unit == SAMPLES and often > 1 + PER_STEP and recognised and not reason:
+                # Logged every tenth step, the samples are those of ten steps; or of one, as the recognised ones show.
+                logged *= often if abs(logged * often / recognised - 1) < PER_STEP else 1.0
+            return unit, logged, LOGGED, ""
+        if reason or recognised is None:
+            return SAMPLES, None, "", reason
+        return SAMPLES, recognised, FETCHED if self._sources else RECOGNISED, ""
 
     def _set_total(self, value: Any) -> None:
         total = float(value)
         if isfinite(total) and total >= 1:
             self.total_steps = round(total)
 
-    def progress(self, summary: Summary, done: int) -> Progress | None:
+    def progress(self, summary: Summary, done: int, source: str = "", reason: str = "") -> Progress | None:
         """Return the run's progress after ``done`` steps."""
-        source = "" if summary.throughput is None else LOGGED if self._logged or not self._recognised else RECOGNISED
         epoch = self._epoch_steps(summary)
         step_ns = summary.step_p50_ns if summary.steps else None
         remaining = None if self.total_steps is None else max(self.total_steps - done, 0)
-        if not source and epoch is None and remaining is None:
+        if not source and not reason and epoch is None and remaining is None:
             return None
         return Progress(
             source=source,
+            no_throughput=f"{reason}; {ADVICE}" if reason else "",
             epoch_steps=epoch,
             epoch_ns=None if epoch is None or step_ns is None else round(epoch * step_ns),
             total_steps=self.total_steps,
@@ -91,12 +211,11 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _samples(calls: StepCalls, shapes: list[Shape]) -> int | None:
-    """Add up the batches of a step's calls; None where a call is no batch of its own, as for two views of one batch."""
-    if calls.outside or any(number < 0 for number in calls.shapes):
-        return None
+def _batch(calls: StepCalls, shapes: list[Shape]) -> int | str:
+    """Return the samples of a step with one training call of the model; the reason where they are not certain."""
+    if any(number < 0 for number in calls.shapes):
+        return TOO_MANY
     training = [shapes[number] for number in calls.shapes if shapes[number].call.backward]
-    batches = [shape.batch for shape in training]
-    if not batches or None in batches or (len(batches) > 1 and calls.passes != len(batches)):
-        return None
-    return sum(batch for batch in batches if batch is not None)
+    if not training:
+        return NO_TRAINING
+    return training[0].batch if len(training) == 1 and not calls.outside else SEVERAL_CALLS

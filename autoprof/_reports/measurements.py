@@ -29,6 +29,8 @@ def measured_lines(summary: Summary, width: int) -> Iterator[str]:
             else ""
         )
         yield from wrap("throughput", format_rate(summary.throughput, summary.throughput_unit) + source, width, ROOM)
+    elif progress is not None and progress.no_throughput:
+        yield from wrap("throughput", f"unknown: {progress.no_throughput}", width, ROOM)
     if text := progress_text(summary):
         yield from wrap("progress", text, width, ROOM)
     if work is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ..frame import NOT_MEASURED, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
@@ -13,6 +13,7 @@ from .plan import Plan
 from .raw import RawStep
 
 _NO_MODEL_NS: Final[Mapping[Phase, int]] = {}
+_NOTHING: Final[Mapping[str, float]] = {}
 
 
 def make_frames(
@@ -68,6 +69,7 @@ def make_frames(
             warmup=raw.warmup or raw.settles,
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
+            gap_scalars=_sums(raw.gap_scalars),
             shapes=raw.mark_batch.shapes,
             micro_steps=plan.micro_steps,
             model_ns=model_ns[i],
@@ -82,6 +84,10 @@ def _model_ns(plan: Plan, total_ns: Nanoseconds) -> list[Mapping[Phase, int]]:
     own = plan.layout.self_ns(total_ns)
     columns = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in plan.shown.hidden]
     return [{phase: column[step] for phase, column in columns} for step in range(len(own))]
+
+
+def _sums(scalars: Mapping[str, Sequence[Any]]) -> Mapping[str, float]:
+    return {name: sum(map(float, values)) for name, values in scalars.items()} if scalars else _NOTHING
 
 
 def _without_pauses(times: Nanoseconds, pauses: Sequence[tuple[int, int]]) -> Nanoseconds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .._capture import marks
@@ -39,6 +39,8 @@ class RawStep(NamedTuple):
     """The fqns of the modules that were recorded when called."""
     cut: int = 0
     """The number of the set of targets with which the step was recorded."""
+    gap_scalars: Mapping[str, Sequence[Any]] = _NOTHING
+    """The units logged in the gap before this step: numbers, and tensors to be read later."""
 
     @property
     def begun_ns(self) -> int:

@@ -36,7 +36,7 @@ from .._process.signals import DeferSigint
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts
 from ..errors import SessionError
-from ..probes import Prefetch, ProbeContext, StepProbes
+from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
 from ..probes.compilations import CompilationProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
@@ -176,12 +176,12 @@ class _Builder:
     def build(self, sinks: tuple[Sink, ...]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
         setup, undo, attached = self._setup, self._undo, self._attached
-        prefetch = Prefetch()
-        capture = self._capture(prefetch)
+        prefetch, batches = Prefetch(), FetchedBatches()
+        capture = self._capture(prefetch, batches)
         governor = Governor(setup.governed_budget, len(capture.levels))
         excluded = ExcludedTime()
         folder = self._make_folder()
-        metrics = make_metrics(setup, capture.root, self._notes)
+        metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
         observers = [
             MemoryTable(capture.footprint),
@@ -233,7 +233,7 @@ class _Builder:
         session.start(attached)
         return session
 
-    def _capture(self, prefetch: Prefetch) -> _Capture:
+    def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""
         setup = self._setup
         recorder = setup.recorder
@@ -243,7 +243,7 @@ class _Builder:
         hooks = make_hooks(recorder)
         root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
         levels, placement = make_levels(setup, hooks)
-        context = make_context(setup, hooks, prefetch)
+        context = make_context(setup, hooks, prefetch, batches)
         probes = StepProbes(context)
         self._attached.add(probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]

@@ -17,7 +17,7 @@ from .._names import clean_name
 from .._notes import Notes
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
-from ..probes import Prefetch, ProbeContext
+from ..probes import FetchedBatches, Prefetch, ProbeContext
 from .sampling import Level
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Setup:
         return self.budget if self.follow else None
 
 
-def make_metrics(setup: Setup, root: RootProbe, notes: Notes) -> Metrics:
+def make_metrics(setup: Setup, root: RootProbe, batches: FetchedBatches, notes: Notes) -> Metrics:
     """Open telemetry and the FLOP meter where the settings ask for them."""
     settings = setup.settings
     telemetry: Telemetry | None = None
@@ -70,7 +70,7 @@ def make_metrics(setup: Setup, root: RootProbe, notes: Notes) -> Metrics:
         targets = [(target.name, target.fqn) for target in setup.selection]
         trust = settings.flops == "trust"
         flops = FlopMeter(setup.model, targets, setup.budget, setup.place, trust=trust)
-    return Metrics(root, notes, telemetry, flops)
+    return Metrics(root, batches, notes, telemetry, flops)
 
 
 def make_levels(setup: Setup, hooks: Hooks) -> tuple[list[Level], Placement]:
@@ -111,7 +111,7 @@ def _hidden_model(setup: Setup) -> Target:
     return Target(root.module, "", clean_name(root.class_name), phases, False, NO_RULE, shown=False)
 
 
-def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch) -> ProbeContext:
+def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch, batches: FetchedBatches) -> ProbeContext:
     """Make the context of the probes that watch the step outside the model's modules."""
     return ProbeContext(
         setup.model,
@@ -122,4 +122,5 @@ def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch) -> ProbeContext
         setup.follows_backward,
         training_forward_calls=[],
         prefetch=prefetch,
+        batches=batches,
     )

@@ -59,7 +59,8 @@ class Session:
     def log(self, **scalars: Any) -> None:
         """Attach loss, lr, samples, … to the open step: numbers, or tensors of one element, read when resolved.
 
-        An unsampled step keeps none.
+        ``samples``, ``tokens`` and ``frames`` are the units of throughput: those since the last call that had them. An
+        unsampled step keeps nothing else.
         """
 
     def summary(self) -> Summary:
@@ -157,12 +158,11 @@ class OpenSession(Session):
         return wrapped  # type: ignore[no-any-return]
 
     def log(self, **scalars: Any) -> None:
-        opened = self._steps.open
-        if opened is None or self._closed:
+        if self._closed:
             return
         for name, value in scalars.items():
             try:
-                opened.log(name, value)
+                self._steps.log(name, value)
             except (TypeError, ValueError, RuntimeError) as error:
                 self._notes.warn_once(f"session.log: {name} is left out ({error}); it must be a number")
 

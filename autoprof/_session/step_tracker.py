@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from threading import get_ident
@@ -19,6 +19,7 @@ from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._process.signals import DeferSigint, raised_by_handler
 from .._resolve import RawStep
+from .._units import UNITS
 from ..devices import Clock, Memory, Reading
 from ..frame import Phase
 from .pipeline import Pipeline
@@ -37,6 +38,18 @@ class CostMeter(Protocol):
     """Nanoseconds since this was last set to 0."""
 
 
+def as_scalar(value: Any) -> Any:
+    """Return a number, or a tensor of one element that is copied from its device without waiting, and read later.
+
+    Raises ``TypeError`` or ``ValueError`` for anything else.
+    """
+    if not isinstance(value, torch.Tensor):
+        return float(value)
+    if value.numel() != 1:
+        raise ValueError(f"it has {value.numel()} elements")
+    return float(value.detach()) if value.device.type == "cpu" else value.detach().to("cpu", non_blocking=True)
+
+
 class Following(Enum):
     """The state after a step has ended."""
 
@@ -49,7 +62,17 @@ class Following(Enum):
 class OpenStep:
     """The step that is being recorded."""
 
-    __slots__ = ("gap_ns", "gap_steps", "instrumented", "scalars", "settles", "start", "start_unix_ns", "warmup")
+    __slots__ = (
+        "gap_ns",
+        "gap_scalars",
+        "gap_steps",
+        "instrumented",
+        "scalars",
+        "settles",
+        "start",
+        "start_unix_ns",
+        "warmup",
+    )
 
     def __init__(
         self, start: Reading, instrumented: frozenset[str], *, settles: bool, warmup: bool, gap_steps: int, gap_ns: int
@@ -61,21 +84,8 @@ class OpenStep:
         self.warmup = warmup
         self.gap_steps = gap_steps
         self.gap_ns = gap_ns
+        self.gap_scalars: Mapping[str, Sequence[Any]] = {}
         self.scalars: dict[str, Any] = {}
-
-    def log(self, name: str, value: Any) -> None:
-        """Attach a number, or a tensor of one element; one on a device is copied without waiting, and read later.
-
-        Raises ``TypeError`` or ``ValueError`` for anything else.
-        """
-        if not isinstance(value, torch.Tensor):
-            self.scalars[name] = float(value)
-        elif value.numel() != 1:
-            raise ValueError(f"it has {value.numel()} elements")
-        elif value.device.type == "cpu":
-            self.scalars[name] = float(value.detach())
-        else:
-            self.scalars[name] = value.detach().to("cpu", non_blocking=True)
 
 
 class StepTracker:
@@ -113,6 +123,7 @@ class StepTracker:
         self._pauses = 0
         self._paused_ns = 0
         self._number = 0
+        self._gap_scalars: dict[str, list[Any]] = {}
         self._work_ns = 0
         self._charged_ns = 0
 
@@ -135,6 +146,20 @@ class StepTracker:
                 self._listeners.remove(listener)
 
         return undo
+
+    def log(self, name: str, value: Any) -> None:
+        """Attach a scalar to the open step; of an unsampled step only the units of work are kept.
+
+        Raises ``TypeError`` or ``ValueError`` where it is no number.
+        """
+        if self.open is not None:
+            self.open.scalars[name] = as_scalar(value)
+        elif name in UNITS:
+            held, scalar = self._gap_scalars.setdefault(name, []), as_scalar(value)
+            if held and type(held[-1]) is type(scalar) is float:
+                held[-1] += scalar
+            else:
+                held.append(scalar)
 
     def start(self) -> None:
         """Open the first step."""
@@ -210,6 +235,7 @@ class StepTracker:
             self._notes.warn_once(note)
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
         if self.open is not None:
+            self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
             self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
@@ -261,6 +287,7 @@ class StepTracker:
             opened.gap_steps,
             opened.gap_ns,
             opened.instrumented,
+            gap_scalars=opened.gap_scalars,
         )
         self._pipeline.submit(raw)
         return raw

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import isfinite
 from typing import Final
 
-from .._units import NS_PER_S, UNITS
 from ..frame import Phase, StepFrame
 from ..summary import ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
+from .unit_rates import UnitRates
 
 MAX_CUTS: Final = 4
 """Cuts whose statistics are kept; beyond that, those of the fewest steps are dropped."""
@@ -40,7 +39,7 @@ class Aggregate:
         self._observed_ns = 0
         self._scalars: dict[str, float] = {}
         self._memory: dict[str, int] = {}
-        self._units: dict[str, tuple[float, int]] = {}
+        self._units = UnitRates()
         self._shapes = ShapeSets(MAX_ROWS)
         self._cuts: dict[int, CutStatistics] = {}
         self._other_steps = 0
@@ -63,6 +62,7 @@ class Aggregate:
             self._shapes.add_frame(frame)
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
+        self._units.add(frame)
         if frame.gap_steps:
             self.add_gap(frame.gap_steps, frame.gap_ns)
         cut = self._cuts.get(frame.cut) or self._open_cut(frame.cut)
@@ -75,8 +75,6 @@ class Aggregate:
             return
         if frame.device_ns is not None:
             self._clock = "device"
-        if frame.scalars:
-            self._add_units(frame)
         cut.add(frame)
 
     def _open_cut(self, number: int) -> CutStatistics:
@@ -101,22 +99,6 @@ class Aggregate:
         self._unsampled_ns += elapsed_ns
         self._observed_ns += elapsed_ns
 
-    def _add_units(self, frame: StepFrame) -> None:
-        for unit in UNITS:
-            value = frame.scalars.get(unit)
-            if value is not None and isfinite(value):
-                count, ns = self._units.get(unit, (0.0, 0))
-                self._units[unit] = count + value, ns + frame.duration_ns
-
-    def _throughput(self) -> tuple[str, float | None]:
-        """Return the first unit that was logged, and its count per second."""
-        for unit in UNITS:
-            count, ns = self._units.get(unit, (0.0, 0))
-            if ns:
-                rate = count * NS_PER_S / ns
-                return unit, rate if isfinite(rate) else None  # JSON has no infinity
-        return UNITS[0], None
-
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
         for number, theirs in other._cuts.items():
@@ -130,9 +112,7 @@ class Aggregate:
         self._unsampled_ns += other._unsampled_ns
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
-        for unit, (count, ns) in other._units.items():
-            own_count, own_ns = self._units.get(unit, (0.0, 0))
-            self._units[unit] = own_count + count, own_ns + ns
+        self._units.merge(other._units)
         self._scalars.update(other._scalars)
         self._shapes.add(other._shapes.all())
         self._memory.update(other._memory)
@@ -150,7 +130,7 @@ class Aggregate:
         micro_steps = cut.micro_steps
         other_steps = self.steps - steps
         dropped = sum((one.dropped for one in self._cuts.values()), self.dropped)
-        unit, throughput = self._throughput()
+        unit, throughput = self._units.latest()
         shapes_dropped = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
         return Summary(
             clock=self._clock,

@@ -29,7 +29,7 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
-    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "micro_steps", "model_ns", "cut"}
+    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_scalars", "micro_steps", "model_ns", "cut"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
 )
 
@@ -85,7 +85,7 @@ class FrameEncoder:
         for name in format_.columns:
             values += getattr(frame, name).tolist()
         phases = format_.phases % tuple(format_.phases_ms(frame))
-        gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}' if frame.gap_steps else ""
+        gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}{_gap_scalars(frame)}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
         cut = f'"cut":{frame.cut},' if frame.cut else ""
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
@@ -124,6 +124,11 @@ def _scalars(frame: StepFrame) -> str:
     if not_finite:
         text += f'"not_finite":{_dumps(not_finite)},'
     return text
+
+
+def _gap_scalars(frame: StepFrame) -> str:
+    units = {name: value for name, value in frame.gap_scalars.items() if isfinite(value)}
+    return f',"gap_scalars":{_dumps(units)}' if units else ""
 
 
 def _shapes(frame: StepFrame) -> str:
@@ -170,6 +175,7 @@ class FrameDecoder:
             warmup=data["warmup"],
             gap_steps=data.get("gap_steps", 0),
             gap_ns=data.get("gap_ns", 0),
+            gap_scalars=data.get("gap_scalars", {}),
             shapes=tuple(
                 ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
                 for name, fqn, inputs, outputs in data.get("shapes", ())

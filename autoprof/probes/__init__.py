@@ -7,6 +7,7 @@ entry point of the group ``autoprof.probes``.
 from .._capture.handle import Probe
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
+from ._batches import Fetched, FetchedBatches
 from ._prefetch import Prefetch
 from ._spans import SpanListener
 
@@ -14,6 +15,8 @@ __all__ = [
     "PROBES",
     "Attribute",
     "CallProbe",
+    "Fetched",
+    "FetchedBatches",
     "Listener",
     "Prefetch",
     "Probe",

@@ -14,6 +14,7 @@ from .._capture.handle import Handle, Probe
 from .._capture.probes.hooks import Hooks
 from .._capture.recorder import Recorder
 from .._plugins import PartKind
+from ._batches import FetchedBatches
 from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class ProbeContext:
     """Functions that are called at each training forward of the model; add to them."""
     prefetch: Prefetch
     """Counts fetches that found no batch ready."""
+    batches: FetchedBatches
+    """Counts the samples of the batches fetched."""
     events: StepEvents | None = None
     """The session's events, for probes that report them; they are made last. None for all others."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
+from ._batches import FetchedBatches
 from ._prefetch import Prefetch
 
 if TYPE_CHECKING:
@@ -22,7 +24,28 @@ if TYPE_CHECKING:
 else:
     _Proxy = wrapt.ObjectProxy
 
-NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"))
+
+def _report_batches(original: Any, listeners: list[LoaderProbe]) -> Any:
+    """Return a wrapper of ``__next__`` that calls the listeners around each fetch, and passes them its batch."""
+
+    @functools.wraps(original)
+    def wrapper(iterator: Any) -> Any:
+        if not listeners:
+            return original(iterator)
+        entered = [listener for listener in listeners[:] if listener.enter(original, (iterator,))]
+        try:
+            batch = original(iterator)
+            for listener in listeners[:]:
+                listener.fetched(iterator, batch)
+            return batch
+        finally:
+            for listener in reversed(entered):
+                listener.leave()
+
+    return wrapper
+
+
+NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"), _report_batches)
 START = Replacement(Attribute(DataLoader, "__iter__"))
 
 
@@ -32,7 +55,7 @@ class LoaderProbe(CallProbe):
     It is also the listener of torch's loaders.
     """
 
-    def __init__(self, recorder: Recorder, events: StepEvents, prefetch: Prefetch) -> None:
+    def __init__(self, recorder: Recorder, events: StepEvents, prefetch: Prefetch, batches: FetchedBatches) -> None:
         super().__init__([(START, self), (NEXT, self)])
         self._recorder = recorder
         self._code = recorder.label("Data", None, Phase.DATA)
@@ -40,6 +63,7 @@ class LoaderProbe(CallProbe):
         self._open_in = -1
         """The serial of the step of the open fetch; a Ctrl-C may leave that of an old step here."""
         self._prefetch = prefetch
+        self._batches = batches
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
@@ -91,6 +115,14 @@ class LoaderProbe(CallProbe):
             self._recorder.handle_failure("loaders")
             return False
         return begun
+
+    def fetched(self, iterator: Any, batch: Any) -> None:
+        """Called with each batch; counts its samples. Never raises."""
+        try:
+            if get_ident() == self._recorder.thread and not self._events.is_excluded:
+                self._batches.add(iterator, batch, recorded=self._events.is_recording)
+        except Exception:  # names private to torch, which other versions may lack, and batches of any class
+            return
 
     def leave(self) -> None:
         """Called after it."""
@@ -169,7 +201,7 @@ class TimedIterator:
 
 def _make(context: ProbeContext) -> LoaderProbe:
     assert context.events is not None
-    return LoaderProbe(context.recorder, context.events, context.prefetch)
+    return LoaderProbe(context.recorder, context.events, context.prefetch, context.batches)
 
 
 PROBE = ProbeFactory(_make, reports_events=True)

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from autoprof import Phase
 from autoprof._capture.recorder import Recorder
 from autoprof.diagnose import EvidenceCollector
-from autoprof.probes import Prefetch
+from autoprof.probes import FetchedBatches, Prefetch
 from autoprof.probes.loaders import LoaderProbe
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock
@@ -202,11 +202,13 @@ def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> Non
         _dataset = ()
 
     recorder = Recorder(FakeClock())
-    probe = LoaderProbe(recorder, Events(), Prefetch())
+    probe = LoaderProbe(recorder, Events(), Prefetch(), FetchedBatches())
     begun = probe.enter(next, (Strange(),))
+    probe.fetched(Strange(), torch.ones(8))
     if begun:
         probe.leave()
     assert begun
+    assert probe._batches.take() is None
     assert probe._prefetch.counts() == {}
     assert not recorder.failures
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from autoprof._metrics.throughput import LOGGED, RECOGNISED
+from autoprof._metrics.batch_dimension import NOT_RETURNED, UNCERTAIN, VMAP
+from autoprof._metrics.throughput import FETCHED, LOGGED, RECOGNISED, SEVERAL_CALLS, SEVERAL_LOADERS, TOO_MANY, VARIES
+from autoprof._reports.summary_text import render_summary
+from autoprof._session import builder
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -60,7 +66,7 @@ def test_a_size_that_does_not_come_out_is_not_taken_for_the_batch() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x).mean(0)
 
-    assert trained(Pools(4, 4), *[batch(8)] * 3).throughput is None
+    assert unknown(trained(Pools(4, 4), *[batch(8)] * 3)) == NOT_RETURNED
 
 
 def test_a_batch_in_a_mapping_is_found() -> None:
@@ -76,25 +82,282 @@ def test_a_batch_in_a_mapping_is_found() -> None:
     assert trained(Named(4, 4), *[step] * 3).throughput == 6.0
 
 
-def test_micro_batches_of_one_step_add_up() -> None:
-    """Each has a backward of its own."""
+def fetching(loader: Any, use: Any, *, fetches: int = 1) -> Any:
+    """Return a step that fetches batches of a loader, over and over, and uses each."""
+    batches: list[Iterator[Any]] = []
 
     def step(model: nn.Module) -> None:
-        for size in (8, 8, 2):
-            model(torch.ones(size, 4)).sum().backward()
+        for _ in range(fetches):
+            batch = next(batches[0], None) if batches else None
+            if batch is None:
+                batches[:] = [iter(loader)]
+                batch = next(batches[0])
+            use(model, batch)
 
-    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 3, config={"targets": [{"match": ".+"}]})
-    assert summary.throughput == 18.0
+    return step
 
 
-def test_a_model_called_twice_for_one_backward_has_no_known_batch() -> None:
-    """Two views of the same samples look like a batch in two halves."""
+def samples_of(count: int, *shape: int) -> TensorDataset:
+    """Return a data set of so many samples of this shape."""
+    return TensorDataset(torch.ones(count, *shape))
 
-    def step(model: nn.Module) -> None:
-        (model(torch.ones(8, 4)) - model(torch.zeros(8, 4))).sum().backward()
 
-    summary = trained(nn.Sequential(nn.Linear(4, 4)), *[step] * 3, config={"targets": [{"match": ".+"}]})
+def unknown(summary: Summary) -> str:
+    """Return the reason why there is no throughput."""
     assert summary.throughput is None
+    assert summary.progress is not None
+    return summary.progress.no_throughput.split(";")[0]
+
+
+def train_once(model: nn.Module, batch: Any) -> None:
+    """Run one forward and one backward on a batch."""
+    model(batch[0]).sum().backward()
+
+
+def test_the_batches_of_a_loader_count() -> None:
+    """Two micro-batches of eight in each step; the source is named."""
+    step = fetching(DataLoader(samples_of(64, 4), 8), train_once, fetches=2)
+    summary = trained(nn.Linear(4, 4), *[step] * 4)
+    assert summary.throughput == 16.0
+    assert summary.progress is not None
+    assert summary.progress.source == FETCHED
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_the_last_batch_of_an_epoch_counts_as_what_it_is(drop_last: bool) -> None:
+    """Ten samples in batches of four: 4, 4, 2 or 4, 4."""
+    loader = DataLoader(samples_of(10, 4), 4, drop_last=drop_last)
+    summary = trained(nn.Linear(4, 4), *[fetching(loader, train_once)] * 7)
+    assert summary.throughput == (4.0 if drop_last else pytest.approx(20 / 6))
+
+
+def test_a_batch_that_the_loader_filtered_counts_the_samples_that_are_left() -> None:
+    """A ``collate_fn`` that drops broken samples."""
+    loader = DataLoader(samples_of(64, 5), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items[:6]])])
+    summary = trained(nn.Linear(5, 5), *[fetching(loader, train_once)] * 4)
+    assert summary.throughput == 6.0
+
+
+def test_a_batch_of_an_iterable_data_set_is_known() -> None:
+    """It has no length, but a batch size."""
+
+    class Stream(IterableDataset[Tensor]):
+        def __iter__(self) -> Iterator[Tensor]:
+            return iter([torch.ones(4)] * 100)
+
+    step = fetching(DataLoader(Stream(), 8), lambda model, batch: model(batch).sum().backward())
+    assert trained(nn.Linear(4, 4), *[step] * 4).throughput == 8.0
+
+
+def test_a_sequence_first_batch_has_the_loaders_size_or_none() -> None:
+    """Fifty steps of a sequence are not fifty samples."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    loader = DataLoader(samples_of(64, 50, 4), 8, collate_fn=lambda items: [torch.stack([one[0] for one in items], 1)])
+    assert trained(model, *[fetching(loader, train_once)] * 4).throughput == 8.0
+    assert unknown(trained(model, *[batch(50, 8, 4)] * 4)) == UNCERTAIN
+
+
+@pytest.mark.parametrize(("batch_first", "expected"), [(True, 8.0), (False, None)])
+def test_a_recurrent_model_says_where_its_batch_is(batch_first: bool, expected: float | None) -> None:
+    """By its setting."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells = nn.LSTM(4, 4, batch_first=batch_first)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.cells(x)[0]  # type: ignore[no-any-return]
+
+    assert trained(Recurrent(), *[batch(8, 5, 4)] * 4).throughput == expected
+
+
+def test_images_have_their_batch_first() -> None:
+    """A convolution takes no others."""
+    assert trained(nn.Conv2d(3, 4, 3), *[batch(8, 3, 6, 6)] * 4).throughput == 8.0
+    assert unknown(trained(nn.Sequential(nn.Embedding(9, 4)), *[tokens(50, 8)] * 4)) == UNCERTAIN
+
+
+def tokens(*shape: int) -> Any:
+    """Return a step on token ids."""
+    return lambda model: model(torch.ones(*shape, dtype=torch.long)).sum().backward()
+
+
+def test_a_model_called_under_vmap_has_no_known_batch() -> None:
+    """The call sees one sample, of which dimension 0 are features."""
+
+    def step(model: nn.Module) -> None:
+        torch.func.vmap(model)(torch.ones(256, 4, 4)).sum().backward()
+
+    assert unknown(trained(nn.Linear(4, 4), *[step] * 4)) == VMAP
+    loader = DataLoader(samples_of(512, 4, 4), 256)
+    seen = fetching(loader, lambda model, batch: torch.func.vmap(model)(batch[0]).sum().backward())
+    assert trained(nn.Linear(4, 4), *[seen] * 4).throughput == 256.0
+
+
+@pytest.mark.parametrize("calls", [2, 4])
+def test_a_batch_that_the_model_sees_several_times_counts_once(calls: int) -> None:
+    """SAM, LBFGS, a discriminator, meta-learning; without a loader, nothing shows that it is the same batch."""
+
+    def use(model: nn.Module, batch: Any) -> None:
+        for _ in range(calls):
+            train_once(model, batch)
+
+    model = nn.Sequential(nn.Linear(4, 4))
+    assert trained(model, *[fetching(DataLoader(samples_of(64, 4), 8), use)] * 4).throughput == 8.0
+    assert unknown(trained(model, *[lambda one: use(one, [torch.ones(8, 4)])] * 4)) == SEVERAL_CALLS
+
+
+def test_steps_that_ran_out_of_memory_take_their_time() -> None:
+    """Every second one fails, and repeats its batch in two halves: the samples are those of the batch."""
+
+    class Full(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            if len(x) == 8 and self.training and next(attempts) % 2:
+                raise RuntimeError("out of memory")
+            return super().forward(x)
+
+    attempts = iter(range(100))
+
+    def use(model: nn.Module, batch: Any) -> None:
+        try:
+            train_once(model, batch)
+        except RuntimeError:
+            for half in batch[0].split(4):
+                train_once(model, [half])
+
+    loader = DataLoader(samples_of(64, 4), 8)
+    assert trained(Full(4, 4), *[fetching(loader, use)] * 8).throughput == 8.0
+    assert unknown(trained(Full(4, 4), *[lambda model: use(model, [torch.ones(8, 4)])] * 8)) == SEVERAL_CALLS
+
+
+def test_a_lost_step_takes_its_time() -> None:
+    """Where a failed step logs nothing, its time belongs to the next samples."""
+
+    def step(model: nn.Module) -> None:
+        batch(8)(model)
+
+    clock = FakeClock()
+    with open_session(nn.Linear(4, 4), CONFIG, clock=clock) as session:
+        for number in range(9):
+            step(nn.Linear(4, 4))
+            if number % 2 == 0:
+                session.log(samples=8)
+            clock.advance(STEP_NS)
+            session.step()
+    assert session.summary().throughput == 4.0
+
+
+@pytest.mark.parametrize("logged", [80, 8])
+def test_samples_logged_every_tenth_step_are_those_of_ten_steps(logged: int) -> None:
+    """Or those of one, where the loader shows that they are."""
+    clock, model = FakeClock(), nn.Linear(4, 4)
+    step = fetching(DataLoader(samples_of(640, 4), 8), train_once)
+    with open_session(model, CONFIG, clock=clock) as session:
+        for number in range(1, 62):
+            step(model)
+            if number % 10 == 0:
+                session.log(samples=logged)
+            clock.advance(STEP_NS)
+            session.step()
+    assert session.summary().throughput == pytest.approx(8.0)
+
+
+def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> None:
+    """Until the first log the samples are recognised; then the user's unit counts."""
+    clock, model = FakeClock(), nn.Linear(4, 4)
+    with open_session(model, CONFIG, clock=clock) as session:
+        for number in range(1, 42):
+            batch(8)(model)
+            if number % 10 == 0:
+                session.log(tokens=1000)
+            clock.advance(STEP_NS)
+            session.step()
+    summary = session.summary()
+    assert (summary.throughput_unit, summary.throughput) == ("tokens", 100.0)
+
+
+def test_two_loaders_in_every_step_give_no_throughput() -> None:
+    """Which of their samples are meant is unknown; a loader that is read once is no rival."""
+    labelled, other = DataLoader(samples_of(64, 4), 8), DataLoader(samples_of(64, 4), 4)
+    first, second = fetching(labelled, train_once), fetching(other, lambda model, batch: None)
+
+    def both(model: nn.Module) -> None:
+        first(model)
+        second(model)
+
+    assert unknown(trained(nn.Linear(4, 4), *[both] * 6)) == SEVERAL_LOADERS
+    assert trained(nn.Linear(4, 4), both, *[first] * 6).throughput == 8.0
+
+
+class Gaps:
+    """A governor that records four steps, of which two settle, and skips sixteen."""
+
+    active, comparable, bare_ns, level = True, 1, 1e9, 0
+
+    def __init__(self) -> None:
+        self._recorded = 0
+
+    def after_recorded(self, *_args: Any, **_more: Any) -> int:
+        self._recorded += 1
+        return 0 if self._recorded % 4 else 16
+
+    def after_gap(self, *_args: Any) -> None:
+        pass
+
+    compare = after_gap
+
+    def paired(self) -> None:
+        return None
+
+
+def sampled(monkeypatch: pytest.MonkeyPatch, step: Any, log: Any = None, steps: int = 400) -> tuple[float, Summary]:
+    """Train with four recorded steps of twenty; return the seconds a step, and the summary."""
+    now = [0]
+    for module in ("sampling", "step_tracker", "training_state"):
+        monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: now[0])
+    monkeypatch.setattr(builder, "Governor", lambda *_args: Gaps())
+    clock, model, draw = FakeClock(), nn.Linear(4, 4), random.Random(3)
+    with open_session(model, {**CONFIG, "sample": {"warmup": 1, "every": 1}}, clock=clock) as session:
+        for number in range(steps):
+            step(model)
+            if log is not None:
+                log(session, number)
+            ns = STEP_NS if number % 5 else STEP_NS + draw.randrange(STEP_NS // 10)
+            clock.advance(ns)
+            now[0] += ns
+            session.step()
+    return now[0] / steps / STEP_NS, session.summary()
+
+
+def test_what_is_logged_in_unsampled_steps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step has another number of samples; all of them are known."""
+    counts = [draw % 7 for draw in range(400)]
+    seconds, summary = sampled(monkeypatch, batch(8), lambda session, number: session.log(samples=counts[number]))
+    assert summary.unsampled_steps > 300
+    assert summary.throughput == pytest.approx(sum(counts) / 400 / seconds, rel=0.01)
+
+
+def test_what_is_fetched_in_unsampled_steps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the short batches at the ends of epochs."""
+    loader = DataLoader(samples_of(10, 4), 4)
+    seconds, summary = sampled(monkeypatch, fetching(loader, train_once))
+    assert summary.throughput == pytest.approx(10 / 3 / seconds, rel=0.01)
+
+
+def test_a_batch_that_never_changes_stands_for_unsampled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that changes at random does not, where few steps were recorded."""
+    seconds, summary = sampled(monkeypatch, batch(8))
+    assert summary.throughput == pytest.approx(8 / seconds, rel=0.01)
+    draw = random.Random(5)
+    _, summary = sampled(monkeypatch, lambda model: batch(draw.choice((1, 8)))(model))
+    assert unknown(summary) == VARIES
+
+
+def test_the_report_says_why_there_is_no_throughput() -> None:
+    """And what would give one."""
+    text = " ".join(" ".join(render_summary(trained(nn.Sequential(nn.Linear(4, 4)), *[batch(50, 8, 4)] * 4))).split())
+    assert f"throughput unknown: {UNCERTAIN}; pass samples= to session.log, or feed the model from a DataLoader" in text
 
 
 def test_calls_that_do_not_train_hold_no_samples() -> None:
@@ -154,5 +417,5 @@ def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
 def test_shapes_that_never_repeat_do_not_make_the_run_grow() -> None:
     """Shapes beyond the limit have no samples, and use no memory."""
     summary = trained(nn.Linear(4, 4), *[batch(1 + size) for size in range(200)])
-    assert summary.throughput is not None
+    assert unknown(summary) == TOO_MANY
     assert summary.steps == 199

@@ -1,0 +1,133 @@
+"""Samples, tokens or frames a second: units over all the time that they took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from .._units import NS_PER_S, UNITS
+from ..frame import StepFrame
+
+
+@dataclass(slots=True)
+class _Period:
+    """The units of one kind logged at the end of a period, and the time and the steps since the log before."""
+
+    units: float = 0.0
+    ns: int = 0
+    steps: int = 0
+    logs: int = 0
+
+    def add(self, other: _Period) -> None:
+        """Add another period."""
+        self.units += other.units
+        self.ns += other.ns
+        self.steps += other.steps
+        self.logs += other.logs
+
+
+@dataclass(slots=True)
+class _Rate:
+    """The periods of one unit. The first one is kept by itself: an earlier window may have a part of it.
+
+    ``first_warmups`` is None as long as nothing was logged. The ``since`` are the totals of the run at the last log.
+    """
+
+    first: _Period = field(default_factory=_Period)
+    first_warmups: int | None = None
+    rest: _Period = field(default_factory=_Period)
+    since_ns: int = 0
+    since_steps: int = 0
+    since_warmups: int = 0
+    segment: int = 0
+
+    def add(self, period: _Period, warmups: int) -> None:
+        """Add the period that ends now, with so many warm-up steps in it."""
+        if self.first_warmups is None:
+            self.first, self.first_warmups = period, warmups
+        elif not warmups:
+            self.rest.add(period)
+
+    def whole(self) -> _Period:
+        """Return the sum of all periods without a warm-up step."""
+        found = replace(self.rest)
+        if self.first_warmups == 0:
+            found.add(self.first)
+        return found
+
+
+class UnitRates:
+    """Add up units and the time that they took: all steps since the last log of that unit, recorded or not.
+
+    A period with a warm-up step in it is left out. The settling steps after a gap are training time like any other.
+    """
+
+    def __init__(self) -> None:
+        self._rates: dict[str, _Rate] = {}
+        self._ns = self._steps = self._warmups = self._segments = 0
+        self._settling = False
+
+    def add(
+        self, frame: StepFrame, units: Mapping[str, float] | None = None, gap_units: Mapping[str, float] | None = None
+    ) -> None:
+        """Add a step and the gap before it; by default with the units that the frame has."""
+        if frame.gap_steps:
+            gap = frame.gap_scalars if gap_units is None else gap_units
+            self._add(frame.gap_ns, frame.gap_steps, gap)
+            self._settling = True
+        elif not frame.warmup:
+            self._settling = False
+        ns = frame.duration_ns
+        if frame.warmup:  # counting FLOPs lies in such a step
+            ns = max(ns - frame.overhead_ns, 0)
+            self._warmups += not self._settling
+        self._add(ns, 1, frame.scalars if units is None else units)
+
+    def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
+        self._ns += ns
+        self._steps += steps
+        self._segments += 1
+        for unit in UNITS if units else ():
+            value = units.get(unit)
+            if value is None:
+                continue
+            rate = self._rates.setdefault(unit, _Rate())
+            period = _Period(value, self._ns - rate.since_ns, self._steps - rate.since_steps, 1)
+            # What was logged is no number: the time until now belongs to no unit.
+            rate.add(period if isfinite(value) else _Period(), self._warmups - rate.since_warmups)
+            rate.since_ns, rate.since_steps, rate.since_warmups = self._ns, self._steps, self._warmups
+            rate.segment = self._segments
+
+    def merge(self, other: UnitRates) -> None:
+        """Add the units of a later window."""
+        for unit, theirs in other._rates.items():
+            own = self._rates.setdefault(unit, _Rate())
+            if theirs.first_warmups is None:
+                continue
+            first = replace(theirs.first)
+            if first.logs:
+                first.ns += self._ns - own.since_ns
+                first.steps += self._steps - own.since_steps
+            own.add(first, theirs.first_warmups + self._warmups - own.since_warmups)
+            own.rest.add(theirs.rest)
+            own.since_ns, own.since_steps = self._ns + theirs.since_ns, self._steps + theirs.since_steps
+            own.since_warmups, own.segment = self._warmups + theirs.since_warmups, self._segments + theirs.segment
+        self._ns += other._ns
+        self._steps += other._steps
+        self._warmups += other._warmups
+        self._segments += other._segments
+
+    def latest(self) -> tuple[str, float | None]:
+        """Return the unit that was logged last, and its count per second; None where there is none."""
+        known = {unit: whole for unit, rate in self._rates.items() if (whole := rate.whole()).ns}
+        if not known:
+            return UNITS[0], None
+        unit = max(UNITS, key=lambda one: self._rates[one].segment if one in known else -1)
+        rate = known[unit].units * NS_PER_S / known[unit].ns
+        return unit, rate if isfinite(rate) else None  # JSON has no infinity
+
+    def steps_per_log(self, unit: str) -> float:
+        """Return the number of steps from one log of the unit to the next, on average; 1 where there is none."""
+        whole = self._rates[unit].whole() if unit in self._rates else _Period()
+        return whole.steps / whole.logs if whole.logs else 1.0

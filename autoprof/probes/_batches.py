@@ -1,0 +1,93 @@
+"""The batches that a step fetched, with their sizes where the loader's settings say them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from torch import Tensor
+from torch.utils.data import BatchSampler
+
+TENSORS: Final = 8
+"""Tensors of a batch whose shapes are compared with the loader's batch size."""
+DEPTH: Final = 4
+SOURCES: Final = 64
+"""Data sets that are distinguished in one step."""
+
+
+class Fetched(NamedTuple):
+    """The samples fetched in a recorded step and in the gap before it, by the ``id`` of their data set."""
+
+    samples: Mapping[int, float] = {}
+    gap_samples: Mapping[int, float] = {}
+
+
+class FetchedBatches:
+    """Count the samples of every batch that torch's loaders return, on the training thread."""
+
+    def __init__(self) -> None:
+        self._samples: dict[int, float] = {}
+        self._gap_samples: dict[int, float] = {}
+        self._ratio: dict[int, float] = {}
+        """The samples of the last recorded batch over those that the sampler promised."""
+
+    def add(self, iterator: Any, batch: Any, *, recorded: bool) -> None:
+        """Add a batch; one of an unsampled step is taken to be as large as its sampler says."""
+        expected = _expected_size(iterator)
+        source = id(iterator._dataset)
+        if expected is None:
+            return
+        if recorded:
+            size = _size(batch, expected)
+            self._ratio[source] = size / expected
+            if source in self._samples or len(self._samples) < SOURCES:
+                self._samples[source] = self._samples.get(source, 0.0) + size
+        elif source in self._ratio:
+            self._gap_samples[source] = self._gap_samples.get(source, 0.0) + expected * self._ratio[source]
+
+    def take(self) -> Fetched | None:
+        """Return the counts since the last call, and clear them; None where there are none."""
+        if not self._samples and not self._gap_samples:
+            return None
+        found = Fetched(self._samples, self._gap_samples)
+        self._samples, self._gap_samples = {}, {}
+        if len(self._ratio) > SOURCES:
+            self._ratio = {source: self._ratio[source] for source in found.samples}
+        return found
+
+
+def _expected_size(iterator: Any) -> int | None:
+    """Return the samples of the batch that the iterator has just returned; None where its loader does not say."""
+    sampler = iterator._index_sampler
+    size = getattr(sampler, "batch_size", None)
+    if not iterator._auto_collation or type(size) is not int or size < 1:
+        return None
+    if type(sampler) is not BatchSampler:
+        return size
+    try:
+        left = len(sampler.sampler) - size * (iterator._num_yielded - 1)  # type: ignore[arg-type]
+    except TypeError:  # the sampler of an iterable data set has no length
+        return size
+    return min(size, left) if left > 0 else size
+
+
+def _size(batch: Any, expected: int) -> int:
+    """Return the samples in a batch: ``expected``, unless its tensors agree that some were left out."""
+    shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, DEPTH), strict=False)]
+    first = {shape[0] for shape in shapes}
+    if len(first) == 1 and not any(expected in shape for shape in shapes):
+        (size,) = first
+        return min(int(size), expected)
+    return expected
+
+
+def _tensors(value: Any, depth: int) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        if value.ndim:
+            yield value
+    elif depth and isinstance(value, Mapping):
+        for item in value.values():
+            yield from _tensors(item, depth - 1)
+    elif depth and isinstance(value, (tuple, list)):
+        for item in value[:TENSORS]:
+            yield from _tensors(item, depth - 1)
