@@ -36,7 +36,7 @@ rules as parts and imports none of them.
 """
 HOLDS = {
     "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
-    "LoaderProbe": "TrainingState Prefetch Recorder",
+    "LoaderProbe": "TrainingState Prefetch FetchedBatches Recorder",
     "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
     "StepTracker": "Sampling Pipeline Footprint Recorder Notes",
     "Sampling": "Governor Footprint Recorder",
@@ -46,7 +46,7 @@ HOLDS = {
     "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics Diagnosis Recorder Notes",
     "MemoryTable": "Footprint",
     "OutsideSteps": "Governor ExcludedTime Prefetch",
-    "Metrics": "Recorder Notes",
+    "Metrics": "FetchedBatches Recorder Notes",
     "Diagnosis": "Footprint Recorder",
     "UncalledModules": "CompiledModules Notes",
     "CompiledModules": "Recorder Notes",
@@ -56,6 +56,7 @@ HOLDS = {
     "Footprint": "",
     "ExcludedTime": "",
     "Prefetch": "",
+    "FetchedBatches": "",
     "Recorder": "",
     "Notes": "",
     "ListSink": "",
