@@ -38,7 +38,7 @@ PENDING: Final = 4096
 """Steps whose frame is awaited; of a step that the device never passes there is none."""
 
 
-class _Step(NamedTuple):
+class _StepSamples(NamedTuple):
     """The samples recognised in a step and in the gap before it; ``logged``: the frame has the user's own units."""
 
     samples: Mapping[str, float]
@@ -46,7 +46,7 @@ class _Step(NamedTuple):
     logged: bool
 
 
-class _Source:
+class _DataSet:
     """The samples of one data set."""
 
     __slots__ = ("samples", "steps")
@@ -67,12 +67,12 @@ class ThroughputMeter:
         self._logged_from: int | None = None
         self._logged = UnitRates()
         self._recognised = UnitRates()
-        self._sources: dict[int, _Source] = {}
+        self._sources: dict[int, _DataSet] = {}
         self._reasons = Counter[str]()
         self._certain = 0
         self._sum = self._squares = 0.0
         self._gap_steps = self._estimated_steps = 0
-        self._pending: dict[int, _Step] = {}
+        self._pending: dict[int, _StepSamples] = {}
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
@@ -93,7 +93,7 @@ class ThroughputMeter:
         gap = {} if gap_samples is None else {SAMPLES: gap_samples}
         if len(self._pending) >= PENDING:
             self._pending.clear()
-        self._pending[raw.step] = _Step(found, gap, self._logged_from is not None)
+        self._pending[raw.step] = _StepSamples(found, gap, self._logged_from is not None)
         if self._logged_from is not None or not (found or gap):
             return raw
         return raw._replace(
@@ -117,7 +117,7 @@ class ThroughputMeter:
         """Return the samples of the step and of the gap before it; None where there are none, or are not known."""
         self._gap_steps += raw.gap_steps
         for source, samples in fetched.samples.items() if fetched is not None else ():
-            known = self._sources.setdefault(source, _Source())
+            known = self._sources.setdefault(source, _DataSet())
             known.steps += 1
             known.samples += samples
         if self._sources:

@@ -29,7 +29,7 @@ class _Period:
 
 @dataclass(slots=True)
 class _Rate:
-    """The periods of one unit. The first one is kept by itself: an earlier window may have a part of it.
+    """The periods of one unit. The first one is kept separately: an earlier window may have a part of it.
 
     ``first_warmups`` is None as long as nothing was logged. The ``since`` are the totals of the run at the last log.
     """
