@@ -15,6 +15,8 @@ Severity = Literal["info", "warning", "critical"]
 Stopped = Literal["leaf", "small", "budget", "hidden"]
 """Reason for which the modules inside a row have no rows of their own."""
 
+OTHER_TARGETS: Final = "steps recorded with other targets, before or after the hot path was opened"
+"""The key of ``Summary.skipped`` for steps of another set of targets than the one whose rows the summary has."""
 NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
 

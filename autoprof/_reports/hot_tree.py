@@ -13,6 +13,8 @@ from ..summary import Summary
 SELF: Final = "(self)"
 """The part of a name outside the names below it."""
 UNATTRIBUTED: Final = "other (in no span)"
+MODEL: Final = "model (in no name)"
+"""Operations of the model outside all names: those of its own forward, where it is no target."""
 SHOWN: Final = 0.01
 """Share of the step from which the part of a name outside its children has a row."""
 
@@ -36,6 +38,8 @@ class TreeRow:
     calls: float = 0.0
     steps: int = 0
     is_host_bound: bool = False
+    is_unopened: bool = False
+    """Whether the budget does not allow to record the modules in it."""
 
     @property
     def is_split(self) -> bool:
@@ -74,14 +78,25 @@ def _longest_rows(every: list[TreeRow], room: int) -> HotTree:
 
 def _rows(summary: Summary) -> Iterator[TreeRow]:
     """Yield every row, parents first, siblings in descending order of time."""
-    other_ns = summary.phases.get(Phase.OTHER, 0)
-    other = _row(summary, UNATTRIBUTED, 0, other_ns, (0, 0, 0), summary.clock_limit_ns * summary.steps)
-    roots = [(line.total_ns, line) for line in name_lines(summary).roots]
-    for total_ns, line in sorted([*roots, (other_ns, None)], key=_longest):
-        if line is not None:
-            yield from _line_rows(summary, line, 0, "")
-        elif total_ns:
-            yield other
+    lines, phases = name_lines(summary).roots, summary.phases
+    limit_ns = summary.clock_limit_ns * summary.steps
+    named = (
+        sum(line.forward_ns for line in lines),
+        sum(line.recompute_ns for line in lines),
+        sum(line.backward_ns for line in lines),
+    )
+    whole = (phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
+    forward, recompute, backward = [max(ns - of, 0) for ns, of in zip(whole, named, strict=True)]
+    other_ns = phases.get(Phase.OTHER, 0)
+    model_ns = summary.total_step_ns - other_ns - sum(line.total_ns for line in lines)
+    every: list[tuple[int, Line | TreeRow]] = [(line.total_ns, line) for line in lines]
+    every.append((other_ns, _row(summary, UNATTRIBUTED, 0, other_ns, (0, 0, 0), limit_ns)))
+    every.append((model_ns, _row(summary, MODEL, 0, model_ns, (forward, recompute, backward), limit_ns)))
+    for total_ns, one in sorted(every, key=_longest):
+        if isinstance(one, Line):
+            yield from _line_rows(summary, one, 0, "")
+        elif total_ns > 0:
+            yield one
 
 
 def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator[TreeRow]:
@@ -96,18 +111,19 @@ def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator
         calls=line.calls / summary.steps,
         steps=max(row.steps for row in line.rows),
         is_host_bound=line.is_host_bound,
+        is_unopened=any(row.stopped == "budget" for row in line.rows),
     )
-    below: list[tuple[int, Line | None]] = [(child.total_ns, child) for child in line.children]
+    below: list[tuple[int, Line | TreeRow]] = [(child.total_ns, child) for child in line.children]
     if below and line.own_ns >= SHOWN * summary.total_step_ns:
-        below.append((line.own_ns, None))
-    for total_ns, child in sorted(below, key=_longest):
-        if child is not None:
-            yield from _line_rows(summary, child, depth + 1, line.name)
+        below.append((line.own_ns, _row(summary, SELF, depth + 1, line.own_ns, _own_parts(line), limit_ns)))
+    for _, one in sorted(below, key=_longest):
+        if isinstance(one, Line):
+            yield from _line_rows(summary, one, depth + 1, line.name)
         else:
-            yield _row(summary, SELF, depth + 1, total_ns, _own_parts(line), limit_ns)
+            yield one
 
 
-def _longest(entry: tuple[int, Line | None]) -> int:
+def _longest(entry: tuple[int, Line | TreeRow]) -> int:
     return -entry[0]
 
 

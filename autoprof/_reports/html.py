@@ -15,7 +15,7 @@ from .figures import COLORS
 from .hot_tree import TreeRow, hot_tree
 from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
 from .text import safe
-from .tree_text import PARTS, column_unit, row_name
+from .tree_text import PARTS, column_unit, legend, row_name
 
 TREE: Final = 24
 """Names of the tree."""
@@ -78,21 +78,21 @@ def _tree(summary: Summary) -> str:
     tree = hot_tree(summary, TREE)
     unit_ns, unit = column_unit(summary)
     parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
-    heads = ["name", "share", "", f"{unit}/step", *(word for word, _ in parts)]
+    partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
+    heads = ["name", "share", "", f"{unit}/step", *(word for word, _ in parts), *(["steps"] if partial else [])]
     lines = [f"<tr>{''.join(f'<th>{_text(head)}</th>' for head in heads)}</tr>"]
     for row in tree.rows:
         split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
-        cells = [format_short(row.total_ns, row.limit_ns, unit_ns), *split]
+        steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
+        cells = [format_short(row.total_ns, row.limit_ns, unit_ns), *split, *steps]
         lines.append(
             f"<tr><td>{_text(row_name(row))}</td><td>{_share(row, summary)}</td>"
             f'<td class="bars"><span class="bar" style="width: {_percent(row.share)}"></span></td>'
             f"{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
         )
-    hidden = ""
-    if tree.hidden:
-        most = format_percent(tree.hidden_share)
-        hidden = f"<div>… and {count(tree.hidden, 'more name')}, each at most {most} of the step</div>"
-    return f"<table>{''.join(lines)}</table>{hidden}"
+    below = [f"… and {count(tree.hidden, 'more name')}, each at most {format_percent(tree.hidden_share)} of the step"]
+    below = [*(below if tree.hidden else []), *legend(tree)]
+    return f"<table>{''.join(lines)}</table>{''.join(f'<div>{_text(line)}</div>' for line in below)}"
 
 
 def _share(row: TreeRow, summary: Summary) -> str:

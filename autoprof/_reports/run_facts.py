@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from .._units import NS_PER_MS, format_ms, format_ns, format_percent, format_rate, format_span
-from ..summary import Excluded, Summary, format_counts
+from ..summary import OTHER_TARGETS, Excluded, Summary, format_counts
 from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
 
 Fact = tuple[str, str]
@@ -29,8 +29,10 @@ def count(number: int, word: str) -> str:
 
 def headline(summary: Summary) -> str:
     """Phrase how many steps there were, how many of them were recorded, and by which clock."""
-    steps = summary.steps + summary.warmup_steps + summary.unsampled_steps
+    unshown = summary.skipped.get(OTHER_TARGETS, 0)
+    steps = summary.steps + unshown + summary.warmup_steps + summary.unsampled_steps
     parts = [f"{summary.steps} recorded" if steps != summary.steps or not steps else "all recorded"]
+    parts += [f"{unshown} with other names"] if unshown else []
     parts += [f"{summary.warmup_steps} warm-up"] if summary.warmup_steps else []
     parts += [f"{summary.unsampled_steps} not sampled"] if summary.unsampled_steps else []
     clock = f", {summary.clock} time" if summary.steps else ""
@@ -61,7 +63,8 @@ def run_facts(summary: Summary) -> Iterator[Fact]:
         yield "excluded", _excluded(summary)
     if summary.steps:
         yield "overhead", brief_overhead(summary)
-    for word, reasons in (("dropped", summary.dropped), ("skipped", summary.skipped)):
+    skipped = {reason: number for reason, number in summary.skipped.items() if reason != OTHER_TARGETS}
+    for word, reasons in (("dropped", summary.dropped), ("skipped", skipped)):
         if reasons:
             yield word, format_counts(reasons)
 

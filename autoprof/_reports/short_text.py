@@ -13,8 +13,8 @@ from .card import card_facts, other_findings
 from .hot_tree import hot_tree
 from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
 from .table import GAP, render_rows
-from .text import HOST_BOUND, Glyphs, crop, glyphs_for, safe, wrap
-from .tree_text import column_unit, render_tree
+from .text import Glyphs, crop, glyphs_for, safe, wrap
+from .tree_text import column_unit, legend, render_tree
 
 LINES: Final = 39
 """The most lines; the console puts an empty line before them."""
@@ -39,7 +39,7 @@ def render_short(
     head = [glyphs.rule * width, *_head(summary, width, glyphs)]
     end = _phases(summary, width, glyphs) if summary.steps else []
     last = _last(folder, encoding)
-    room = LINES - len(head) - len(end) - len(last) - 4  # the head and the last line of the tree, blank lines
+    room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
     tree = _tree(summary, width, min(max(room, 3), TREE), glyphs) if summary.steps else []
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
@@ -85,8 +85,7 @@ def _shortened(lines: list[str], most: int, width: int, glyphs: Glyphs) -> list[
 
 def _tree(summary: Summary, width: int, room: int, glyphs: Glyphs) -> list[str]:
     tree = hot_tree(summary, room)
-    lines = render_tree(tree, summary, width, glyphs)
-    return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines
+    return [*render_tree(tree, summary, width, glyphs), *legend(tree)]
 
 
 def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:

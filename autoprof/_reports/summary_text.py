@@ -15,8 +15,8 @@ from .memory_text import readings, render_memory
 from .run_facts import NOTHING, bias_text, count, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
-from .text import HOST_BOUND, Glyphs, crop, glyphs_for, safe, wrap
-from .tree_text import render_tree
+from .text import Glyphs, crop, glyphs_for, safe, wrap
+from .tree_text import legend, render_tree
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -121,8 +121,7 @@ def _names(summary: Summary, width: int, top: int, glyphs: Glyphs) -> Iterator[s
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
         yield from render_tree(separate, summary, width, glyphs, calls=True)[1:]
-    if any(row.is_host_bound for row in (*tree.rows, *separate.rows)):
-        yield HOST_BOUND
+    yield from dict.fromkeys([*legend(tree), *legend(separate)])
 
 
 def _spread(summary: Summary, width: int, ellipsis: str) -> list[str]:

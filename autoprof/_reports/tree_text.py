@@ -10,12 +10,16 @@ from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
 from .run_facts import count
 from .table import render_rows
-from .text import Glyphs, safe
+from .text import HOST_BOUND, Glyphs, safe
 
 INDENT: Final = 6
 """Levels that are indented; deeper names are indented as much."""
+SEVERAL: Final = 1.5
+"""Calls of a step from which their number is shown."""
+UNOPENED: Final = "+ its parts are not recorded: that would cost more than the budget"
+"""The legend of the plus sign in names."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
-_LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10}
+_LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7}
 PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
     ("forward", lambda row: row.forward_ns),
     ("recompute", lambda row: row.recompute_ns),
@@ -29,18 +33,25 @@ def column_unit(summary: Summary) -> tuple[int, str]:
 
 
 def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, calls: bool = False) -> list[str]:
-    """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step."""
+    """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step.
+
+    Where some names occur only in some of the recorded steps, a last column has the number of these steps.
+    """
     unit_ns, unit = column_unit(summary)
     parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
+    partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
     heads = [*(["calls"] if calls else []), "share", f"{unit}/step", *(word for word, _ in parts)]
-    names, numbers = ["name"], [heads]
+    heads += ["steps"] if partial else []
+    several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
+    names, numbers = [f"name{' ×calls' if several else ''}"], [heads]
     for row in tree.rows:
-        names.append(row_name(row))
+        names.append(row_name(row, calls=not calls))
         counted = [format_count(row.calls) if row.calls else ""] if calls else []
         share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
         total = format_short(row.total_ns, row.limit_ns, unit_ns)
         split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
-        numbers.append([*counted, share, total, *split])
+        steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
+        numbers.append([*counted, share, total, *split, *steps])
     least = [_LEAST.get(head, 9) for head in heads]
     lines = render_rows(names, numbers, width, least=least, ellipsis=glyphs.ellipsis)
     if tree.hidden:
@@ -49,7 +60,15 @@ def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, 
     return lines
 
 
-def row_name(row: TreeRow) -> str:
-    """Return the name of a row with its indentation, its phase where no column shows it, and the host-bound mark."""
+def row_name(row: TreeRow, *, calls: bool = True) -> str:
+    """Return the name of a row: indented, with its calls in a step, its phase where no column shows it, and marks."""
     phase = "" if row.phase is None else f" ({row.phase})"
-    return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{phase}{' *' if row.is_host_bound else ''}")
+    number = f" ×{format_count(row.calls)}" if calls and row.calls >= SEVERAL else ""
+    marks = f"{' +' if row.is_unopened else ''}{' *' if row.is_host_bound else ''}"
+    return safe(f"{'  ' * min(row.depth, INDENT)}{row.name}{number}{phase}{marks}")
+
+
+def legend(tree: HotTree) -> list[str]:
+    """Return the meaning of the marks in the names of these rows."""
+    lines = [UNOPENED] if any(row.is_unopened for row in tree.rows) else []
+    return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines

@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..frame import Phase, StepFrame
-from ..summary import ClockName, Summary
+from ..summary import OTHER_TARGETS, ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
 from .unit_rates import UnitRates
 
 MAX_CUTS: Final = 4
 """Cuts whose statistics are kept; beyond that, those of the fewest steps are dropped."""
-OTHER_TARGETS: Final = "steps recorded with other targets, before or after the hot path was opened"
-"""Reason to exclude a step: another cut than the one that the summary shows."""
 
 UNTIMED_STEPS: Final = "steps without a device time"
 """Reason to exclude a step of a run on a device: host times cannot be added to device times."""

@@ -13,7 +13,7 @@ from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.short_text import LINES, render_short
 from autoprof.frame import Phase
-from autoprof.summary import Excluded, Finding, PairedCost, Summary
+from autoprof.summary import OTHER_TARGETS, Excluded, Finding, PairedCost, Summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────
@@ -92,6 +92,41 @@ def test_the_names_and_other_add_up_to_the_step(judged: Summary) -> None:
     tree = lines[lines.index("") + 2 :]
     edge = [line for line in tree[: tree.index("")] if not line.startswith(" ")]
     assert sum(float(line.split(" %")[0].split()[-1]) for line in edge) == pytest.approx(100)
+
+
+def test_the_models_own_operations_have_a_row() -> None:
+    """Where the model is no target, its phases are longer than its names: the rest is its own."""
+    frame = frame_of((("head", "forward", -1, 200),), model_ns={Phase.FORWARD: 150_000_000, Phase.BACKWARD: 50_000_000})
+    lines = render_short(summary_of([frame]))
+    (row,) = [line.split("  ") for line in lines if line.startswith("model (in no name)")]
+    assert [cell.strip() for cell in row if cell.strip()] == ["model (in no name)", "20.0 %", "200", "150", "50.0"]
+    assert next(line for line in lines if line.startswith("other")).split()[-3:] == ["60.0", "%", "600"]
+
+
+def test_calls_and_steps_are_shown_where_they_matter() -> None:
+    """Blocks that share a name are counted; a name that is not in every step says in how many it was."""
+    blocks = frame_of((("h.*", "forward", -1, 300), *((("h.*/mlp", "forward", 0, 50),) * 4)), step=1)
+    plain = frame_of((("h.*", "forward", -1, 300),), step=2)
+    lines = render_short(summary_of([blocks, plain]))
+    assert "name ×calls" in "\n".join(lines)
+    (row,) = [line for line in lines if "mlp" in line]
+    assert row.split() == ["mlp", "×2", "10.0", "%", "100", "100", "1"]
+    assert next(line for line in lines if "share" in line).split()[-1] == "steps"
+
+
+def test_a_name_that_the_budget_keeps_closed_is_marked(summary: Summary) -> None:
+    """With the meaning of the mark below the tree."""
+    rows = tuple(replace(row, stopped="budget") if row.name == "VRT/Stage8" else row for row in summary.rows)
+    lines = render_short(replace(summary, rows=rows))
+    assert any(line.startswith("  Stage8 +") for line in lines)
+    assert "+ its parts are not recorded: that would cost more than the budget" in lines
+
+
+def test_steps_of_other_targets_are_steps_of_the_run(summary: Summary) -> None:
+    """They were recorded while the hot path was opened; they are not losses."""
+    text = "\n".join(render_short(replace(summary, skipped={OTHER_TARGETS: 6})))
+    assert "autoprof: 8 steps (2 recorded, 6 with other names), host time" in text
+    assert "skipped" not in text
 
 
 def test_a_run_without_recorded_steps_says_what_to_call() -> None:
