@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeGuard
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from .._names import shorten, visible
 from .._notes import Notes
@@ -73,4 +74,6 @@ def _is_inside(fqn: str, other: str) -> bool:
 
 
 def _is_trained(parameter: nn.Parameter | None) -> TypeGuard[nn.Parameter]:
-    return parameter is not None and parameter.requires_grad and not parameter.is_inference()
+    if parameter is None or is_lazy(parameter):
+        return False
+    return parameter.requires_grad and not parameter.is_inference()

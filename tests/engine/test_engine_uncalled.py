@@ -76,3 +76,11 @@ def test_two_steps_show_nothing():
 def test_a_module_inside_a_compiled_one_is_not_named():
     """Another note says so already."""
     assert notes(lambda model, x: model.b(model.a(x)), match=".*", compiled=True) == []
+
+
+def test_lazy_parameters_are_no_obstacle():
+    """They have neither a shape nor a version yet."""
+    model = nn.LazyLinear(2)
+    with autoprof.instrument(model, {"sinks": {}}) as session:
+        model(torch.ones(1, 2)).sum().backward()
+    assert session.summary().notes == ()
