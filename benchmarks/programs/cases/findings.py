@@ -1,0 +1,532 @@
+"""Programs with one defect each, which the report must name, and healthy programs, which it must not accuse."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
+
+import autoprof
+
+from ..clock import CLOCK, EXCLUDED
+from ..judge import Judge
+from ..parts import Block, Chain, Root, Sleep, batches, rest, sgd, spin, train, train_step
+from ..registry import program
+
+STEPS = 80
+
+
+def net() -> Chain:
+    """Return a model of two equal layers."""
+    return Chain(Sleep(2, 2, "first"), Sleep(2, 2, "second"))
+
+
+def save_image(x: Tensor, ms: float) -> None:
+    """Take a time in plain code, as a program does that writes a picture."""
+    rest(ms)
+
+
+def draw_figure(x: Tensor, ms: float) -> None:
+    """Keep the processor busy in plain code."""
+    spin(ms)
+
+
+def loop(model: Any, steps: int = STEPS, after: Any = None, optimizer: Any = None) -> Judge:
+    """Train, with something after each step."""
+    optimizer = optimizer or sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for number, batch in enumerate(batches(steps), 1):
+        train_step(model, optimizer, batch)
+        if after is not None:
+            after(number, batch)
+        CLOCK.step()
+    session.close()
+    return Judge(session)
+
+
+@program("findings", "a sleeping function of the program takes 60 % of the step: named with its file and line")
+def unattributed_sleep() -> Judge:
+    judge = loop(net(), after=lambda number, batch: save_image(batch, 14))
+    return judge.steps().phases("other").finds("unattributed", r"findings\.py:\d+", "save_image")
+
+
+@program("findings", "a busy function of the program takes half of the step: named with its file and line")
+def unattributed_work() -> Judge:
+    judge = loop(net(), after=lambda number, batch: draw_figure(batch, 9))
+    return judge.steps().phases("other").finds("unattributed", r"findings\.py:\d+", "draw_figure")
+
+
+class Preparing(Root):
+    """A model whose forward spends its time in a function beside its children."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = Sleep(2, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        save_image(x, 12)
+        return self.body(x)
+
+
+@program("findings", "a function inside the model's forward takes most of the step: it is named, or the forward is")
+def slow_code_in_forward() -> Judge:
+    judge = loop(Preparing()).steps().phases("forward")
+    text = " ".join(f"{f.name} {f.why} {f.next}" for f in judge.findings)
+    return judge.is_true("named", "save_image" in text or "forward" in text, text[:120] or "no finding")
+
+
+@program("findings", "validation after every second step takes half of the time")
+def validating_too_often() -> Judge:
+    model = net()
+
+    def validate(number: int, batch: Tensor) -> None:
+        if number % 2:
+            return
+        model.eval()
+        with CLOCK.phase(EXCLUDED), torch.no_grad():
+            for other in batches(4):
+                model(other)
+        model.train()
+
+    return loop(model, after=validate).steps().step_time().finds("excluded", "validation")
+
+
+@program("findings", "the model is saved after every step")
+def saving_every_step() -> Judge:
+    ballast = torch.randn(3_000_000)
+
+    def save(number: int, batch: Tensor) -> None:
+        with CLOCK.phase(EXCLUDED):
+            torch.save(ballast, Path("checkpoint.pt"))
+
+    return loop(net(), 60, after=save).steps().finds("excluded", "sav")
+
+
+@program("findings", "torch.autograd.set_detect_anomaly(True) left on")
+def anomaly_detection() -> Judge:
+    torch.autograd.set_detect_anomaly(True)
+    judge = loop(net()).steps().finds("debug-mode", "anomaly")
+    torch.autograd.set_detect_anomaly(False)
+    return judge
+
+
+@program("findings", "detect_anomaly as a block around each backward")
+def anomaly_detection_in_a_block() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        with torch.autograd.detect_anomaly(check_nan=True):
+            train_step(model, optimizer, batch)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().finds("debug-mode", "anomaly")
+
+
+@program("findings", "gc.collect() after every step, with a large heap")
+def collecting_by_hand() -> Judge:
+    heap = [{"number": number, "list": [number]} for number in range(30_000)]
+    judge = loop(net(), after=lambda number, batch: gc.collect())
+    text = " ".join(f"{f.name} {f.why} {f.next}" for f in judge.findings)
+    named = "gc.collect" in text or "garbage" in text
+    return judge.steps().is_true("named", named and bool(heap), text[:120] or "no finding", "gc.collect")
+
+
+class SmallDataset(Dataset[Tensor]):
+    """A dataset of a few samples."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.zeros(16)
+
+
+@program("findings", "two workers started anew in each epoch of eight batches")
+def workers_restarted() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    loader = DataLoader(SmallDataset(), batch_size=8, num_workers=2)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(10):
+        for batch in loader:
+            train_step(model, optimizer, batch)
+            CLOCK.step()
+    session.close()
+    judge = Judge(session).steps()
+    text = " ".join(f"{f.name} {f.why} {f.next}" for f in judge.findings)
+    return judge.is_true("named", "persistent_workers" in text, text[:120] or "no finding", "persistent_workers")
+
+
+class SlowDataset(Dataset[Tensor]):
+    """A dataset whose samples take a millisecond each."""
+
+    def __len__(self) -> int:
+        return 8 * STEPS
+
+    def __getitem__(self, index: int) -> Tensor:
+        with CLOCK.phase("data"):
+            rest(1)
+        return torch.zeros(16)
+
+
+@program("findings", "a dataset whose samples take a millisecond each, without workers")
+def slow_dataset() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, DataLoader(SlowDataset(), batch_size=8))
+    session.close()
+    return Judge(session).steps().phases("data").finds("data-wait")
+
+
+class Narrow(Root):
+    """Eighty tiny layers, so that Python takes longer than arithmetic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(80)))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layers(x)
+
+
+@program("findings", "batches of one sample through eighty tiny layers: the overhead of Python rules")
+def tiny_batches() -> Judge:
+    model = Narrow()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, batches(200, 1, 8))
+    session.close()
+    judge = Judge(session).steps()
+    text = " ".join(f"{f.rule} {f.why} {f.next}" for f in judge.findings)
+    return judge.is_true("named", "batch" in text, text[:120] or "no finding", "a larger batch")
+
+
+@program("findings", "sixteen threads for each core, in a model of real arithmetic")
+def too_many_threads() -> Judge:
+    torch.set_num_threads(16 * (os.cpu_count() or 1))
+    model = Chain(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(4)))
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, batches(100, 128, 256))
+    session.close()
+    judge = Judge(session).steps()
+    text = " ".join(f"{f.rule} {f.why} {f.next}" for f in judge.findings)
+    return judge.is_true("named", "thread" in text, text[:120] or "no finding", "threads")
+
+
+@program("findings", "an optimizer that takes a third of the step")
+def slow_optimizer() -> Judge:
+    model = net()
+    return loop(model, optimizer=sgd(model, 5)).steps().phases("optimizer").finds("optimizer")
+
+
+@program("findings", "checkpointing that takes a quarter of the step")
+def recompute_found() -> Judge:
+    class Model(Root):
+        """A model whose only part is checkpointed as a lambda."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.body = Sleep(1, 1), Sleep(5, 5)
+
+        def forward(self, x: Tensor) -> Any:
+            return checkpoint(lambda y: self.body(y), self.stem(x), use_reentrant=False)
+
+    return loop(Model()).steps().finds("recompute")
+
+
+@program("findings", "one layer ten times as long as any other, in plain sight")
+def hot_layer() -> Judge:
+    model = Chain(Sleep(0.5, 0.5), Sleep(8, 8, "hot"), Sleep(0.7, 0.7), Sleep(0.6, 0.6))
+    return loop(model).steps().finds("hot-module", r"\b1\b")
+
+
+@program("findings", "every seventh step waits a long time in plain code")
+def irregular_steps() -> Judge:
+    judge = loop(net(), 120, after=lambda number, batch: save_image(batch, 0 if number % 7 else 60))
+    text = " ".join(f"{f.rule} {f.name} {f.why} {f.next}" for f in judge.findings)
+    return judge.steps().is_true("named", "jitter" in text or "save_image" in text, text[:120] or "no finding")
+
+
+@program("findings", "hundreds of log lines to a slow handler in every step")
+def logging_every_step() -> Judge:
+    class Slow(logging.Handler):
+        """A handler as of a network service."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            rest(0.5)
+
+    logger = logging.getLogger("train")
+    logger.propagate = False
+    logger.addHandler(Slow())
+    logger.setLevel(logging.INFO)
+
+    def report(number: int, batch: Tensor) -> None:
+        for index in range(10):
+            logger.info("layer %d is fine", index)
+
+    judge = loop(net(), after=report).steps()
+    text = " ".join(f"{f.rule} {f.name} {f.why} {f.next}" for f in judge.findings)
+    return judge.is_true("named", "log" in text and "findings.py" in text, text[:120] or "no finding")
+
+
+# healthy programs: no finding accuses them
+
+
+class Bert(Root):
+    """A small encoder of torch's own layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(500, 64)
+        layer = nn.TransformerEncoderLayer(64, 4, 256, batch_first=True)
+        self.encoder, self.head = nn.TransformerEncoder(layer, 4), nn.Linear(64, 500)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.encoder(self.embed(x)))
+
+
+class CausalAttention(nn.Module):
+    """Attention as nanoGPT writes it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Any:
+        parts = self.c_attn(x).chunk(3, -1)
+        query, key, value = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in parts)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.c_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class GptBlock(nn.Module):
+    """A block as nanoGPT writes it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.ln_1, self.ln_2, self.attn = nn.LayerNorm(width), nn.LayerNorm(width), CausalAttention(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Any:
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(Root):
+    """A small GPT with its parts in a ModuleDict, as nanoGPT has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = nn.ModuleList(GptBlock(64) for _ in range(4))
+        self.transformer = nn.ModuleDict({"wte": nn.Embedding(500, 64), "h": blocks, "ln_f": nn.LayerNorm(64)})
+        self.lm_head = nn.Linear(64, 500, bias=False)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.transformer["wte"](x)
+        for block in self.transformer["h"]:  # type: ignore[attr-defined]
+            x = block(x)
+        return self.lm_head(self.transformer["ln_f"](x))
+
+
+class Residual(nn.Module):
+    """A residual block of convolutions."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Any:
+        return functional.relu(x + self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))))
+
+
+class ResNet(Root):
+    """A small residual network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.layer1, self.layer2 = (nn.Sequential(*(Residual(16) for _ in range(2))) for _ in range(2))
+        self.fc = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.fc(self.layer2(self.layer1(self.stem(x))).mean((2, 3)))
+
+
+class MobileNet(Root):
+    """Depthwise and pointwise convolutions in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        def inverted(width: int) -> nn.Module:
+            return nn.Sequential(
+                nn.Conv2d(width, 4 * width, 1),
+                nn.BatchNorm2d(4 * width),
+                nn.ReLU6(),
+                nn.Conv2d(4 * width, 4 * width, 3, padding=1, groups=4 * width),
+                nn.ReLU6(),
+                nn.Conv2d(4 * width, width, 1),
+            )
+
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), *(inverted(8) for _ in range(5)))
+        self.classifier = nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.classifier(self.features(x).mean((2, 3)))
+
+
+class Vit(Root):
+    """A small vision transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, 64, 8, 8)
+        self.blocks, self.head = nn.Sequential(*(GptBlock(64) for _ in range(4))), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.blocks(self.patch(x).flatten(2).transpose(1, 2)).mean(1))
+
+
+class UNet(Root):
+    """Two levels down and up, with a bridge between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down1, self.down2 = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 32, 3, 2, 1)
+        self.middle = Residual(32)
+        self.up, self.out = nn.ConvTranspose2d(32, 16, 2, 2), nn.Conv2d(32, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Any:
+        first = functional.relu(self.down1(x))
+        return self.out(torch.cat([first, self.up(self.middle(functional.relu(self.down2(first))))], 1))
+
+
+def healthy(model: Any, make: Any, steps: int = STEPS) -> Judge:
+    """Train a model of real arithmetic with AdamW on random inputs; nothing may be accused."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(steps):
+        output = model(make())
+        loss = output.float().square().mean()
+        with CLOCK.phase("backward"):
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().silent()
+
+
+@program("findings", "healthy: a BERT-like encoder")
+def healthy_bert() -> Judge:
+    return healthy(Bert(), lambda: torch.randint(0, 500, (8, 64)))
+
+
+@program("findings", "healthy: a GPT with its blocks in a ModuleList inside a ModuleDict")
+def healthy_gpt() -> Judge:
+    return healthy(Gpt(), lambda: torch.randint(0, 500, (8, 64)))
+
+
+@program("findings", "healthy: a residual network")
+def healthy_resnet() -> Judge:
+    return healthy(ResNet(), lambda: torch.randn(8, 3, 32, 32))
+
+
+@program("findings", "healthy: a MobileNet-like network")
+def healthy_mobilenet() -> Judge:
+    return healthy(MobileNet(), lambda: torch.randn(8, 3, 64, 64))
+
+
+@program("findings", "healthy: a vision transformer")
+def healthy_vit() -> Judge:
+    return healthy(Vit(), lambda: torch.randn(8, 3, 64, 64))
+
+
+@program("findings", "healthy: a U-Net")
+def healthy_unet() -> Judge:
+    return healthy(UNet(), lambda: torch.randn(8, 3, 32, 32))
+
+
+@program("findings", "healthy: an LSTM for sequences")
+def healthy_lstm() -> Judge:
+    class Tagger(Root):
+        """An embedding, two layers of LSTM and a head."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.lstm = nn.Embedding(500, 64), nn.LSTM(64, 64, 2, batch_first=True)
+            self.head = nn.Linear(64, 20)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.head(self.lstm(self.embed(x))[0])
+
+    return healthy(Tagger(), lambda: torch.randint(0, 500, (16, 48)))
+
+
+@program("findings", "healthy: two equal layers that sleep")
+def healthy_sleepers() -> Judge:
+    return loop(net()).steps().silent()
+
+
+@program("findings", "healthy: a list of equal blocks, whose sum is most of the step")
+def healthy_blocks() -> Judge:
+    class Blocks(Root):
+        """Equal blocks in a list, a short stem and a short head."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.head = Sleep(0.3, 0.3), Sleep(0.3, 0.3)
+            self.blocks = nn.ModuleList(Block((1, 1), (1, 1)) for _ in range(4))
+
+        def forward(self, x: Tensor) -> Any:
+            x = self.stem(x)
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
+
+    return loop(Blocks(), 120).steps().silent()
+
+
+@program("findings", "healthy: gradient accumulation, validation and saving now and then, logging each tenth step")
+def healthy_everything() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for number, batch in enumerate(batches(240), 1):
+        loss = model(batch).mean() / 2
+        with CLOCK.phase("backward"):
+            loss.backward()
+        if number % 2:
+            continue
+        optimizer.step()
+        optimizer.zero_grad()
+        if number % 20 == 0:
+            print(f"step {number} loss {loss:.3f}")
+        if number % 120 == 0:
+            model.eval()
+            with CLOCK.phase(EXCLUDED), torch.no_grad():
+                for other in batches(4):
+                    model(other)
+            model.train()
+            with CLOCK.phase(EXCLUDED):
+                torch.save(model.state_dict(), "checkpoint.pt")
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().silent()
