@@ -61,6 +61,8 @@ MAX_WRAPPERS: Final = 8
 """Wrappers around an optimizer that are looked through."""
 WRAPPED_AS: Final = ("optimizer", "_optimizer")
 """The attributes in which wrappers hold an optimizer."""
+HOOKED_BY: Final = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+"""The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them."""
 SWITCH = "AUTOPROF"
 """The environment's switch: ``AUTOPROF=0`` makes every session inert, also against the configuration."""
 UNSEEN_CHECKPOINTS = (
@@ -386,14 +388,9 @@ def _unwrapped(given: Any) -> Any:
     """Return the torch optimizer inside the wrappers of Accelerate, Lightning, DeepSpeed and the like."""
     one = given
     for _ in range(MAX_WRAPPERS):
-        if isinstance(one, torch.optim.Optimizer):
+        if all(hasattr(one, name) for name in HOOKED_BY):
             return one
-        inner = next((found for name in WRAPPED_AS if (found := getattr(one, name, None)) is not None), None)
-        if inner is None:
-            break
-        one = inner
-    if all(hasattr(one, name) for name in ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")):
-        return one
+        one = next((found for name in WRAPPED_AS if (found := getattr(one, name, None)) is not None), None)
     raise SessionError(
         f"autoprof.instrument: optimizer is a {type(given).__name__}; it must be a torch.optim.Optimizer, "
         "a wrapper that holds it as .optimizer, or a list of them"

@@ -55,6 +55,8 @@ MAX_ENTRIES: Final = 16
 """Modules that are hooked where the program does not call the model itself."""
 _IN_BACKWARD: Final = 0
 """In place of the id of an optimizer: all those that step inside a backward pass, one for each parameter."""
+MIN_FETCHES: Final = 3
+"""Fetches in a row, without a forward that trains, from which on their loader feeds validation."""
 MAX_OWNERS: Final = 256
 """Optimizers of which is remembered whether they hold parameters of the model."""
 _graph_task = torch._C._current_graph_task_id
@@ -144,6 +146,8 @@ class TrainingState:
         self._name = VALIDATION
         self._graded = False
         self._by_fetch = False
+        self._fetches = 0
+        """Fetches during validation, its loader's start included."""
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
         self._trains_in_eval = False
@@ -253,7 +257,10 @@ class TrainingState:
             call()
 
     def report_fetch(self, source: Any, *, explicit: bool) -> None:
-        """Called before a batch is fetched; ``explicit`` loaders are those given to ``session.loader``."""
+        """Called before each fetch in sampled steps, and in others where gradients are off or validation goes on.
+
+        ``explicit`` loaders are those given to ``session.loader``.
+        """
         if self._names:
             return
         feeds = self._loaders.of(source)
@@ -265,6 +272,7 @@ class TrainingState:
         if feeds is Feeds.VALIDATION or (feeds is None and not graded and self._between):
             self._by_fetch = self._by_fetch or not graded
             self._begin_validation(retract=False)
+            self._fetches += 1
             return
         if feeds is Feeds.TRAINING:
             self.end_validation()
@@ -273,6 +281,11 @@ class TrainingState:
             again = id(source) in self._sources and self._between and not self._at_head
             self._end_if_whole(certain=again)
             self._sources.add(id(source))
+
+    @property
+    def expects_fetches(self) -> bool:
+        """Whether a fetch in an unsampled step matters: it may begin or end validation."""
+        return self._by_fetch or not torch.is_grad_enabled()
 
     def _report_gap_fetch(self, feeds: Feeds | None, *, graded: bool) -> None:
         if graded and self._by_fetch:
@@ -356,7 +369,8 @@ class TrainingState:
             return
         self._thread = get_ident()
         if self._last is not None:
-            self._loaders.learn(self._last, Feeds.TRAINING)
+            trains = self._fetches < MIN_FETCHES
+            self._loaders.learn(self._last, Feeds.TRAINING if trains else Feeds.VALIDATION)
             self._last = None
         if self._inside:
             self._train_in_optimizer()
@@ -551,6 +565,7 @@ class TrainingState:
         """End validation, if the session is in it."""
         if self._began is not None:
             began, self._began, self._graded, self._by_fetch = self._began, None, False, False
+            self._fetches = 0
             if not self._watches_backward:
                 unwatch_backward(self)
             self._excluded.add(self._name, self.steps.resume() - began)

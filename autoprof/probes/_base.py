@@ -32,6 +32,10 @@ class StepEvents(Protocol):
         """Whether the open step is recorded; fetches in unsampled steps need not be reported."""
 
     @property
+    def expects_fetches(self) -> bool:
+        """Whether a fetch in an unsampled step is to be reported all the same."""
+
+    @property
     def is_excluded(self) -> bool:
         """Whether the present time belongs to no step: validation, checkpoint saving or a pause."""
 

@@ -67,7 +67,7 @@ class LoaderProbe(CallProbe):
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""
-        if not self._events.is_recording:
+        if not self._events.is_recording and not self._events.expects_fetches:
             return False
         try:
             return self._begin(source, explicit, kind)
@@ -83,7 +83,7 @@ class LoaderProbe(CallProbe):
         if in_training_thread or explicit:
             self._events.report_fetch(getattr(source, "dataset", source), explicit=explicit)
             in_training_thread = get_ident() == recorder.thread  # this thread may just have begun the next step
-        if self._events.is_excluded or not (in_training_thread or explicit):
+        if self._events.is_excluded or not self._events.is_recording or not (in_training_thread or explicit):
             return False
         if in_training_thread:
             self._open_in = recorder.serial
@@ -100,7 +100,7 @@ class LoaderProbe(CallProbe):
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         """Called before a ``DataLoader`` starts, and before each of its fetches."""
-        if not self._events.is_recording:
+        if not self._events.is_recording and not self._events.expects_fetches:
             return False
         try:
             owner = args[0]

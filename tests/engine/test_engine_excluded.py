@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -271,6 +272,176 @@ def test_validation_is_apart_on_a_devices_clock() -> None:
     assert [frame.device_duration_ns for frame in frames] == [30, 30]
     assert watched.sink.summary is not None
     assert watched.sink.summary.excluded[0].total_ns == 220
+
+
+# Forwards without gradients, in ``train`` mode.
+
+
+class Parts(nn.Module):
+    """A model of two timed layers; a third one, the teacher, is no part of its forward."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.encoder, self.head, self.teacher = Timed(clock), Timed(clock), Timed(clock)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.head(self.encoder(x).expand(-1, 2))
+
+
+class Quiet:
+    """A program that validates without ``model.eval()``: each layer takes 10 ns, the optimizer 5."""
+
+    def __init__(self, **config: Any) -> None:
+        self.clock = FakeClock()
+        self.model = Parts(self.clock)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        self.optimizer.register_step_pre_hook(lambda *_: self.clock.advance(5))
+        targets = [{"match": "encoder|head|teacher"}]
+        self.watched = Watched(self.model, clock=self.clock, config=everything(step="auto", targets=targets, **config))
+        self.x = torch.ones(1, 2)
+
+    def train(self, before: Callable[[], object] | None = None) -> None:
+        """Do one step, after ``before`` without gradients."""
+        if before is not None:
+            with torch.no_grad():
+                before()
+        self.model(self.x).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def end(self) -> Summary:
+        """Close the session."""
+        self.watched.session.close()
+        for frame in self.watched.sink.frames:
+            check_laws(frame)
+        assert self.watched.sink.summary is not None
+        return self.watched.sink.summary
+
+    @property
+    def lengths(self) -> list[int]:
+        """The steps' lengths."""
+        return [frame.duration_ns for frame in self.watched.sink.frames]
+
+
+def whole_model(program: Quiet) -> None:
+    """Validate as people do who forget ``eval``, with metrics."""
+    for _ in range(3):
+        program.model(program.x)
+        program.clock.advance(7)
+
+
+def parts_in_eval(program: Quiet) -> None:
+    """Validate with the parts in ``eval`` mode, and the model not."""
+    for part in program.model.children():
+        part.eval()
+    whole_model(program)
+    for part in program.model.children():
+        part.train()
+
+
+def parts_called(program: Quiet) -> None:
+    """Validate after ``model.eval()`` by calls of the parts."""
+    program.model.eval()
+    for _ in range(3):
+        program.model.head(program.model.encoder(program.x).expand(-1, 2))
+        program.clock.advance(7)
+    program.model.train()
+
+
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("validate", [whole_model, parts_in_eval, parts_called])
+def test_validation_without_the_model_in_eval_mode_is_recognised(validate: Any, guard: Any) -> None:
+    """Hardly any step has it, so it is no part of a step."""
+    program = Quiet()
+    for i in range(12):
+        program.train()
+        if i % 4 == 3:
+            with guard():
+                validate(program)
+    summary = program.end()
+    assert program.lengths == [25] * 12
+    assert [(one.calls, one.total_ns) for one in summary.excluded] == [(3, 3 * 3 * 27)]
+
+
+def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
+    """A loader that is asked without gradients feeds no training; the time of the gap is that of its steps."""
+    program = Quiet(sample={"every": 5, "warmup": 0, "budget": None})
+    checks = DataLoader(Batches(program.clock, 2, ns=1000))
+    for i in range(12):
+        program.train()
+        if i in (3, 7):
+            with torch.no_grad():
+                for batch in checks:
+                    program.model.teacher(batch)
+    summary = program.end()
+    assert sum(one.calls for one in summary.excluded) == 2
+    assert [frame.duration_ns for frame in program.watched.sink.frames] == [25] * 3
+
+
+def test_a_copy_is_validated_outside_of_steps() -> None:
+    """An average of the model has no hooks: its loader is asked without gradients."""
+    program = Quiet()
+    average = copy.deepcopy(program.model).eval()
+    checks = DataLoader(Batches(program.clock, 2, ns=1000))
+    for i in range(8):
+        program.train()
+        if i % 4 == 3:
+            with torch.no_grad():
+                for batch in checks:
+                    average(batch)
+    summary = program.end()
+    assert program.lengths == [25] * 8
+    assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 2)]
+
+
+def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
+    """Before the forward of the student, without gradients: under its own name."""
+    program = Quiet()
+    for _ in range(12):
+        program.train(lambda: program.model.teacher(program.x))
+    summary = program.end()
+    assert summary.excluded == ()
+    assert sum(program.lengths) == 12 * 35
+    rows = {(row.name, row.phase): row.calls for row in summary.rows}
+    assert rows["teacher", Phase.FORWARD] == 12
+
+
+def test_validation_beside_a_teacher_is_recognised() -> None:
+    """More forwards than each step has: the first ones are too many."""
+    program = Quiet()
+    for i in range(12):
+        program.train(lambda: program.model.teacher(program.x))
+        if i in (5, 9):
+            with torch.no_grad():
+                whole_model(program)
+    summary = program.end()
+    assert sum(program.lengths) - 12 * 35 <= 2 * 7
+    assert sum(one.calls for one in summary.excluded) == 2
+
+
+def test_a_forward_that_every_second_step_has_is_a_row_of_its_own_and_said() -> None:
+    """It may be validation or part of training: it is mixed into no forward."""
+    program = Quiet()
+    for i in range(16):
+        program.train((lambda: program.model.teacher(program.x)) if i % 2 else None)
+    summary = program.end()
+    rows = {(row.name, row.phase): row.calls for row in summary.rows}
+    assert rows["forward without gradients", Phase.USER] >= 5
+    assert any("forward without gradients" in note and "session.pause()" in note for note in summary.notes)
+
+
+def test_a_frozen_part_without_gradients_inside_the_step_stays_there() -> None:
+    """After the first forward with gradients: a target network, a discriminator's generator."""
+    program = Quiet()
+    for _ in range(6):
+        loss = program.model(program.x).sum()
+        with torch.no_grad():
+            program.model.teacher(program.x)
+        loss.backward()
+        program.optimizer.step()
+    summary = program.end()
+    assert summary.excluded == ()
+    assert program.lengths == [35] * 6
 
 
 # Saving.

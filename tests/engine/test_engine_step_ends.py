@@ -357,17 +357,14 @@ def test_two_sessions_in_one_loop_have_steps_of_their_own() -> None:
     assert abs(len(sinks[1].frames) - ITERATIONS // 3) <= 1
 
 
-class Wrapper:
-    """As ``accelerate.optimizer.AcceleratedOptimizer``: the methods of an optimizer, the real one inside."""
+class Wrapper(torch.optim.Optimizer):
+    """As ``accelerate.optimizer.AcceleratedOptimizer``: an optimizer by its class, the real one inside."""
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
 
-    def register_step_post_hook(self, hook: Any) -> Any:
-        return self.optimizer.register_step_post_hook(hook)
-
-    def step(self) -> None:
-        self.optimizer.step()
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
 
 
 @pytest.mark.parametrize("given", ["wrapper", "twice wrapped", "list", "dict"])

@@ -192,7 +192,7 @@ def test_a_loader_of_a_torch_that_looks_otherwise_inside_is_still_timed() -> Non
     """What autoprof reads there is private to torch: without it there is no count, and the fetch goes on."""
 
     class Events:
-        is_excluded = False
+        is_excluded = expects_fetches = False
         is_recording = True
 
         def report_fetch(self, source: Any, *, explicit: bool) -> None:
