@@ -170,11 +170,12 @@ def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> None
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])  # the numbers are at the bars
-    if axes.get_legend_handles_labels()[0]:
-        _legend(axes)
+    _legend(axes)
 
 
 def _legend(axes: Axes) -> None:
+    if not axes.get_legend_handles_labels()[0]:  # a run without a recorded step: matplotlib would warn
+        return
     legend = axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.4, borderpad=0,
         handlelength=1.6, columnspacing=1.4, labelcolor=INK,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from .._units import NS_PER_MS, format_ms, format_ns, format_percent, format_rate, format_span
-from ..summary import OTHER_TARGETS, Excluded, Summary, format_counts
+from .._units import NS_PER_MS, format_bytes, format_ms, format_ns, format_percent, format_rate, format_span
+from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_counts
 from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
 
 Fact = tuple[str, str]
@@ -49,16 +49,22 @@ def run_facts(summary: Summary) -> Iterator[Fact]:
     """Yield the facts of the short report, in its order."""
     if summary.steps:
         yield "step", _step(summary)
-        if (bias := bias_text(summary)) is not None:
+        if (bias := bias_text(summary) or _difference(summary)) is not None:
             yield "", bias
     if summary.throughput is not None:
         yield "throughput", format_rate(summary.throughput, summary.throughput_unit)
+    elif summary.steps and summary.progress is not None and summary.progress.no_throughput:
+        yield "throughput", f"unknown: {summary.progress.no_throughput}"
     if work := brief_work(summary.work):
         yield "work", ", ".join(work)
     if text := progress_text(summary):
         yield "progress", text
     if summary.clock == "device" and (use := brief_metrics(summary)):
         yield "device", ", ".join(use)
+    if (peak := summary.memory.get("peak_bytes")) is not None:
+        yield "memory", f"peak {format_bytes(peak)} allocated"
+    elif (peak := summary.memory.get("rss_peak_bytes")) is not None:
+        yield "memory", f"peak {format_bytes(peak)} resident"
     if summary.excluded:
         yield "excluded", _excluded(summary)
     if summary.steps:
@@ -101,6 +107,18 @@ def bias_text(summary: Summary) -> str | None:
         return None
     beyond = f"{format_percent(abs(bias))} {'longer' if bias > 0 else 'shorter'}, beyond the cost of recording"
     return f"recorded steps are {beyond}: their means do not represent all steps"
+
+
+def _difference(summary: Summary) -> str | None:
+    """Phrase by how much recorded steps differ from the others, the cost of recording included, where it is unknown."""
+    if not (summary.unsampled_ns and summary.unsampled_steps):
+        return None
+    others_ns = summary.unsampled_ns / summary.unsampled_steps
+    longer = summary.step_mean_ns / others_ns - 1
+    if abs(longer) < NEGLIGIBLE_BIAS:
+        return None
+    word = "longer" if longer > 0 else "shorter"
+    return f"recorded steps are {format_percent(abs(longer))} {word} than the others; the times below are theirs"
 
 
 def _excluded(summary: Summary) -> str:

@@ -94,6 +94,12 @@ def test_the_picture_has_a_bar_of_parts_for_each_name() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["parameters", "gradients", "state"]
 
 
+def test_a_history_without_readings_is_drawn_without_a_warning() -> None:
+    """A run without a recorded step has no series, and matplotlib warns of a legend without entries."""
+    history = MemoryHistory(steps=torch.arange(0).numpy(), series={}, names=(NameMemory("A", 0, 0, 1),))
+    memory_figure(history)  # a warning is an error here
+
+
 def test_the_legend_of_the_names_is_not_cut_off() -> None:
     """All four parts stand within the picture."""
     entry = NameMemory("A", GIB, 4 * GIB, GIB, GIB, GIB)
@@ -115,7 +121,7 @@ def test_show_prints_the_table_of_a_saved_run(tmp_path: Path, capsys: pytest.Cap
             optimizer.step()
             session.step()
     (folder,) = tmp_path.iterdir()
-    assert main(["show", str(folder)]) == 0
+    assert main(["show", str(folder), "--full"]) == 0
     shown = capsys.readouterr().out
     table = render_memory(session.summary(), width=80)
     assert "\n".join(line.rstrip() for line in table) in shown
@@ -136,7 +142,7 @@ def test_a_run_that_was_killed_still_has_what_its_records_say(
     train(model, clock, config={**MEMORY_CONFIG, "output": str(tmp_path), "sinks": {"jsonl": {}}}, memory=allocator)
     (folder,) = tmp_path.iterdir()
     (folder / "summary.json").unlink()
-    assert main(["show", str(folder)]) == 0
+    assert main(["show", str(folder), "--full"]) == 0
     shown = capsys.readouterr().out
     assert "peak allocated" in shown
     assert "unmeasured parameters: the model was not available" in shown

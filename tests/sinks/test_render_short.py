@@ -13,7 +13,7 @@ from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.short_text import LINES, render_short
 from autoprof.frame import Phase
-from autoprof.summary import OTHER_TARGETS, Excluded, Finding, PairedCost, Summary
+from autoprof.summary import OTHER_TARGETS, Excluded, Finding, PairedCost, Progress, Summary
 
 GOLDEN = """\
 ────────────────────────────────────────────────────────────────────────────────
@@ -152,6 +152,22 @@ def test_recorded_steps_that_do_not_represent_the_run_are_named(summary: Summary
     biased = replace(summary, unsampled_steps=10, unsampled_ns=8_000_000_000, paired=cost)
     text = " ".join("\n".join(render_short(biased)).split())
     assert "recorded steps are 19.0 % longer" in text
+
+
+def test_recorded_steps_are_always_compared_with_the_others(summary: Summary) -> None:
+    """Also without pairs of steps: a slow beginning that was recorded is no typical step."""
+    slow = replace(summary, unsampled_steps=10, unsampled_ns=4_000_000_000)
+    text = " ".join("\n".join(render_short(slow)).split())
+    assert "recorded steps are 150.0 % longer than the others; the times below are theirs" in text
+    alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000)
+    assert "than the others" not in " ".join("\n".join(render_short(alike)).split())
+
+
+def test_an_unknown_throughput_has_its_reason(summary: Summary) -> None:
+    """With the call that would give it."""
+    progress = Progress("", no_throughput="pass samples= to session.log")
+    lines = render_short(replace(summary, throughput=None, progress=progress))
+    assert "throughput unknown: pass samples= to session.log" in lines
 
 
 @pytest.mark.parametrize(("step_ms", "unit", "shown"), [(0.25, "µs", "250"), (80, "ms", "80.0"), (150_000, "s", "150")])
