@@ -190,6 +190,13 @@ class Layout:
         return children, starts, having
 
     @cached_property
+    def roots(self) -> Nanoseconds:
+        """The spans of the training thread that are in no other span, in order."""
+        pairs = zip(self.parents, self.lanes, strict=True)
+        roots = [i for i, (parent, lane) in enumerate(pairs) if parent < 0 and lane == TRAINING_LANE]
+        return np.asarray(roots, dtype=np.int64)
+
+    @cached_property
     def phase_groups(self) -> tuple[tuple[Phase, Nanoseconds], ...]:
         """For each phase its spans of the training thread, in order."""
         groups: dict[Phase, list[int]] = {}

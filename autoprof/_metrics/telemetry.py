@@ -164,6 +164,8 @@ def _of_host(reading: HostReading) -> Iterator[tuple[str, float]]:
     yield from _given(
         host_cpu_cores=reading.process_cores,
         host_cpu_busy=reading.machine_busy_fraction,
+        host_cpu_waiting=reading.waiting_fraction,
+        host_child_cores=reading.child_cores or None,
         host_rss_bytes=reading.rss_bytes,
     )
 

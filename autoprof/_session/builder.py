@@ -34,12 +34,13 @@ from .._process import lifecycle
 from .._process.ranks import launch_name, rank, world_size
 from .._process.signals import DeferSigint
 from ..devices import Clock, Memory, device_of
-from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts
+from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
 from ..probes.compilations import CompilationProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
+from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
 from .governor import Governor
@@ -265,7 +266,7 @@ class _Builder:
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
     ) -> TrainingState:
-        setup = self._setup
+        setup, stacks = self._setup, capture.probes.find(StackProbe)
         steps = StepTracker(
             setup.recorder,
             self._clock,
@@ -275,7 +276,8 @@ class _Builder:
             self._notes,
             warmup=setup.settings.sample.warmup,
             placement=capture.placement,
-            cost_meters=(setup.memory, capture.footprint, capture.root),
+            cost_meters=(setup.memory, capture.footprint, capture.root, stacks),
+            pause_listeners=(stacks.exclude,),
             listeners=listeners,
         )
         return TrainingState(
@@ -335,7 +337,7 @@ class _Builder:
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size())
         find = capture.probes.find
         calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe))
-        return Diagnosis(facts, capture.footprint, calls, ranks)
+        return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)))
 
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""

@@ -123,4 +123,5 @@ def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch, batches: Fetche
         training_forward_calls=[],
         prefetch=prefetch,
         batches=batches,
+        real_time=setup.follow,
     )

@@ -104,6 +104,7 @@ class StepTracker:
         placement: Placement | None = None,
         cost_meters: Sequence[CostMeter] = (),
         listeners: Sequence[StepListener] = (),
+        pause_listeners: Sequence[Callable[[bool], object]] = (),
     ) -> None:
         self.work = DeferSigint()
         """Entered around all work of the session's own."""
@@ -119,6 +120,7 @@ class StepTracker:
         self._placement = placement
         self._cost_meters = tuple(cost_meters)
         self._listeners = list(listeners)
+        self._pause_listeners = tuple(pause_listeners)
         self._off = False
         self._pauses = 0
         self._paused_ns = 0
@@ -341,6 +343,8 @@ class StepTracker:
     def _attach(self, on: bool) -> bool:
         """Attach or detach the probes of the open step; return whether there is one."""
         now_ns = perf_counter_ns()
+        for listener in self._pause_listeners:
+            listener(not on)
         if on:
             self._sampling.exclude_pause(now_ns - self._paused_ns)
         else:

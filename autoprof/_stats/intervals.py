@@ -69,6 +69,16 @@ def median_from_quantiles(p50: float, p95: float, count: int, minimum: float, ma
     return Interval(max(p50 - half, minimum), p50, min(p50 + half, maximum))
 
 
+def mean_from_moments(count: int, total: float, squares: float) -> Interval:
+    """Return the mean of ``count`` independent values of which ``total`` and the sum of ``squares`` are known."""
+    mean = total / max(count, 1)
+    if count < 2:
+        return Interval.exact(mean)
+    variance = max(squares - count * mean**2, 0.0) / (count - 1)
+    half = t_quantile((1 + LEVEL) / 2, count - 1) * sqrt(variance / count)
+    return Interval(mean - half, mean, mean + half)
+
+
 def median_of_values(values: Values | Sequence[float]) -> Interval:
     """Return the median of independent values between two order statistics.
 

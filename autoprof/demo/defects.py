@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from time import perf_counter
 from typing import Any, Final
 
 import torch
@@ -190,7 +191,8 @@ def train_counted(model: nn.Module, batch: Tensor) -> Summary:
     device = FakeDevice(clock)
 
     def compute() -> None:
-        device.work(COUNTED_STEP_NS)
+        with autoprof.span("Compute"):
+            device.work(COUNTED_STEP_NS)
 
     return train(
         model, clock, device=device, steps=24, each_ms=0, wait_ms=0, take=lambda _batch: batch, before_update=compute,
@@ -198,9 +200,27 @@ def train_counted(model: nn.Module, batch: Tensor) -> Summary:
     )  # fmt: skip
 
 
-def train_on_real_clock(steps: int, in_step: Callable[[int, Tensor], None]) -> Summary:
-    """Train two layers on the real clock; ``in_step`` runs in each step with its number and the model's output."""
-    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH))
+class Busy(nn.Module):
+    """A layer that computes for this long in forward, on the real clock."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.seconds = seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        until, matrix = perf_counter() + self.seconds, torch.ones(64, 64)
+        while perf_counter() < until:
+            matrix.mm(matrix)
+        return self.linear(x)  # type: ignore[no-any-return]
+
+
+def train_on_real_clock(steps: int, in_step: Callable[[int, Tensor], None], forward_s: float = 0.01) -> Summary:
+    """Train two layers on the real clock, the forward of each takes ``forward_s``.
+
+    ``in_step`` runs in each step with its number and the model's output.
+    """
+    model = nn.Sequential(Busy(forward_s), Busy(forward_s))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     session = autoprof.instrument(model, REAL_CONFIG, optimizer=optimizer)
     for number in range(steps):

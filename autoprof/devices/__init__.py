@@ -10,11 +10,11 @@ from ._device_clock import DeviceClock, EventSource, Stamp, TorchEvents
 from ._memory import AllocatorHistory, HostMemory, Memory
 from ._monitor import FAILURES, Monitor, TelemetryReader
 from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
-from ._telemetry import DeviceReading, HostReader, HostReading
+from ._telemetry import DeviceReading, HostReader, HostReading, available_cores
 
 __all__ = [
     "DEVICES", "FAILURES", "HOST_TYPES", "AllocatorHistory", "Arithmetic", "Clock", "ClockLimits", "Device",
     "DeviceClock", "DeviceReading", "DeviceTimes", "EventSource", "HostClock", "HostMemory", "HostReader",
     "HostReading", "Memory", "Monitor", "Peak", "Place", "Reading", "Stamp", "TelemetryReader", "Tf32Flags",
-    "Times", "TorchEvents", "ask_devices", "device_of", "find_allocator_history", "find_peak",
+    "Times", "TorchEvents", "ask_devices", "available_cores", "device_of", "find_allocator_history", "find_peak",
 ]  # fmt: skip

@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import process as multiprocessing_process
 from pathlib import Path
+from threading import get_ident
 from typing import Final
 
 from ._memory import HostMemory
 
+_TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 10_000_000
 _STAT: Final = Path("/proc/stat")
 _IDLE: Final = (3, 4)
 """Fields idle and iowait in the first line of /proc/stat (proc_stat(5)); guest time is already in user time."""
 _COUNTED: Final = 8
+_SCHEDULE: Final = Path("/proc/thread-self/schedstat")
+"""Nanoseconds on a processor and nanoseconds of waiting for one (Documentation/scheduler/sched-stats.rst)."""
+_USER_TIME: Final = 11
+"""Index of utime after the command's name in /proc/PID/stat (proc_pid_stat(5)); stime follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,10 @@ class HostReading:
     """Share of the machine's CPU time since the last reading that was not idle."""
     available_cores: int
     """CPU cores that this process may run on."""
+    child_cores: float | None = None
+    """CPU seconds per second of the processes that ``multiprocessing`` started, such as loader workers."""
+    waiting_fraction: float | None = None
+    """Share of the time since the last reading in which the calling thread could have run, but had no processor."""
 
 
 class HostReader:
@@ -62,26 +74,38 @@ class HostReader:
         unix_ns: Callable[[], int] = time.time_ns,
         now_ns: Callable[[], int] = time.perf_counter_ns,
         cpu_ns: Callable[[], int] = time.process_time_ns,
+        schedule: Path = _SCHEDULE,
     ) -> None:
         self._stat = stat
+        self._schedule = schedule
         self._unix_ns = unix_ns
         self._now_ns = now_ns
         self._cpu_ns = cpu_ns
         self._memory = HostMemory()
         self._last: tuple[int, int] | None = None
+        self._last_waiting: tuple[int, int] | None = None
+        self._last_children: dict[int, int] = {}
         self._last_machine: tuple[int, int] | None = None
 
     def read(self) -> HostReading:
         """Return a reading. A missing file leaves None and raises nothing."""
         now, cpu, machine = self._now_ns(), self._cpu_ns(), self._machine()
-        cores = busy = None
+        cores = busy = waiting = children = None
+        waited, children_ns = self._waited(), _children_ns()
         if self._last is not None and now > self._last[0]:
-            cores = (cpu - self._last[1]) / (now - self._last[0])
+            elapsed = now - self._last[0]
+            cores = (cpu - self._last[1]) / elapsed
+            used = sum(max(ns - self._last_children.get(pid, ns), 0) for pid, ns in children_ns.items())
+            children = used / elapsed
+            if waited is not None and self._last_waiting is not None and waited[0] == self._last_waiting[0]:
+                waiting = min(max(waited[1] - self._last_waiting[1], 0) / elapsed, 1.0)
         if machine is not None and self._last_machine is not None and machine[0] > self._last_machine[0]:
             whole = machine[0] - self._last_machine[0]
             busy = 1 - min(max(machine[1] - self._last_machine[1], 0), whole) / whole  # iowait may run backwards
         self._last, self._last_machine = (now, cpu), machine
-        return HostReading(self._unix_ns(), self._memory.level_bytes(), cores, busy, _available_cores())
+        self._last_waiting, self._last_children = waited, children_ns
+        rss = self._memory.level_bytes()
+        return HostReading(self._unix_ns(), rss, cores, busy, available_cores(), children, waiting)
 
     def close(self) -> None:
         """Close the open file."""
@@ -95,8 +119,28 @@ class HostReader:
         except (OSError, ValueError, IndexError):
             return None
 
+    def _waited(self) -> tuple[int, int] | None:
+        """Return the calling thread, and the nanoseconds that it has waited for a processor."""
+        try:
+            with open(self._schedule, encoding="ascii") as file:
+                return get_ident(), int(file.read().split()[1])
+        except (OSError, ValueError, IndexError):
+            return None
 
-def _available_cores() -> int:
+
+def _children_ns() -> dict[int, int]:
+    """Return the CPU time of each live child of ``multiprocessing``, without asking them (that would reap them)."""
+    found = {}
+    for child in tuple(getattr(multiprocessing_process, "_children", ())):
+        with suppress(OSError, ValueError, IndexError, AttributeError):
+            with open(f"/proc/{child.pid}/stat", encoding="ascii", errors="replace") as file:
+                times = file.read().rpartition(")")[2].split()[_USER_TIME : _USER_TIME + 2]
+            found[child.pid] = sum(map(int, times)) * _TICK_NS
+    return found
+
+
+def available_cores() -> int:
+    """Return the number of CPU cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -12,6 +12,7 @@ from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._ranks import RankComparison, RankMonitor, median_of_others
 from ._rule import MIN_STEPS, Defect, Rule
+from ._stacks import StackMonitor, StackTable
 from ._thresholding import (
     ExceededBound,
     abstain,
@@ -39,6 +40,8 @@ __all__ = [
     "RankMonitor",
     "Rule",
     "RunFacts",
+    "StackMonitor",
+    "StackTable",
     "abstain",
     "classify",
     "describe_longest",

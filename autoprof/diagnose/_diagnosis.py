@@ -23,6 +23,7 @@ from ._judge import diagnose, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._ranks import RankMonitor
 from ._rule import MIN_STEPS
+from ._stacks import StackMonitor
 
 MAX_WAITING_STEPS: Final = 256
 """Steps whose calls are kept until their frames arrive; a device is a few steps behind."""
@@ -92,6 +93,7 @@ class Diagnosis(Observer):
         footprint: Footprint,
         calls: CallMonitor,
         ranks: RankMonitor,
+        stacks: StackMonitor,
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -103,6 +105,7 @@ class Diagnosis(Observer):
         self._collections = CollectionTracker()
         self._calls = calls
         self._ranks = ranks
+        self._stacks = stacks
         self._final = False
 
     def observe_step(self, raw: RawStep) -> RawStep:
@@ -111,12 +114,14 @@ class Diagnosis(Observer):
         step_ns = raw.ended_ns - begun_ns
         self._collections.observe_step(raw.step, step_ns)
         self._calls.observe_step(raw, begun_ns, step_ns)
+        self._stacks.observe_step(raw)
         return raw
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Observe the frame of a step."""
         self._collector.add(frame)
         self._calls.observe_frame(frame)
+        self._stacks.observe_frame(frame)
 
     def finish(self, *, complete: bool) -> None:
         """Prepare for the last summary: it compares the ranks over all their records, however long that takes."""
@@ -135,6 +140,7 @@ class Diagnosis(Observer):
             collections=self._collections.count,
             optimizers=self._optimizer_infos,
             ranks=self._ranks.comparison(longest, final=self._final),
+            stacks=self._stacks.statistics(),
             **self._calls.facts(),
         )
 

@@ -11,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._stats import Aggregate
-from .._stats.intervals import Interval, median_from_quantiles
+from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
@@ -54,6 +54,8 @@ class Evidence:
     memory_kind: str | None = None
     clock_mhz: float | None = None
     """The device's usual clock frequency: the median of the last readings."""
+    unattributed: Interval | None = None
+    """The mean time of a step in no span, in nanoseconds; None where no frames were seen."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:
@@ -96,17 +98,24 @@ class EvidenceCollector:
         """Number of readings in a stretch."""
         self._in_stretch = 0
         self._clocks: deque[float] = deque(maxlen=CLOCK_READINGS)
+        self._steps = 0
+        self._unattributed_ns = 0
+        self._squares = 0.0
 
     def add(self, frame: StepFrame) -> None:
         """Add a frame; a warm-up frame is ignored."""
         if frame.warmup:
             return
-        step_ns = frame.step_ns
+        step_ns, total_ns = frame.step_ns, frame.total_ns
         if len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]:
-            total = frame.total_ns.copy()  # a view would keep the whole matrix of its steps alive
+            total = total_ns.copy()  # a view would keep the whole matrix of its steps alive
             long = LongStep(frame.step, step_ns, frame.layout, total, frame.scalars.get(CLOCK_SCALAR))
             push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
             push(self._longest, (step_ns, frame.step, long))
+        unattributed_ns = step_ns - int(total_ns[frame.layout.roots].sum())
+        self._steps += 1
+        self._unattributed_ns += unattributed_ns
+        self._squares += float(unattributed_ns) ** 2
         if frame.scalars and CLOCK_SCALAR in frame.scalars:
             self._clocks.append(frame.scalars[CLOCK_SCALAR])
         if frame.memory:
@@ -135,7 +144,8 @@ class EvidenceCollector:
     def evidence(self, summary: Summary, facts: RunFacts) -> Evidence:
         """Return the evidence for the rules."""
         clock = median(self._clocks) if self._clocks else None
-        return Evidence(summary, facts, self.longest(), tuple(self._memory), self._memory_kind, clock)
+        rest = mean_from_moments(self._steps, self._unattributed_ns, self._squares) if self._steps else None
+        return Evidence(summary, facts, self.longest(), tuple(self._memory), self._memory_kind, clock, rest)
 
 
 def evidence_of_run(run: Run) -> Evidence:

@@ -11,6 +11,7 @@ from ._compilations import CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
 from ._ranks import RankComparison
+from ._stacks import StackTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class RunFacts:
     ranks: RankComparison | None = None
     """Comparison of the ranks; None with a single rank, and on all ranks but 0."""
     environment: Environment = field(default_factory=Environment)
+    stacks: Mapping[str, StackTable] = field(default_factory=dict)
+    """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""
@@ -70,4 +73,5 @@ _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "compiled": CompileStatistics.from_dict,
     "ranks": RankComparison.from_dict,
     "environment": Environment.from_dict,
+    "stacks": lambda tables: {kind: StackTable.from_dict(table) for kind, table in tables.items()},
 }

@@ -43,8 +43,16 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             RULE_KIND.exclude_failed(rule, error)
             continue
         if finding is not None:
-            found.append(finding)
+            found.append(_without_device(rule, run, finding))
     return tuple(sorted(found, key=_sort_key))  # findings with equal keys stay in the order of their rules
+
+
+def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
+    """Return the same abstention for all rules about devices where the model trains on the CPU."""
+    on_cpu = run.summary.clock == "host" and run.facts.environment.device == "cpu"
+    if not on_cpu or not rule.needs_device or finding.severity != "info" or finding.why.startswith("inconclusive"):
+        return finding
+    return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
 
 
 def _sort_key(finding: Finding) -> tuple[bool, int, int]:

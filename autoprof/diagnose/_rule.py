@@ -36,9 +36,11 @@ class Rule:
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
+    ``needs_device``: on the CPU it has nothing to judge, and says only that.
     """
 
     name: str
     judge: Callable[[Evidence], Finding | None]
     order: int = THIRD_PARTY_ORDER
     defects: tuple[Defect, ...] = ()
+    needs_device: bool = False

@@ -21,6 +21,9 @@ CRITICAL: Final = 3.0
 CRITICAL_SHARE: Final = 0.3
 """Where nearly a third of every step is lost, this is the first thing to look at."""
 
+MAX_SPREAD: Final = 4.0
+"""The largest ratio of the ends of an interval that is shown: a wider one says nothing."""
+
 Position = Literal["above", "near", "below"]
 
 
@@ -39,7 +42,10 @@ def abstain(rule: str, missing: str, remedy: str, evidence: Mapping[str, Any] | 
 
 def inconclusive(rule: str, share: Interval, bound: float, evidence: Mapping[str, Any]) -> Finding:
     """Return the abstention for a share of the step that is too near to its bound, or too uncertain."""
-    spread = f"{format_percent(share.low)} to {format_percent(share.high)}"
+    if share.high > MAX_SPREAD * max(share.low, bound):
+        missing = f"inconclusive: its time differs too much from step to step; the bound is {format_percent(bound)}"
+        return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
+    spread = f"{format_percent(share.low)} to {format_percent(min(share.high, 1.0))}"
     missing = f"inconclusive: {spread} of the step; the bound is {format_percent(bound)}"
     return abstain(rule, missing, "more recorded steps narrow the interval", evidence)
 
@@ -78,14 +84,22 @@ class ExceededBound:
 
 
 def threshold_time(
-    rule: str, run: Evidence, ns: Interval, mean_ns: float, bound: float, phase: Phase | None = None
+    rule: str,
+    run: Evidence,
+    ns: Interval,
+    mean_ns: float,
+    bound: float,
+    phase: Phase | None = None,
+    *,
+    step: Interval | None = None,
 ) -> ExceededBound | Finding | None:
     """Compare a time of each step with its bound, a share of the step.
 
     Return ``ExceededBound`` above the bound, an abstention near it, None below it. The interval of the median ``ns``
     decides, so that one stall is no finding. The mean is reported: tables show it, and it adds up to the run's length.
+    ``step`` is the step's time if ``ns`` is not the interval of a median.
     """
-    share = ns.over(run.step_time)
+    share = ns.over(step or run.step_time)
     evidence = {
         "mean_ns": round(mean_ns),
         "p50_ns": round(ns.middle),

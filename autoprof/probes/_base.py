@@ -71,6 +71,8 @@ class ProbeContext:
     """Counts the samples of the batches fetched."""
     events: StepEvents | None = None
     """The session's events, for probes that report them; they are made last. None for all others."""
+    real_time: bool = True
+    """Whether the recorder's clock reads real time, as that of a test does not."""
 
 
 @dataclass(frozen=True, slots=True)

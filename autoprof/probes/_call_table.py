@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sysconfig
 from collections import defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +32,11 @@ _OURS: Final = str(Path(__file__).parents[1]) + os.sep
 _LOGGING: Final = os.path.dirname(logging.__file__) + os.sep
 _PROGRAMS: Final = tuple(os.path.join(_OURS, *parts, "") for parts in (("demo",), ("diagnose", "rules")))
 """Folders of autoprof that hold trainings, whose calls count like those of a user."""
+_PATHS = sysconfig.get_paths()
+_STANDARD: Final = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
+_INSTALLED: Final = tuple({os.path.join(_PATHS[name], "") for name in ("purelib", "platlib")})
 _USER, _LIBRARY, _HIDDEN = range(3)
+_owners: dict[str, str] = {}
 _kinds: dict[str, int] = {}
 _sites: dict[tuple[int, int, str], tuple[Any, Site]] = {}
 
@@ -89,6 +94,26 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
             return None
         frame = frame.f_back
     return None
+
+
+def is_own(file: str) -> bool:
+    """Return whether a file is autoprof's, and no training of its own."""
+    return file.startswith(_OURS) and not file.startswith(_PROGRAMS)
+
+
+def file_owner(file: str) -> str:
+    """Return whose file it is: ``user``, ``library`` (an installed package), or ``base`` (torch, Python itself)."""
+    owner = _owners.get(file)
+    if owner is None:
+        if file.startswith((_TORCH, "<frozen ")):
+            owner = "base"
+        elif file.startswith(_INSTALLED):  # inside the folder of the standard library
+            owner = "library"
+        else:
+            owner = "base" if file.startswith(_STANDARD) else "user"
+        if len(_owners) < MAX_KNOWN:
+            _owners[file] = owner
+    return owner
 
 
 class CallTable:

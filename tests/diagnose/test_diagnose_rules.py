@@ -124,7 +124,7 @@ def test_more_steps_never_widen_the_interval_of_the_same_values(lengths: list[in
 
 def test_findings_are_sorted_by_gain() -> None:
     """Findings with a gain first, then those without, abstentions last."""
-    summary = diagnose(evidence_of({**STEP, "data": 50, "recompute": 80, "user": 1, "step": 400}, repeat=20))
+    summary = diagnose(evidence_of({**STEP, "data": 50, "recompute": 80, "user": 1, "step": 230}, repeat=20))
     gains = [finding.gain_ns or 0 for finding in summary.findings if finding.severity != "info"]
     assert found(summary)[:2] == ["recompute", "data-wait"]
     assert gains == sorted(gains, reverse=True)
@@ -134,7 +134,7 @@ def test_findings_are_sorted_by_gain() -> None:
 
 def test_the_advice_depends_on_the_settings_of_the_optimizer() -> None:
     """The advice follows from how the optimizer was made."""
-    slow = {**STEP, "optimizer": 60, "step": 200}
+    slow = {**STEP, "optimizer": 60, "step": 160}
     said = {}
     for word, fact in {
         "fused": OptimizerInfo("AdamW", True, None, 8, 16),
@@ -151,7 +151,7 @@ def test_the_advice_depends_on_the_settings_of_the_optimizer() -> None:
 def test_the_saved_memory_is_compared_with_the_free_memory() -> None:
     """The saved memory is compared with the memory that was free at the peak."""
     seen = evidence_of(
-        {**STEP, "recompute": 30, "step": 200},
+        {**STEP, "recompute": 30, "step": 130},
         repeat=20,
         facts=RunFacts(memory_capacity_bytes=40 * GIB),
         clock="device",
@@ -173,7 +173,7 @@ def test_the_advice_names_the_modules_that_fit() -> None:
         at += ms * MS
     aggregate = Aggregate()
     for step in range(20):
-        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
+        aggregate.add(make_frame(spans, step=step, duration_ns=64 * MS))
     grown = {"A": 1 * GIB, "B": 8 * GIB, "C": 1 * GIB}
     summary = aggregate.summary()
     rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
@@ -190,7 +190,7 @@ def test_the_advice_names_the_modules_that_fit() -> None:
 
 def test_unmeasured_savings_of_checkpointing_are_not_estimated() -> None:
     """They are unknown on the CPU, and on a device without memory: true."""
-    slow = {**STEP, "recompute": 30, "step": 200}
+    slow = {**STEP, "recompute": 30, "step": 130}
     on_cpu = diagnose(evidence_of(slow, repeat=20)).findings[0]
     facts = RunFacts(memory_capacity_bytes=40 * GIB)
     on_device = diagnose(evidence_of(slow, repeat=20, facts=facts, memory={"peak_bytes": 10 * GIB})).findings[0]
@@ -205,7 +205,7 @@ def test_the_memory_of_a_module_that_checkpoints_its_children_is_theirs() -> Non
     aggregate = Aggregate()
     for step in range(20):
         spans = [Span("Net", "", Phase.RECOMPUTE, None, 0, 52 * MS), *inner]
-        aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
+        aggregate.add(make_frame(spans, step=step, duration_ns=56 * MS))
     grown = {"A": 1 * GIB, "B": 8 * GIB, "Net": None}
     summary = aggregate.summary()
     rows = tuple(replace(row, memory_growth_bytes=grown[row.name]) for row in summary.rows)
@@ -253,7 +253,7 @@ def test_no_8_bit_version_is_advised_that_does_not_exist() -> None:
 
 def test_only_existing_faster_versions_are_advised() -> None:
     """No fused form is promised where torch has none."""
-    slow = {**STEP, "optimizer": 60, "step": 200}
+    slow = {**STEP, "optimizer": 60, "step": 160}
 
     def advice(fact: OptimizerInfo) -> str:
         return diagnose(evidence_of(slow, repeat=20, facts=RunFacts(optimizers=(fact,)))).findings[0].next
@@ -380,6 +380,6 @@ def test_time_in_several_modules_is_described_by_the_longest() -> None:
     aggregate = Aggregate()
     for step in range(20):
         aggregate.add(make_frame(spans, step=step, duration_ns=200 * MS))
-    finding = judge(Evidence(aggregate.summary(), longest=()))[0]
+    finding = next(one for one in judge(Evidence(aggregate.summary(), longest=())) if one.rule == "recompute")
     assert (finding.rule, finding.name, finding.gain_ns) == ("recompute", None, 50 * MS)
     assert "takes 50.0 ms (25.0 % of the step), 30.0 ms of it in B" in finding.why

@@ -102,4 +102,5 @@ RULE = Rule(
     judge,
     order=90,
     defects=(Defect("unfused attention", train_with_unfused_attention, "fake device"),),
+    needs_device=True,
 )

@@ -69,4 +69,5 @@ RULE = Rule(
     judge,
     order=100,
     defects=(Defect("convolutions without benchmark", train_without_benchmark, "fake device"),),
+    needs_device=True,
 )

@@ -79,4 +79,10 @@ def train_with_growing_lengths(broken: bool) -> Summary:
     return train(nn.Sequential(*layers), clock, config=MEMORY_CONFIG, memory=allocator, in_step=next_length)
 
 
-RULE = Rule("fragmentation", judge, order=170, defects=(Defect("growing sequences", train_with_growing_lengths),))
+RULE = Rule(
+    "fragmentation",
+    judge,
+    order=170,
+    defects=(Defect("growing sequences", train_with_growing_lengths),),
+    needs_device=True,
+)

@@ -69,4 +69,5 @@ RULE = Rule(
     judge,
     order=20,
     defects=(Defect("batches copied synchronously", train_with_pageable_copies, "fake device"),),
+    needs_device=True,
 )

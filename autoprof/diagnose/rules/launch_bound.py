@@ -70,4 +70,5 @@ RULE = Rule(
     judge,
     order=70,
     defects=(Defect("tiny kernels, slow launches", train_with_slow_launches, "fake device"),),
+    needs_device=True,
 )

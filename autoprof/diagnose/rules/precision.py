@@ -94,5 +94,9 @@ def train_in_float32(broken: bool) -> Summary:
 
 
 RULE = Rule(
-    "precision", judge, order=80, defects=(Defect("float32 instead of 16 bits", train_in_float32, "fake device"),)
+    "precision",
+    judge,
+    order=80,
+    defects=(Defect("float32 instead of 16 bits", train_in_float32, "fake device"),),
+    needs_device=True,
 )

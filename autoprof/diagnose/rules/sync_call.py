@@ -73,5 +73,9 @@ def train_with_reads(broken: bool) -> Summary:
 
 
 RULE = Rule(
-    "sync-call", judge, order=120, defects=(Defect("a value read after each layer", train_with_reads, "fake device"),)
+    "sync-call",
+    judge,
+    order=120,
+    defects=(Defect("a value read after each layer", train_with_reads, "fake device"),),
+    needs_device=True,
 )

@@ -1,0 +1,241 @@
+"""Samples of the training thread's stack, matched with the spans of their step: which line ran in no span, as data."""
+
+from __future__ import annotations
+
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
+from .._resolve import RawStep
+from .._stats.intervals import proportion_factors
+from .._units import format_percent
+from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..probes._call_table import Site
+from ..probes.stacks import Sites, StackProbe, StackSample
+from ._calls import MAX_SOURCE, NEARLY_ALL, CallSite
+
+UNATTRIBUTED: Final = "unattributed"
+"""The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
+EXCLUDED: Final = "excluded"
+MIN_SAMPLES: Final = 10
+"""Samples of one kind before a line is named."""
+MIN_SHARE: Final = 0.2
+"""A line is named if it has certainly more than this share of its kind of time."""
+DRIVER_SHARE: Final = 0.5
+"""A line with this share of two kinds of time calls the whole training: the line of the library below it is named."""
+MAX_TABLES: Final = 64
+MAX_LINES: Final = 256
+"""Lines kept of each kind of time."""
+KEPT_LINES: Final = 5
+MAX_WAITING: Final = 256
+"""Steps whose samples wait for their frames."""
+ENABLE_SHARE: Final = 0.1
+"""Sampling begins when this part of the recorded steps is in no span, or waits for data."""
+MIN_FRAMES: Final = 4
+"""Recorded steps before that is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackTable:
+    """Samples of one kind of time. ``lines`` are those with most of it."""
+
+    samples: int
+    ns: int
+    lines: tuple[CallSite, ...]
+
+    @property
+    def named(self) -> tuple[CallSite, ...]:
+        """The lines that certainly have a good part of the time, the longest first."""
+        if self.samples < MIN_SAMPLES:
+            return ()
+        return tuple(line for line in self.lines if self.share_low(line) > MIN_SHARE)
+
+    def share(self, line: CallSite) -> float:
+        """Return the line's share of this kind of time."""
+        return line.ns / max(self.ns, 1)
+
+    def share_low(self, line: CallSite) -> float:
+        """Return the low end of the interval of that share."""
+        return self.share(line) * proportion_factors(line.count, self.samples)[0]
+
+    @property
+    def dominant(self) -> str | None:
+        """The line that has nearly all of the time, as ``train.py:88 save_image``; None where several share it."""
+        named = self.named
+        return describe_line(named[0]) if named and self.share(named[0]) >= NEARLY_ALL else None
+
+    def describe(self, share: float) -> str:
+        """Return the lines as text, each with its part of ``share``, a fraction of the step or of the whole time."""
+        return ", ".join(
+            f"{describe_line(line)}{_source(line)}, {format_percent(self.share(line) * share)}" for line in self.named
+        )
+
+    def evidence(self) -> dict[str, Any]:
+        """Return the lines as the evidence of a finding."""
+        lines = [
+            {"where": line.location, "call": line.call, "function": line.function, "share": round(self.share(line), 3)}
+            for line in self.lines
+        ]
+        return {"samples": self.samples, "lines": lines}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StackTable:
+        """Read back the result of ``dataclasses.asdict``."""
+        return cls(data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]))
+
+
+def describe_line(line: CallSite) -> str:
+    """Return the line and its function, or the function that it calls: ``train.py:88 save_image``."""
+    return f"{line.location} {line.call or line.function}"
+
+
+def _source(line: CallSite) -> str:
+    return "" if line.call or not line.source else f" (`{line.source}`)"
+
+
+class StackMonitor:
+    """Enable the samples when they are needed, and add them up by kind of time, on the training thread."""
+
+    def __init__(self, probe: StackProbe) -> None:
+        self._probe = probe
+        self._tables: dict[str, dict[Sites, list[int]]] = {}
+        self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
+        self._frames = 0
+        self._total_ns = self._explained_ns = 0
+        self._layout: Layout | None = None
+        self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
+
+    def observe_step(self, raw: RawStep) -> None:
+        """Take the samples since the last step; those of the step wait for its frame."""
+        samples = self._probe.take()
+        if not samples:
+            return
+        begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
+        inside = []
+        for sample in samples:
+            at_ns = sample.at_ns
+            paused = any(start <= at_ns < end for start, end in pauses)
+            if sample.excluded or paused:
+                self._add(EXCLUDED, sample)
+            elif begun_ns <= at_ns < ended_ns and not raw.warmup:
+                before_ns = sum(end - start for start, end in pauses if end <= at_ns)
+                inside.append((at_ns - begun_ns - before_ns, sample))
+        if inside:
+            if len(self._waiting) >= MAX_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+            self._waiting[raw.step] = inside
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Add the samples of a step by the span that each fell into; enable the samples if much is unexplained."""
+        if not self._probe.enabled and not frame.warmup:
+            self._decide(frame)
+        inside = self._waiting.pop(frame.step, None) if self._waiting else None
+        if not inside or frame.warmup:
+            return
+        layout = frame.layout
+        on_thread = np.asarray(layout.lanes) == TRAINING_LANE
+        ends = frame.start_ns + frame.host_ns
+        for at_ns, sample in inside:
+            covering = np.flatnonzero(on_thread & (frame.start_ns <= at_ns) & (at_ns < ends))
+            if len(covering):
+                innermost = int(covering[-1])
+                self._add(f"{layout.phases[innermost]} {layout.names[innermost]}", sample)
+            else:
+                self._add(UNATTRIBUTED, sample)
+
+    def _decide(self, frame: StepFrame) -> None:
+        layout = frame.layout
+        if layout is not self._layout:
+            phases = layout.phases
+            explained = [root for root in layout.roots.tolist() if phases[root] is not Phase.DATA]
+            self._layout, self._explained = layout, np.asarray(explained, dtype=np.int64)
+        self._frames += 1
+        self._total_ns += frame.step_ns
+        self._explained_ns += int(frame.total_ns[self._explained].sum())
+        if self._frames >= MIN_FRAMES and self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns:
+            self._probe.enable()
+
+    def _add(self, kind: str, sample: StackSample) -> None:
+        table = self._tables.get(kind)
+        if table is None:
+            if len(self._tables) >= MAX_TABLES:
+                return
+            table = self._tables[kind] = {}
+        key = sample.user, sample.inner
+        sums = table.get(key) or table.setdefault(key if len(table) < MAX_LINES else (None, None), [0, 0])
+        sums[0] += 1
+        sums[1] += sample.weight_ns
+
+    def statistics(self) -> dict[str, StackTable]:
+        """Return the table of each kind of time."""
+        return {kind: self._table(kind) for kind in self._tables}
+
+    def _table(self, kind: str) -> StackTable:
+        """Add up the lines of each function; lines of a function that also calls the training stay apart."""
+        drivers, loops = self._drivers(kind)
+        groups: dict[tuple[str, int | str], dict[Site, list[int]]] = {}
+        for (user, inner), (count, ns) in self._tables[kind].items():
+            site = inner if user is None or _line(user) in drivers else user
+            if site is not None:
+                key = (site.file, site.line if (site.file, site.function) in loops else site.function)
+                sums = groups.setdefault(key, {}).setdefault(site, [0, 0])
+                sums[0], sums[1] = sums[0] + count, sums[1] + ns
+        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
+        samples, total_ns = _sums(self._tables[kind].values())
+        return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
+
+    def _drivers(self, kind: str) -> tuple[set[tuple[str, int]], set[tuple[str, str]]]:
+        """Return the user's lines with a good part of another kind of time, and the functions with any part of it."""
+        lines, functions = set(), set()
+        for other, table in self._tables.items():
+            if other in (kind, EXCLUDED):
+                continue
+            samples, _ = _sums(table.values())
+            counts: Counter[tuple[str, int]] = Counter()
+            for (user, _inner), (count, _) in table.items():
+                if user is not None:
+                    counts[_line(user)] += count
+                    functions.add((user.file, user.function))
+            if samples >= MIN_SAMPLES // 2:
+                lines |= {line for line, count in counts.items() if count >= DRIVER_SHARE * samples}
+        return lines, functions
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.file, site.line
+
+
+def _sums(table: Iterable[list[int]]) -> tuple[int, int]:
+    count = ns = 0
+    for one_count, one_ns in table:
+        count, ns = count + one_count, ns + one_ns
+    return count, ns
+
+
+def _call_site(group: dict[Site, list[int]]) -> CallSite:
+    """Return the sum of a group under its longest line."""
+    site = max(group, key=lambda one: (group[one][1], one))
+    several_lines = len({one.line for one in group}) > 1
+    source = "" if several_lines else linecache.getline(site.file, site.line).strip()
+    call = "" if several_lines else site.call
+    return CallSite(*site[:3], call, source if len(source) <= MAX_SOURCE else "", *_sums(group.values()))
+
+
+def _pauses(raw: RawStep) -> list[tuple[int, int]]:
+    """Return the stretches of a step that were excluded, in host time."""
+    found, begun_ns, batch, clock = [], None, raw.mark_batch, raw.clock
+    if PAUSE not in {code & KIND_MASK for code in batch.codes}:
+        return []
+    for code, reading in zip(batch.codes, batch.readings, strict=True):
+        kind = code & KIND_MASK
+        if kind == PAUSE and begun_ns is None:
+            begun_ns = clock.host_ns(reading)
+        elif kind == UNPAUSE and begun_ns is not None:
+            found.append((begun_ns, clock.host_ns(reading)))
+            begun_ns = None
+    return found

@@ -1,0 +1,137 @@
+"""Rule ``excluded``: validation, checkpoint saving or pauses, which belong to no step, take much of the wall time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._stats.intervals import Interval
+from ..._units import format_count, format_ns, format_percent
+from ...summary import Excluded, Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._stacks import EXCLUDED
+from .._thresholding import CRITICAL_SHARE, abstain, classify
+
+MAX_SHARE: Final = 0.15
+"""One tenth for validation and a little for checkpoints is usual; above this the schedule is worth a look."""
+SAVING: Final = "torch.save"
+VALIDATION: Final = "validation"
+_ADVICE: Final = {
+    SAVING: "save less often (each N minutes), keep only the last files, and write on another thread or with "
+    "torch.distributed.checkpoint.async_save",
+    VALIDATION: "validate less often, on fewer batches, with a larger batch size and under torch.inference_mode()",
+}
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the excluded time as a share of the time of all steps and of itself; name its largest part."""
+    summary = run.summary
+    excluded_ns = sum(one.total_ns for one in summary.excluded)
+    if not excluded_ns:
+        return None
+    recorded = summary.steps + summary.warmup_steps
+    steps_ns = summary.step_mean_ns * recorded + summary.unsampled_ns
+    steps, wall_ns = recorded + summary.unsampled_steps, steps_ns + excluded_ns
+    share = excluded_ns / wall_ns
+    evidence = {
+        "share": round(share, 4),
+        "bound": MAX_SHARE,
+        "steps": steps,
+        "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
+        "calls": {one.name: one.calls for one in summary.excluded},
+    }
+    position = classify(Interval.exact(share), MAX_SHARE)
+    if position == "below":
+        return None
+    if position == "near":
+        missing = f"inconclusive: {format_percent(share)} of the wall time is excluded from steps, near the bound"
+        return abstain("excluded", missing, "a longer run", evidence)
+    largest = max(summary.excluded, key=lambda one: one.total_ns)
+    table = run.facts.stacks.get(EXCLUDED)
+    lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
+    return Finding(
+        "excluded",
+        "critical" if share >= CRITICAL_SHARE else "warning",
+        f"{_describe(largest, steps, largest.total_ns / wall_ns)}{_others(run, largest, wall_ns)}{lines}",
+        _ADVICE.get(largest.name, "do this less often, or beside the training"),
+        largest.name,
+        gain_ns=round((share - MAX_SHARE) * wall_ns / max(steps, 1)),
+        evidence=evidence | ({} if table is None else table.evidence()),
+    )
+
+
+def _describe(one: Excluded, steps: int, share: float) -> str:
+    every = steps / max(one.calls, 1)
+    often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
+    times = f"{one.calls} times, {often}" if one.calls > 1 else "once"
+    return (
+        f"{one.name} takes {format_percent(share)} of the wall time: {times}, "
+        f"{format_ns(one.total_ns // max(one.calls, 1))} each"
+    )
+
+
+def _others(run: Evidence, largest: Excluded, wall_ns: float) -> str:
+    rest = [one for one in run.summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
+    return "".join(f", {one.name} {format_percent(one.total_ns / wall_ns)}" for one in rest)
+
+
+def train_with_saving(broken: bool) -> Summary:
+    """Save a checkpoint for 200 ms after each step; the healthy twin saves after every thirtieth."""
+    return _train_with("torch.save", 1 if broken else 30, 200)
+
+
+def train_with_validation(broken: bool) -> Summary:
+    """Validate for two seconds after every fourth step; the healthy twin after every thirtieth."""
+    return _train_with("validation", 4 if broken else 30, 2_000)
+
+
+def _train_with(name: str, every: int, ms: int) -> Summary:
+    import torch
+    from torch import nn
+
+    from ...demo.defects import MS, four_layers, train
+    from ...testing import FakeClock
+
+    clock = FakeClock()
+    model = four_layers(clock)
+
+    class SlowFile:
+        """A file that takes this long to write to."""
+
+        taken = False
+
+        def write(self, data: bytes) -> int:
+            clock.advance(0 if self.taken else ms * MS)
+            self.taken = True
+            return len(data)
+
+        def flush(self) -> None:
+            pass
+
+    def exclude(number: int) -> None:
+        if number % every != every - 1:
+            return
+        if name == SAVING:
+            torch.save(model.state_dict(), SlowFile())  # type: ignore[arg-type]
+        else:
+            _validate(model)
+
+    def _validate(model: nn.Module) -> None:
+        model.eval()
+        with torch.no_grad():
+            for _ in range(ms // 240):
+                model(torch.zeros(4, 8))
+        model.train()
+
+    return train(model, clock, in_step=exclude)
+
+
+RULE = Rule(
+    "excluded",
+    judge,
+    order=134,
+    defects=(
+        Defect("a checkpoint after each step", train_with_saving),
+        Defect("validation every fourth step", train_with_validation),
+    ),
+)

@@ -1,0 +1,76 @@
+"""Rule ``unattributed``: much of the step is in no module, loader, optimizer or span; names the lines that run then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..._stats.intervals import Interval
+from ...frame import Phase
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._stacks import UNATTRIBUTED
+from .._thresholding import ExceededBound, threshold_time
+
+MAX_SHARE: Final = 0.15
+"""The loop's own statements take little; an expert calls a run healthy when at least 85 % of it is explained."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the mean time in no span, without the calls that other rules judge."""
+    rest = run.unattributed
+    if rest is None:
+        rest = Interval.exact(run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps)
+    explained_ns = _explained_ns(run)
+    rest = Interval(*(max(part - explained_ns, 0.0) for part in rest))
+    step = Interval.exact(run.summary.step_mean_ns)
+    found = threshold_time("unattributed", run, rest, rest.middle, MAX_SHARE, Phase.OTHER, step=step)
+    if not isinstance(found, ExceededBound):
+        return found
+    table = run.facts.stacks.get(UNATTRIBUTED)
+    if table is None or not table.named:
+        samples = 0 if table is None else table.samples
+        few = f"; {samples} samples of its stack are too few to name the lines" if samples else ""
+        return found.finding(
+            f"{found} are in no module, loader, optimizer or span{few}",
+            'put with autoprof.span("…"): around the code between them to see which part takes the time',
+        )
+    return found.finding(
+        f"{found} are in no module, loader, optimizer or span: {table.describe(found.mean_share)}",
+        "do this less often, or outside of the training step: in the loader's workers, on another thread, every Nth "
+        'step; with autoprof.span("…"): gives it a row of its own',
+        name=table.dominant,
+        gain_ns=found.mean_ns * (table.share(table.named[0]) if table.dominant is None else 1.0),
+        evidence=table.evidence(),
+    )
+
+
+def _explained_ns(run: Evidence) -> float:
+    """Return the time of calls in a step that have a rule of their own and may lie outside all spans."""
+    calls = (run.facts.logs,)
+    return sum(one.mean_ns for one in calls if one is not None)
+
+
+def train_with_images(broken: bool) -> Summary:
+    """Draw a picture for 40 ms in each step; the healthy twin draws for a tenth of a millisecond."""
+    import time
+
+    from torch import Tensor
+
+    from ...demo.defects import train_on_real_clock
+
+    def save_image(seconds: float) -> None:
+        time.sleep(seconds)
+
+    def draw(_number: int, _output: Tensor) -> None:
+        save_image(0.04 if broken else 0.0001)
+
+    return train_on_real_clock(48, draw)
+
+
+RULE = Rule(
+    "unattributed",
+    judge,
+    order=132,
+    defects=(Defect("pictures drawn in each step", train_with_images, "real clock"),),
+)

@@ -1,0 +1,239 @@
+"""Sample the training thread's stack on a thread of our own, to name the lines where time outside all spans goes.
+
+Nothing is sampled until ``enable`` is called (a part of the step is unexplained) or a stretch is excluded. The thread
+then wakes in recorded steps and excluded stretches only, at random intervals that keep its cost under
+``BUDGET_SHARE`` of the budget, and blocks otherwise. It calls no function of the device, so a CUDA graph may be
+captured meanwhile; a forked process has no such thread. A sample holds the GIL for about 20 µs, and keeps no frame.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from types import FrameType
+from typing import Final, NamedTuple
+
+from .._capture.recorder import Recorder
+from .._units import NS_PER_S
+from ..devices import DeviceClock
+from ._base import ProbeContext, ProbeFactory
+from ._call_table import MAX_FRAMES, Site, file_owner, is_own
+
+INTERVAL_NS: Final = 8_000_000
+"""The least mean time between two samples: 100 samples in 0.8 s are enough to name a line."""
+MAX_INTERVAL_NS: Final = 1_000_000_000
+"""The longest mean time between two samples, where they cost much."""
+WAKE_EVERY_NS: Final = 20 * INTERVAL_NS
+"""The least time between two wakes of the thread for excluded stretches that are shorter than the interval."""
+BUDGET_SHARE: Final = 0.2
+"""The part of the budget that samples may take."""
+DEFAULT_BUDGET: Final = 0.01
+"""The budget of samples where the session has none."""
+ENOUGH: Final = 1000
+"""Samples after which the interval is ten times as long: the lines are known then."""
+LATER: Final = 10
+MAX_SAMPLES: Final = 1024
+"""Samples kept between two ends of steps; further ones are dropped."""
+
+
+class StackSample(NamedTuple):
+    """The training thread at one moment: the user's innermost line, and the innermost line outside torch.
+
+    Both are None where there is none. ``weight_ns`` is the time that the sample stands for.
+    """
+
+    at_ns: int
+    weight_ns: int
+    excluded: bool
+    user: Site | None
+    inner: Site | None
+
+
+Sites = tuple[Site | None, Site | None]
+
+
+class StackProbe:
+    """Sample one session's training thread in its recorded steps and excluded stretches. A ``Probe``.
+
+    ``budget`` is the session's; 0 samples nothing. ``frames`` returns the frame of each thread.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        budget: float | None = None,
+        frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+    ) -> None:
+        self.samples: list[StackSample] = []
+        """The samples since the last ``take``."""
+        self.total_ns = 0
+        """Time that samples have taken, with the GIL held."""
+        self.enabled = False
+        """Whether recorded steps are sampled."""
+        self._recorder = recorder
+        self._budget = DEFAULT_BUDGET if budget is None else budget
+        self._frames = frames
+        self._now: Callable[[], int] = recorder.clock.read
+        self._use_clock()
+        recorder.on_change(self._use_clock)
+        self._in_step = self._excluded = self._stopping = False
+        self._was_long = False
+        self._excluded_ns = self._next_wake_ns = 0
+        self._count = 0
+        self._charged_ns = self._read_ns = 0
+        self._random = random.Random(0)
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._idle = False
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+
+    def _use_clock(self) -> None:
+        clock = self._recorder.clock
+        self._now = clock.now if isinstance(clock, DeviceClock) else clock.read
+
+    @property
+    def spent_ns(self) -> int:
+        """Time spent on samples since it was last set to 0."""
+        self._read_ns = self.total_ns
+        return self._read_ns - self._charged_ns
+
+    @spent_ns.setter
+    def spent_ns(self, _zero: int) -> None:
+        self._charged_ns = self._read_ns  # a sample between the two calls is charged later
+
+    # Called on the training thread.
+
+    def enable(self) -> None:
+        """Sample recorded steps from now on."""
+        if not self.enabled:
+            self.enabled = self._budget > 0
+            self._update()
+
+    def attach(self) -> None:
+        """Sample while the step is recorded, if that is enabled."""
+        self._in_step = True
+        self._update()
+
+    def detach(self) -> None:
+        """Sample no more in steps."""
+        self._in_step = False
+
+    def exclude(self, on: bool) -> None:
+        """Called at the begin and the end of a stretch that belongs to no step; not each short one wakes the thread."""
+        now_ns = perf_counter_ns()
+        self._excluded = on and self._budget > 0
+        if not on:
+            self._was_long = now_ns - self._excluded_ns >= INTERVAL_NS
+            return
+        self._excluded_ns = now_ns
+        if self._was_long or now_ns >= self._next_wake_ns:
+            self._next_wake_ns = now_ns + WAKE_EVERY_NS
+            self._update()
+
+    def remove(self) -> None:
+        """Stop the thread."""
+        self._in_step = self._excluded = self.enabled = False
+        self._stopping = True
+        self._release()
+        thread, self._thread = self._thread, None
+        if thread is not None and self._process == os.getpid() and thread is not threading.current_thread():
+            thread.join(1.0)
+
+    def take(self) -> list[StackSample]:
+        """Return the samples since the last call."""
+        if not self.samples:
+            return []
+        samples, self.samples = self.samples, []
+        return samples
+
+    def _wanted(self) -> bool:
+        return self._excluded or (self._in_step and self.enabled)
+
+    def _update(self) -> None:
+        if not self._wanted() or self._stopping:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="autoprof-stacks", daemon=True)
+            self._thread.start()
+        elif self._idle:
+            self._release()
+
+    def _release(self) -> None:
+        """Wake the thread. A lock without an owner: nothing waits for it where a fork has no such thread."""
+        if self._wake.locked():
+            self._wake.release()
+
+    # On the sampling thread.
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._idle = True
+            if not self._wanted():
+                self._wake.acquire()
+                continue
+            self._idle = False
+            mean_ns = self.interval_ns()
+            wait_ns = round(mean_ns * self._random.uniform(0.5, 1.5))
+            due_ns = perf_counter_ns() + wait_ns
+            if self._wake.acquire(timeout=wait_ns / NS_PER_S):
+                continue
+            begun_ns = perf_counter_ns()
+            if self._wanted():
+                try:
+                    self.sample(mean_ns + max(begun_ns - due_ns, 0))
+                except Exception:
+                    self._recorder.count_failure("samples of the stack")
+                    return
+            self.total_ns += perf_counter_ns() - begun_ns
+            self._count += 1
+
+    def interval_ns(self) -> int:
+        """Return the mean time between samples that the budget allows."""
+        each_ns = self.total_ns / max(self._count, 1)
+        allowed_ns = each_ns / max(BUDGET_SHARE * self._budget, 1e-9)
+        least_ns = INTERVAL_NS * (LATER if self._count >= ENOUGH else 1)
+        return round(min(max(allowed_ns, least_ns), MAX_INTERVAL_NS))
+
+    def sample(self, weight_ns: int) -> None:
+        """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
+        excluded, samples = self._excluded, self.samples
+        at_ns = self._now()
+        user, inner = sites_of(self._frames().get(self._recorder.thread))
+        if len(samples) < MAX_SAMPLES and (user or inner):
+            samples.append(StackSample(at_ns, weight_ns, excluded, user, inner))
+
+
+def sites_of(frame: FrameType | None) -> Sites:
+    """Return the innermost line of the user's files, and the innermost outside torch and the standard library.
+
+    ``call`` is the function that the line was calling, as far as it is written in Python. Nothing is returned for
+    autoprof's own work.
+    """
+    call, inner, own = "", None, frame is not None and is_own(frame.f_code.co_filename)
+    for _ in range(0 if own else MAX_FRAMES):
+        if frame is None:
+            break
+        code = frame.f_code
+        file = code.co_filename
+        if not is_own(file):
+            owner = file_owner(file)
+            if owner == "user" or (owner == "library" and inner is None):
+                site = Site(file, frame.f_lineno, code.co_name, call)
+                inner = inner or site
+                if owner == "user":
+                    return site, inner
+            call = code.co_name
+        frame = frame.f_back
+    return None, inner
+
+
+def _make(context: ProbeContext) -> StackProbe:
+    return StackProbe(context.recorder, context.settings.sample.budget if context.real_time else 0.0)
+
+
+PROBE = ProbeFactory(_make)
