@@ -165,7 +165,7 @@ class Judge:
         """Compare a row, found by a pattern, with the program's time of a name, per step."""
         truth = fmean(s.names.get((name or pattern, phase), 0) for s in self.counted)
         found = self.rows(pattern, phase)
-        subject = f"{name or pattern} {phase}"
+        subject = f"{name or readable(pattern)} {phase}"
         if not found:
             return self.time(subject, truth, None)
         return self.time(subject, truth, sum(row.total_ns / max(row.steps, 1) for row in found), relative)
@@ -175,7 +175,7 @@ class Judge:
         found = self.rows(pattern, phase)
         shown = sorted({row.name for row in self.summary.rows if row.phase == phase})
         reported = found[0].name if found else f"only {', '.join(shown) or 'nothing'}"
-        return self.add("named", pattern, reported, bool(found), "not named")
+        return self.add("named", readable(pattern), reported, bool(found), "not named")
 
     def hottest(self, pattern: str) -> Judge:
         """Require that the module with the longest self time over its phases is the one a pattern matches."""
@@ -185,7 +185,7 @@ class Judge:
                 totals[row.name] = totals.get(row.name, 0.0) + row.self_ns / max(row.steps, 1)
         top = max(totals, key=lambda name: totals[name], default="nothing")
         right = re.fullmatch(pattern, top.replace("/", ".")) is not None
-        return self.add("longest module", pattern, top, right, "another")
+        return self.add("longest module", readable(pattern), top, right, "another")
 
     def excluded(self, relative: float = RELATIVE) -> Judge:
         """Compare all excluded time of the run."""
@@ -212,7 +212,8 @@ class Judge:
         text = " ".join(f"{f.name or ''} {f.why} {f.next}" for f in found)
         missing = [word for word in words if re.search(word, text) is None]
         shown = f"{rule}: {text[:120]}" if found else f"only {self._rules()}"
-        return self.add("finding", " ".join((rule, *words)), shown, bool(found) and not missing, "not found")
+        truth = ", ".join((rule, *map(readable, words)))
+        return self.add("finding", truth, shown, bool(found) and not missing, "not found")
 
     def silent(self, *rules: str) -> Judge:
         """Require that none of the rules has a finding; without rules, that there is no finding of the program.
@@ -226,10 +227,10 @@ class Judge:
     def _rules(self) -> str:
         return ", ".join(f.rule for f in self.findings) or "nothing"
 
-    def says(self, pattern: str, subject: str = "says") -> Judge:
+    def says(self, truth: str, pattern: str) -> Judge:
         """Require a sentence in the report, as printed or in ``summary.txt``; line breaks are spaces."""
-        found = re.search(pattern, self.all_text, re.IGNORECASE)
-        return self.add(subject, pattern, found[0] if found else "nothing", found is not None, "not said")
+        found = re.search(rf".{{0,40}}({pattern}).{{0,40}}", self.all_text, re.IGNORECASE)
+        return self.add("says", truth, f"… {found[0]} …" if found else "nothing", found is not None, "not said")
 
     def is_true(self, subject: str, right: bool, reported: object = "", truth: str = "yes") -> Judge:
         """Add a comparison that the program has made."""
@@ -244,6 +245,11 @@ class Judge:
         worst = [row for row in self.summary.rows if not 0 <= row.self_ns <= row.total_ns]
         names = ", ".join(row.name for row in worst) or "none"
         return self.add("children above their parent", "none", names, not worst, "above")
+
+
+def readable(pattern: str) -> str:
+    """Return a regular expression without its optional parts and its backslashes."""
+    return re.sub(r"\(\.\*\\\.\)\?|\(\\\.[^()]*\)\?|^\.\*|\\b", "", pattern).replace(r"\d+", "N").replace("\\", "")
 
 
 _NO_ACCUSATION: Final = frozenset({"busy-machine", "overhead"})

@@ -110,7 +110,8 @@ class Block(nn.Module):
         self.mlp = Sleep(*mlp, "mlp")
 
     def forward(self, x: Tensor) -> Any:
-        return self.mlp(self.attention(x)) + x
+        with recomputed():
+            return self.mlp(self.attention(x)) + x
 
 
 def batches(count: int, size: int = 8, features: int = 16) -> Iterator[Tensor]:

@@ -444,4 +444,6 @@ def inference_only() -> Judge:
             model(batch)
     CLOCK.step()
     session.close()
-    return Judge(session).says(r"no (training|backward|optimizer)|session\.step\(\)|only (validation|inference|eval)")
+    return Judge(session).says(
+        "why", r"no (training|backward|optimizer)|session\.step\(\)|only (validation|inference|eval)"
+    )

@@ -437,7 +437,7 @@ class DirectForward(Root):
 
 @program("targets", "a child's .forward() called directly: the phases are whole and the report says so")
 def child_forward_called_directly() -> Judge:
-    return judge_model(DirectForward()).says(r"\.forward\(\)|called directly|never called")
+    return judge_model(DirectForward()).says("the direct call", r"\.forward\(\)|called directly|never called")
 
 
 class Functional(Root):
