@@ -20,7 +20,6 @@ from .._capture.memory import Footprint, SnapshotWindow
 from .._capture.probes import (
     SEES_CHECKPOINTS,
     OptimizerHooks,
-    Placement,
     find_anchor,
     hide_hooks,
     make_hooks,
@@ -30,6 +29,7 @@ from .._capture.probes import (
 )
 from .._metrics import RootProbe
 from .._notes import Notes
+from .._observer import Observer
 from .._process import lifecycle
 from .._process.ranks import launch_name, rank, world_size
 from .._process.signals import DeferSigint
@@ -46,10 +46,11 @@ from ..summary import Summary
 from .governor import Governor
 from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
 from .pipeline import Pipeline
-from .probe_setup import Setup, make_context, make_levels, make_metrics
+from .probe_setup import ModuleProbes, Setup, make_context, make_levels, make_metrics, make_zoom, memory_names
 from .sampling import Level, Sampling
 from .session import OpenSession, Session
 from .step_tracker import StepListener, StepTracker
+from .targets_file import TargetsFile
 from .training_state import TrainingState
 from .uncalled import UncalledModules
 
@@ -80,7 +81,8 @@ def instrument(
 ) -> Session:
     """Attach autoprof to a model and open its first step.
 
-    ``config`` is a path, a mapping, a ``Config``, or None (every direct child of the model, all phases).
+    ``config`` is a path, a mapping, a ``Config``, or None. Without ``targets`` the modules that take most of a step are
+    found during the run, all phases.
     ``optimizer`` is one or several, wrapped or not; without it every torch optimizer counts. ``sinks`` are added to
     those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
     ``MissingExtra``; then nothing is attached and no file is kept.
@@ -123,7 +125,7 @@ class _Capture:
     footprint: Footprint
     root: RootProbe
     levels: Sequence[Level]
-    placement: Placement
+    module_probes: ModuleProbes
     context: ProbeContext
     probes: StepProbes
     step_probes: Sequence[Probe]
@@ -141,7 +143,7 @@ class _Builder:
         memory: Memory | None,
         undo: Handle,
     ) -> None:
-        from .._targets import select_targets
+        from .._targets import Selection, first_cut, group_tree, select_targets
 
         anchor = find_anchor(model)
         place = anchor.device if anchor is not None else torch.device("cpu")
@@ -152,13 +154,14 @@ class _Builder:
         recorder = make_recorder(clock, settings.ranges)
         mark_cost = measure_mark_cost(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
+        tree = None if settings.targets else group_tree(model)
+        if tree is not None:
+            selection = Selection(tuple(one for group in first_cut(tree) for one in group.targets()), selection.notes)
         unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
         self._notes = Notes([*selection.notes, *([note] if note else []), *unseen])
         self._clock = clock
         self._undo = undo
         self._attached = Handle()
-        self._modules = list(dict.fromkeys([model, *(target.module for target in selection.targets)]))
-        lifecycle.check_unclaimed(self._modules)
         memory = device.memory(place) if memory is None else memory
         undo.add(memory.close)
         undo.add(self._attached.remove)
@@ -166,6 +169,7 @@ class _Builder:
             model,
             settings,
             selection,
+            tree,
             optimizers,
             device,
             place,
@@ -175,6 +179,8 @@ class _Builder:
             follow,
             settings.sample.budget,
         )
+        self._modules = list(dict.fromkeys([model, *(target.module for target in self._setup.named)]))
+        lifecycle.check_unclaimed(self._modules)
 
     def build(self, sinks: tuple[Sink, ...]) -> Session:
         """Build every part complete, each from those before it, and open the first step last."""
@@ -186,7 +192,7 @@ class _Builder:
         folder = self._make_folder()
         metrics = make_metrics(setup, capture.root, batches, self._notes)
         undo.add(metrics.close)
-        observers = [
+        observers: list[Observer] = [
             MemoryTable(capture.footprint),
             OutsideSteps(governor, excluded, prefetch),
             metrics,
@@ -194,6 +200,11 @@ class _Builder:
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]
+        zoom = make_zoom(setup, capture.module_probes, governor, self._notes)
+        if zoom is not None:
+            observers.append(zoom)
+            if folder is not None and folder.rank == 0:
+                observers.append(TargetsFile(folder.path, setup.model, zoom))
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))
         pipeline = Pipeline(
@@ -210,6 +221,7 @@ class _Builder:
             governor,
             capture.levels,
             capture.step_probes,
+            finest=zoom,
             every=setup.settings.sample.every,
             mark_cost=setup.mark_cost,
         )
@@ -225,7 +237,6 @@ class _Builder:
             recorder=setup.recorder,
             memory=setup.memory,
             notes=self._notes,
-            targets=setup.selection.targets,
             folder=folder,
         )
         undo.add(partial(lifecycle.release, session))
@@ -241,16 +252,16 @@ class _Builder:
         setup = self._setup
         recorder = setup.recorder
         self._probe_functions()
-        named = ((target.name, target.module) for target in setup.selection.targets)
-        footprint = Footprint(setup.model, named, setup.optimizers)
+        footprint = Footprint(setup.model, memory_names(setup), setup.optimizers)
         hooks = make_hooks(recorder)
         root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
-        levels, placement = make_levels(setup, hooks)
+        module_probes = ModuleProbes(setup, hooks)
+        levels = make_levels(setup, module_probes)
         context = make_context(setup, hooks, prefetch, batches)
         probes = StepProbes(context)
         self._attached.add(probes.remove)
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
-        return _Capture(footprint, root, levels, placement, context, probes, step_probes)
+        return _Capture(footprint, root, levels, module_probes, context, probes, step_probes)
 
     def _compiled_modules(self) -> CompiledModules:
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
@@ -275,7 +286,7 @@ class _Builder:
             pipeline,
             self._notes,
             warmup=setup.settings.sample.warmup,
-            placement=capture.placement,
+            placement=capture.module_probes.placement,
             cost_meters=(setup.memory, capture.footprint, capture.root, stacks),
             pause_listeners=(stacks.exclude,),
             listeners=listeners,
@@ -364,7 +375,7 @@ class _Builder:
                 settings.deep,
                 folder.rank_path,
                 folder.rank,
-                targets=self._setup.selection.targets,
+                targets=self._setup.named,
                 sampling=sampling,
                 summary=pipeline.summary,
                 warn=notes.warn_once,

@@ -90,6 +90,11 @@ class Governor:
         return self._bare_ns
 
     @property
+    def spendable_share(self) -> float | None:
+        """The cost by autoprof's timers that may be spent in each step, as a fraction of it; None without a budget."""
+        return None if self._budget is None else self._budget / self._charge
+
+    @property
     def comparable(self) -> int:
         """The number of a gap's first steps that are compared with the recorded ones before it."""
         return self._pairs.comparable

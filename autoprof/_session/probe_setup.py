@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -18,11 +19,19 @@ from .._notes import Notes
 from ..devices import Device, Memory
 from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext
+from .governor import Governor
 from .sampling import Level
+from .zoom import Zoom, is_recordable
 
 if TYPE_CHECKING:
-    from .._targets import Selection, Target
+    from .._targets import ModuleGroup, Selection, Target
     from ..config import Config
+
+
+MODEL_ALONE: Final = -1
+"""The number of the set of targets that has only the model itself."""
+MAX_MEMORY_PARAMETERS: Final = 4096
+"""Parameters counted for the memory of names, each once for every name that contains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ class Setup:
     model: nn.Module
     settings: Config
     selection: Selection
+    """The targets to begin with."""
+    tree: ModuleGroup | None
+    """The groups of modules to choose targets from; None where the configuration has rules."""
     optimizers: tuple[Any, ...]
     device: Device
     """The kind of the model's device, chosen once."""
@@ -45,6 +57,13 @@ class Setup:
     mark_cost: MarkCost
     follow: bool
     budget: float | None
+
+    @property
+    def named(self) -> tuple[Target, ...]:
+        """All targets that the session may record."""
+        if self.tree is None:
+            return self.selection.targets
+        return tuple(target for group in self.tree.below() for target in group.targets())
 
     @property
     def follows_backward(self) -> bool:
@@ -67,39 +86,66 @@ def make_metrics(setup: Setup, root: RootProbe, batches: FetchedBatches, notes: 
             notes.warn_once(note)
     flops = None
     if settings.flops != "off":
-        targets = [(target.name, target.fqn) for target in setup.selection]
+        targets = [(target.name, target.fqn) for target in setup.named]
         trust = settings.flops == "trust"
         flops = FlopMeter(setup.model, targets, setup.budget, setup.place, trust=trust)
     return Metrics(root, batches, notes, telemetry, flops)
 
 
-def make_levels(setup: Setup, hooks: Hooks) -> tuple[list[Level], Placement]:
-    """Make the module probes of every level of detail, and the placement that follows their devices."""
+class ModuleProbes:
+    """Make the probes of targets, each when a level first has it, and have them follow their modules' devices."""
+
+    def __init__(self, setup: Setup, hooks: Hooks) -> None:
+        self._setup = setup
+        self._hooks = hooks
+        self._made: dict[tuple[str, bool], tuple[ModuleProbe, list[Probe]]] = {}
+        self.placement = Placement(setup.model, setup.recorder, hooks, follow_kind=setup.follow)
+
+    def level(self, targets: Sequence[Target], words: str, cut: int = 0) -> Level:
+        """Return the level of these targets; without the model itself among them, it is marked without a span."""
+        every = list(targets)
+        if not any(target.fqn == "" for target in targets):
+            every.append(_hidden_model(self._setup))
+        made = [self._probes(target) for target in every]
+        self.placement.add([probe for probe, _ in made])
+        return Level([probe for _, probes in made for probe in probes], words, tuple(targets), cut)
+
+    def _probes(self, target: Target) -> tuple[ModuleProbe, list[Probe]]:
+        """Return the probe that marks the target's calls, and all probes of the target in the order of attaching."""
+        key = target.fqn, target.shown
+        if key not in self._made:
+            setup, recorder = self._setup, self._setup.recorder
+            probe = ModuleProbe(recorder, self._hooks, target, setup.memory)
+            probes: list[Probe] = [probe]
+            if isinstance(recorder, RangingRecorder) and target.shown:  # attached first, it ends up inside our hooks
+                probes.insert(0, RangeProbe(recorder, target))
+            if target.shapes:
+                probes.append(ShapeProbe(recorder, target))
+            self._made[key] = probe, probes
+        return self._made[key]
+
+
+def make_levels(setup: Setup, probes: ModuleProbes) -> list[Level]:
+    """Return every level of detail, the finest first; without rules, the finest is the zoom's."""
     from .._targets import detail_levels
 
-    recorder = setup.recorder
     details = detail_levels(setup.model, setup.selection)
-    every = {target.fqn: target for detail in details for target in detail.targets}
-    modules = {fqn: ModuleProbe(recorder, hooks, target, setup.memory) for fqn, target in every.items()}
-    hidden_model = ModuleProbe(recorder, hooks, _hidden_model(setup))
-    placement = Placement(setup.model, recorder, hooks, [*modules.values(), hidden_model], follow_kind=setup.follow)
-    probes: dict[str, list[Probe]] = {fqn: [probe] for fqn, probe in modules.items()}
-    for fqn, target in every.items():
-        if isinstance(recorder, RangingRecorder):  # attached first, it ends up inside autoprof's own hooks
-            probes[fqn].insert(0, RangeProbe(recorder, target))
-        if target.shapes:
-            probes[fqn].append(ShapeProbe(recorder, target))
-    levels = [
-        Level(
-            [probe for target in detail.targets for probe in probes[target.fqn]]
-            + ([] if "" in fqns else [hidden_model]),
-            detail.words,
-            fqns,
-        )
-        for detail in details
-        for fqns in [frozenset(target.fqn for target in detail.targets)]
-    ]
-    return levels, placement
+    if setup.tree is not None:
+        return [Level(), probes.level(details[-1].targets, details[-1].words, MODEL_ALONE)]
+    return [probes.level(detail.targets, detail.words, number) for number, detail in enumerate(details)]
+
+
+def make_zoom(setup: Setup, probes: ModuleProbes, governor: Governor, notes: Notes) -> Zoom | None:
+    """Return the choice of targets of a configuration without rules; None where it has rules."""
+    if setup.tree is None:
+        return None
+    from .._targets import first_cut
+
+    def make_level(groups: Iterable[ModuleGroup], cut: int) -> Level:
+        targets = [target for group in groups for target in group.targets() if is_recordable(group)]
+        return probes.level(targets, "the modules of the hot path are", cut)
+
+    return Zoom(setup.tree, first_cut(setup.tree), make_level, governor, setup.mark_cost, notes)
 
 
 def _hidden_model(setup: Setup) -> Target:
@@ -109,6 +155,21 @@ def _hidden_model(setup: Setup) -> Target:
     root = walk(setup.model)[0]
     phases = frozenset(MODULE_PHASES if setup.follows_backward else (Phase.FORWARD, Phase.RECOMPUTE))
     return Target(root.module, "", clean_name(root.class_name), phases, False, NO_RULE, shown=False)
+
+
+def memory_names(setup: Setup) -> Iterator[tuple[str, nn.Module]]:
+    """Yield name and module of the targets whose memory is counted: of a tree, the upper levels."""
+    if setup.tree is None:
+        yield from ((target.name, target.module) for target in setup.selection)
+        return
+    counted, level = 0, [setup.tree]
+    while level:
+        for group in level:
+            counted += sum(1 for node in group.nodes for _ in node.inner.parameters())
+            if counted > MAX_MEMORY_PARAMETERS:
+                return
+            yield from ((group.name, node.module) for node in group.nodes)
+        level = [child for group in level for child in group.children]
 
 
 def make_context(setup: Setup, hooks: Hooks, prefetch: Prefetch, batches: FetchedBatches) -> ProbeContext:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
@@ -12,23 +12,41 @@ from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
 
+if TYPE_CHECKING:
+    from .._targets import Target
+
 CHECK_NS: Final = 2 * NS_PER_S
 """Length of the further parts of a gap: about every two seconds a live display shows the age of its figures."""
 
 
 class Level(NamedTuple):
-    """A level of detail: its probes, a description of them, and the fqns of their modules."""
+    """A level of detail: its probes, a description of them, their targets, and the number of this set of targets."""
 
     probes: Sequence[Probe] = ()
     words: str = "nothing is"
-    fqns: frozenset[str] = frozenset()
+    targets: tuple[Target, ...] = ()
+    cut: int = 0
+
+    @property
+    def fqns(self) -> frozenset[str]:
+        """The fqns of the modules that are recorded when called."""
+        return frozenset(target.fqn for target in self.targets)
+
+
+class FinestLevel(Protocol):
+    """The source of the finest level, which may change from step to step."""
+
+    @property
+    def level(self) -> Level:
+        """The level to record from the next step on."""
 
 
 class Sampling:
     """Count the steps of a gap, and attach the probes in recorded steps.
 
-    ``levels`` start with the finest. ``every`` asks for each Nth step, of which the governor skips as many as its
-    budget requires. ``step_probes`` are attached at every level.
+    ``levels`` start with the finest; ``finest`` replaces that one where it changes during the run. ``every`` asks for
+    each Nth step, of which the governor skips as many as its budget requires. ``step_probes`` are attached at every
+    level.
 
     A gap is divided: at the end of its first part ``check_gap`` compares its steps with the recorded ones, at the end
     of each further part it gives the session time for postponed work. ``gap_remaining`` counts down to the next check.
@@ -41,6 +59,7 @@ class Sampling:
         levels: Sequence[Level] = (),
         step_probes: Sequence[Probe] = (),
         *,
+        finest: FinestLevel | None = None,
         every: int = 1,
         mark_cost: MarkCost | None = None,
     ) -> None:
@@ -55,6 +74,9 @@ class Sampling:
         self._settled = self._settled_ns = 0
         self._recorder = recorder
         self._levels = levels or [Level()]
+        self._finest = finest
+        self._level = self._chosen_level()
+        self._fqns = self._level.fqns
         self._every = every
         self._mark_cost = mark_cost or MarkCost()
         self._attached: Sequence[Probe] | None = None
@@ -71,6 +93,25 @@ class Sampling:
         self._begins_burst = False
         self._described_level = 0
 
+    def _chosen_level(self) -> Level:
+        level = self._governor.level
+        return self._finest.level if self._finest is not None and not level else self._levels[level]
+
+    def begin_step(self) -> None:
+        """Take over a change of level: the probes attached are those of the step that begins now."""
+        level = self._chosen_level()
+        if level is self._level:
+            return
+        self.switch(False)
+        self._level, self._fqns = level, level.fqns
+        self.settling = self._settles
+        self._settled = self._settled_ns = 0
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets recorded in the open step, or in the last one."""
+        return self._level.targets
+
     def switch(self, on: bool) -> None:
         """Attach all probes of the level, or detach those attached."""
         if on == (self._attached is not None):
@@ -78,7 +119,7 @@ class Sampling:
         began = perf_counter_ns()
         activate(self._recorder, on)
         if on:
-            self._attached = [*self._levels[self._governor.level].probes, *self._step_probes]
+            self._attached = [*self._level.probes, *self._step_probes]
             for probe in self._attached:
                 probe.attach()
             now_ns = perf_counter_ns()
@@ -100,7 +141,8 @@ class Sampling:
         self._attached = None
         activate(self._recorder, False)
         failed: list[Exception] = []
-        every = (*(probe for level in self._levels for probe in level.probes), *self._step_probes)
+        levels = (*self._levels, self._level)
+        every = (*(probe for level in levels for probe in level.probes), *self._step_probes)
         for probe in {id(probe): probe for probe in every}.values():
             try:
                 probe.detach()
@@ -217,7 +259,12 @@ class Sampling:
     @property
     def instrumented(self) -> frozenset[str]:
         """The fqns of the modules that are recorded when called."""
-        return self._levels[self._governor.level].fqns
+        return self._fqns
+
+    @property
+    def cut(self) -> int:
+        """The number of the set of targets of the open step."""
+        return self._level.cut
 
     def describe_change(self, step: int) -> str | None:
         """Return, once, the note that another level of detail is recorded from this step on."""

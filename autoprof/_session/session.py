@@ -37,12 +37,15 @@ class Session:
     This class is the session of a configuration with ``enabled: false``: it attaches nothing and records nothing.
     """
 
-    targets: tuple[Target, ...] = ()
-    """The modules that are timed."""
     folder: Path | None = None
     """The folder of this run, or None when it writes no files."""
     rank_folder: Path | None = None
     """The folder of this rank's own files, or None when it writes none."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The modules that are timed; without rules in the configuration they change in the first steps."""
+        return ()
 
     def step(self) -> None:
         """End a step. The first call makes the session manual. After ``close`` it only warns, once."""
@@ -97,10 +100,8 @@ class OpenSession(Session):
         recorder: Recorder,
         memory: Memory,
         notes: Notes,
-        targets: tuple[Target, ...],
         folder: RunFolder | None,
     ) -> None:
-        self.targets = targets
         self.folder = None if folder is None else folder.path
         self.rank_folder = None if folder is None else folder.rank_path
         self._pipeline = pipeline
@@ -120,6 +121,10 @@ class OpenSession(Session):
         """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
         self._attached = attached
         self._state.start()
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return self._sampling.targets
 
     @property
     def busy(self) -> bool:

@@ -63,6 +63,7 @@ class OpenStep:
     """The step that is being recorded."""
 
     __slots__ = (
+        "cut",
         "gap_ns",
         "gap_scalars",
         "gap_steps",
@@ -75,11 +76,20 @@ class OpenStep:
     )
 
     def __init__(
-        self, start: Reading, instrumented: frozenset[str], *, settles: bool, warmup: bool, gap_steps: int, gap_ns: int
+        self,
+        start: Reading,
+        instrumented: frozenset[str],
+        cut: int,
+        *,
+        settles: bool,
+        warmup: bool,
+        gap_steps: int,
+        gap_ns: int,
     ) -> None:
         self.start_unix_ns = time_ns()
         self.start = start
         self.instrumented = instrumented
+        self.cut = cut
         self.settles = settles
         self.warmup = warmup
         self.gap_steps = gap_steps
@@ -248,9 +258,11 @@ class StepTracker:
         self._number += 1
         excluded = True in [listener(self._number) for listener in self._listeners] if self._listeners else False
         sampling = self._sampling
+        sampling.begin_step()
         self.open = opened = OpenStep(
             start,
             sampling.instrumented,
+            sampling.cut,
             settles=sampling.settling,
             warmup=self._pipeline.took_long() or self._number <= self._warmup or excluded,
             gap_steps=gap_steps,
@@ -289,7 +301,8 @@ class StepTracker:
             opened.gap_steps,
             opened.gap_ns,
             opened.instrumented,
-            gap_scalars=opened.gap_scalars,
+            opened.cut,
+            opened.gap_scalars,
         )
         self._pipeline.submit(raw)
         return raw

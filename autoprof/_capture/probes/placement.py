@@ -48,17 +48,23 @@ class Placement:
         model: nn.Module,
         recorder: Recorder,
         hooks: Hooks,
-        probes: Sequence[ModuleProbe],
+        probes: Sequence[ModuleProbe] = (),
         *,
         follow_kind: bool = True,
     ) -> None:
         self._model = model
         self._recorder = recorder
         self._hooks = hooks
-        self._probes = probes
+        self._probes = list(probes)
         self._anchor = find_anchor(model) if follow_kind else None
         self._on_host = self._anchor is None or self._anchor.is_cpu
         self._evidence: dict[tuple[int, str], _Evidence] = {}
+        self._place_probes()
+
+    def add(self, probes: Sequence[ModuleProbe]) -> None:
+        """Place these probes too, and from now on follow their modules."""
+        known = set(map(id, self._probes))
+        self._probes += [probe for probe in probes if id(probe) not in known]
         self._place_probes()
 
     def moved(self) -> bool:

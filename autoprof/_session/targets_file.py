@@ -1,0 +1,64 @@
+"""``targets.yaml`` in a run's folder: rules that select the modules that autoprof chose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from torch import nn
+
+from .._observer import Observer
+from .._process.failures import contain, ignore
+from .._storage.atomic import write_atomic
+from ..frame import StepFrame
+from ..summary import Stopped
+from .zoom import Cut, Zoom
+
+FILE_NAME: Final = "targets.yaml"
+REASONS: Final[dict[Stopped, str]] = {
+    "leaf": "no modules inside",
+    "small": "a small part of the step",
+    "budget": "timing the modules inside would exceed the budget",
+    "hidden": "hooks do not fire inside",
+}
+
+
+class TargetsFile(Observer):
+    """Write the cut when it has settled, and at the end; a killed run keeps the last one."""
+
+    provides = FILE_NAME
+
+    def __init__(self, folder: Path, model: nn.Module, zoom: Zoom) -> None:
+        self._path = folder / FILE_NAME
+        self._model = model
+        self._zoom = zoom
+        self._written: Cut | None = None
+        self._wrote = False
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Write the file if the cut has settled on another one."""
+        if self._zoom.has_settled and self._zoom.cut is not self._written:
+            with contain(ignore):  # a full disk loses this file only
+                self._write()
+            self._wrote = True
+
+    def took_long(self) -> bool:
+        """Return, once, whether the file was written."""
+        wrote, self._wrote = self._wrote, False
+        return wrote
+
+    def finish(self, *, complete: bool) -> None:
+        """Write the final cut with its shares of the step."""
+        self._write()
+
+    def _write(self) -> None:
+        from .._targets import CutGroup, CutRules
+
+        zoom = self._zoom
+        self._written, shares = zoom.cut, zoom.shares()
+        groups = [
+            CutGroup(group, shares.get(group.name), None if stopped is None else REASONS[stopped])
+            for group in zoom.cut.groups
+            for stopped in [zoom.cut.stopped[group.name]]
+        ]
+        write_atomic(self._path, CutRules(self._model).yaml(groups))
