@@ -41,6 +41,12 @@ OPEN_MARGIN: Final = 0.8
 """The part of that limit up to which rows are opened, so that one at the limit is not opened and closed in turn."""
 AHEAD_MARGIN: Final = 0.5
 """The same for rows inside those just opened, which are not measured yet: they are opened ahead to save steps."""
+AHEAD_SHARE: Final = 0.5
+"""The assumed part of an opened row that a row inside it takes."""
+AHEAD_GROUPS: Final = 150
+"""Recorded groups beyond which no row is opened ahead: each row costs time when a step is resolved."""
+MANY_GROUPS: Final = 64
+"""Recorded groups beyond which small ones are closed even where recording them is cheap."""
 MARKS_PER_CALL: Final = 3
 """Marks of a call: its begin, its end and its backward's begin; the end of the backward is another's begin."""
 MAX_CHECK_STEPS: Final = 512
@@ -144,6 +150,7 @@ class Zoom(Observer):
         self._meter = _CutMeter()
         self._due = 1
         self._began = False
+        self._silent_steps = 0
         self._last: _Measured | None = None
         self.cut = self._cut()
         """The present cut."""
@@ -166,7 +173,9 @@ class Zoom(Observer):
     def _check(self) -> None:
         """Change the cut where the steps so far show that it should be another."""
         measured = self._last = self._meter.measured()
-        if not measured.calls and measured.steps >= SILENT_STEPS:
+        self._meter = _CutMeter()
+        self._silent_steps = 0 if measured.calls else self._silent_steps + measured.steps
+        if self._silent_steps >= SILENT_STEPS:
             self._notes.warn_once(
                 f"no module of the model was called in {SILENT_STEPS} recorded steps: only calls such as model(x) are "
                 "seen, not model.forward(x) or functions that use its parameters"
@@ -187,7 +196,6 @@ class Zoom(Observer):
         self._unchanged = 0
         self._number += 1
         self._due = max(1, 2 ** min(self._changes - 3, 9))
-        self._meter = _CutMeter()
         self.cut, self.level = cut, self._make_level(cut.groups, self._number)
 
     @property
@@ -197,7 +205,7 @@ class Zoom(Observer):
 
     def shares(self) -> dict[str, float]:
         """Return the part of a step that each group of the cut takes; empty before the first check."""
-        measured = self._meter.measured() if self._meter.steps else self._last
+        measured = self._last if self._last is not None or not self._meter.steps else self._meter.measured()
         return {} if measured is None else {group.name: measured.share(group) for group in self.cut.groups}
 
     # The choice.
@@ -211,8 +219,13 @@ class Zoom(Observer):
         self._over_budget.clear()
         self._record_grown(measured)
         cost_ns = self._cost_ns(self._recorded())
-        if not settled and cost_ns > limit_ns / MAX_STEPS_PER_RECORDED:
-            cost_ns = self._drop_small(measured, cost_ns)
+        if not settled:
+            dear = cost_ns > limit_ns / MAX_STEPS_PER_RECORDED
+            if dear or len(self._recorded()) > MANY_GROUPS:
+                self._close_small(measured)
+            if dear:
+                self._drop_small(measured)
+            cost_ns = self._cost_ns(self._recorded())
         if cost_ns > limit_ns * (1.5 if settled else 1.0):
             cost_ns = self._close(measured, cost_ns, limit_ns)
         least = REOPEN_SHARE if settled else OPEN_SHARE
@@ -221,7 +234,8 @@ class Zoom(Observer):
             share = self._share(group, measured)
             if share >= least and self._can_open(group):
                 heappush(waiting, (-share, place, group, True))
-        place = len(waiting) + len(self.cut.groups)
+        recorded = len(self._recorded())
+        place = recorded
         while waiting:
             share, _, group, known = heappop(waiting)
             inside_ns = self._cost_ns(_visible(group))
@@ -231,9 +245,10 @@ class Zoom(Observer):
                 continue
             self._opened.add(group.name)
             cost_ns += inside_ns
+            recorded += len(_visible(group))
             for child in _visible(group):
-                expected = share / max(len(_visible(group)), 1)
-                if -expected >= OPEN_SHARE and self._can_open(child):
+                expected = share * AHEAD_SHARE
+                if -expected >= OPEN_SHARE and recorded <= AHEAD_GROUPS and self._can_open(child):
                     place += 1
                     heappush(waiting, (expected, place, child, False))
 
@@ -254,8 +269,14 @@ class Zoom(Observer):
     def _can_open(self, group: ModuleGroup) -> bool:
         return group.name not in self._opened and bool(_visible(group))
 
-    def _drop_small(self, measured: _Measured, cost_ns: float) -> float:
-        """Record rows no longer that are a small part of the step; return the cost of the rest."""
+    def _close_small(self, measured: _Measured) -> None:
+        """Close groups that were opened ahead and turned out to be a small part of the step."""
+        for group in self._recorded():
+            if group is not self._root and 0 < measured.share(group) < DROP_SHARE:
+                self._opened.discard(group.name)
+
+    def _drop_small(self, measured: _Measured) -> None:
+        """Record rows no longer that are a small part of the step."""
         for group in self._recorded():
             parent = self._parents.get(group.name)
             if parent is None or self._is_open(group) or not 0 < measured.share(group) < DROP_SHARE:
@@ -263,8 +284,6 @@ class Zoom(Observer):
             self._dropped.add(group.name)
             own = self._expected_own.get(parent.name, measured.own_share(parent))
             self._expected_own[parent.name] = own + measured.share(group)
-            cost_ns -= self._cost_ns([group])
-        return cost_ns
 
     def _record_grown(self, measured: _Measured) -> None:
         """Record rows again that were dropped, where the time of the group around them has grown since."""

@@ -1,0 +1,340 @@
+"""Without targets a session opens the rows that hold most time, keeps its rows honest, and changes no result."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.testing
+from engine_laws import check_laws
+from torch import Tensor, nn
+
+import autoprof
+from autoprof._capture.mark_cost import MarkCost
+from autoprof._notes import Notes
+from autoprof._session.governor import Governor
+from autoprof._session.sampling import Level
+from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
+from autoprof._targets import first_cut, group_tree, select_targets
+from autoprof.config import load_config
+from autoprof.frame import Phase, Span, StepFrame
+from autoprof.summary import Row, Summary
+from autoprof.testing import FakeClock, ListSink, make_frame, open_session
+
+DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": None}, "flops": "off", "sinks": {}}
+"""No targets, explicit steps, every step recorded."""
+
+
+class Busy(nn.Module):
+    """A leaf that takes so long."""
+
+    def __init__(self, clock: FakeClock, ns: int) -> None:
+        super().__init__()
+        self.clock, self.ns = clock, ns
+        self.weight = nn.Parameter(torch.zeros(ns % 97 + 1))  # blocks of other lengths have another structure
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.advance(self.ns)
+        return x * (1 + self.weight.sum())
+
+
+class Nest(nn.Module):
+    """A module that calls its children in turn, and takes ``ns`` itself."""
+
+    def __init__(self, clock: FakeClock, ns: int = 0, **children: nn.Module) -> None:
+        super().__init__()
+        self.clock, self.ns = clock, ns
+        for name, child in children.items():
+            self.add_module(name, child)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.advance(self.ns)
+        for child in self._modules.values():
+            assert child is not None
+            x = child(x)
+        return x
+
+
+def deep(clock: FakeClock, depth: int, ns: int = 100_000) -> nn.Module:
+    """Return a module that takes ``ns``, ``depth`` levels deep, beside thirty small ones on each level."""
+    inner: nn.Module = Busy(clock, ns)
+    for _ in range(depth):
+        inner = Nest(clock, 1, hot=inner, **{f"cold{i}{'x' * i}": Nest(clock, a=Busy(clock, i)) for i in range(30)})
+    return inner
+
+
+def rows_of(summary: Summary, phase: Phase = Phase.FORWARD) -> dict[str, Row]:
+    """Return the rows of a phase by name."""
+    return {row.name: row for row in summary.rows if row.phase is phase}
+
+
+def train(session: autoprof.Session, model: nn.Module, steps: int) -> None:
+    """Run so many steps."""
+    for _ in range(steps):
+        model(torch.ones(1)).sum().backward()
+        session.step()
+
+
+def test_a_hot_leaf_is_reached_within_a_few_steps() -> None:
+    """Level after level, whatever lies beside it; the small rows stay closed and say so."""
+    clock = FakeClock()
+    model = deep(clock, 6)
+    with open_session(model, DEFAULT, clock=clock) as session:
+        train(session, model, 12)
+    rows = rows_of(session.summary())
+    assert rows["hot/hot/hot/hot/hot/hot"].self_ns > 0.5 * session.summary().total_step_ns
+    assert rows["hot/hot/hot/hot/hot/hot"].stopped == "leaf"
+    assert rows["hot/hot"].stopped is None
+    assert rows["hot/hot/cold3xxx"].stopped == "small"
+    assert "hot/hot/cold3xxx/a" not in rows
+    assert "hot/hot/hot/hot/hot/hot" in {target.name for target in session.targets}
+
+
+def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
+    """Every row of a summary rests on the same steps, and on each frame children and self make the parent."""
+    clock, sink = FakeClock(), ListSink()
+    model = deep(clock, 5)
+    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
+        train(session, model, 20)
+    for frame in sink.frames:
+        check_laws(frame)
+    assert len({frame.cut for frame in sink.frames}) > 1
+    summary = session.summary()
+    assert {row.watched for row in summary.rows} == {summary.steps}
+    assert summary.steps + sum(summary.skipped.values()) == 20
+    for phase in (Phase.FORWARD, Phase.BACKWARD):
+        rows = rows_of(summary, phase)
+        for row in rows.values():
+            inside = sum(child.total_ns for child in rows.values() if child.parent == row.name)
+            assert row.total_ns == row.self_ns + inside
+            assert row.share == row.total_ns / summary.total_step_ns
+    assert sum(summary.phases.values()) == summary.total_step_ns
+
+
+def test_the_cut_settles() -> None:
+    """Once it is found it stays: later steps all rest on one cut."""
+    clock, sink = FakeClock(), ListSink()
+    model = deep(clock, 5)
+    with open_session(model, DEFAULT, clock=clock, sinks=[sink]) as session:
+        train(session, model, 100)
+    assert len({frame.cut for frame in sink.frames[10:]}) == 1
+    assert session.summary().steps >= 90
+
+
+class Late(nn.Module):
+    """Two branches of which the second takes long only from a step on."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.first, self.second = deep(clock, 3), deep(clock, 3, 100_001)
+        self.late = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.second(x) if self.late else x
+
+
+def test_a_row_that_grows_later_is_opened_then() -> None:
+    """A branch that was never called before is opened when it takes most of the step."""
+    clock = FakeClock()
+    model = Late(clock)
+    with open_session(model, DEFAULT, clock=clock) as session:
+        train(session, model, 40)
+        assert "second/hot/hot/hot" not in {target.name for target in session.targets}
+        model.late = True
+        train(session, model, 200)
+        assert "second/hot/hot/hot" in {target.name for target in session.targets}
+
+
+def frame_of(zoom: Zoom, times: dict[str, int], step: int, blocks: dict[str, int] | None = None) -> StepFrame:
+    """Return a frame in which the groups of the present cut take these times, one forward span each."""
+    groups = {group.name: group for group in zoom.cut.groups}
+    spans: list[Span] = []
+    places: dict[str, int] = {}
+    for name in groups:
+        parent = places.get(name.rpartition("/")[0], 0 if spans else None)
+        places[name] = len(spans)
+        spans.append(Span(name, name, Phase.FORWARD, parent, 0, times.get(name, 0)))
+    return make_frame(spans, step=step, duration_ns=max(times.values()), cut=zoom.level.cut)
+
+
+def make_zoom(model: nn.Module, budget: float | None, cost_ns: float) -> Zoom:
+    """Return a zoom on the model whose marks cost so much."""
+    tree = group_tree(model)
+
+    def make_level(groups: Any, cut: int) -> Level:
+        return Level((), "", tuple(target for group in groups for target in group.targets()), cut)
+
+    return Zoom(tree, first_cut(tree), make_level, Governor(budget), MarkCost(cost_ns, cost_ns), Notes())
+
+
+def wide() -> nn.Module:
+    """Return a model with two hot blocks of ten modules each, deeper than the first cut."""
+    clock = FakeClock()
+
+    def block(base: int) -> nn.Module:
+        return Nest(clock, inner=Nest(clock, **{f"m{'x' * i}": Busy(clock, base + i) for i in range(30)}))
+
+    return Nest(clock, one=block(1), two=block(40))
+
+
+TIMES = {"Nest": 100_000, "one": 60_000, "one/inner": 59_000, "two": 38_000, "two/inner": 37_000}
+
+
+def test_a_row_that_is_too_expensive_to_open_says_so() -> None:
+    """Of two rows that take long only the longer one is opened where the budget does not allow both."""
+    zoom = make_zoom(wide(), 0.01, 20.0)  # 60 ns a call, 4 × 0.6 % of 100 µs: 2400 ns, 40 calls
+    for step in range(20):
+        zoom.observe_frame(frame_of(zoom, TIMES, step))
+    assert zoom.cut.stopped["one/inner"] == "budget"
+    assert len(zoom.cut.groups) <= 40
+    cheap = make_zoom(wide(), 0.01, 1.0)
+    for step in range(20):
+        cheap.observe_frame(frame_of(cheap, TIMES, step))
+    assert cheap.cut.stopped["one/inner"] is None
+    assert cheap.cut.stopped["two/inner"] is None
+
+
+def test_a_cut_that_costs_too_much_is_closed_again() -> None:
+    """More calls than expected, as in a loop over a block, take rows away until the cost is right."""
+    model = wide()
+    zoom = make_zoom(model, 0.01, 1.0)
+    for step in range(6):
+        zoom.observe_frame(frame_of(zoom, TIMES, step))
+    opened = len(zoom.cut.groups)
+    assert opened > 60
+    short = {name: ns // 100 for name, ns in TIMES.items()}  # the step is now so short that the marks are too much
+    for step in range(6, 40):
+        zoom.observe_frame(frame_of(zoom, short, step))
+    assert len(zoom.cut.groups) < opened
+
+
+def test_a_row_at_the_limit_does_not_flap() -> None:
+    """Noise around a threshold changes the cut a few times, not forever."""
+    zoom = make_zoom(wide(), 0.01, 16.0)
+    cuts = []
+    for step in range(2000):
+        noise = 1.0 + 0.3 * ((step * 7919) % 13 - 6) / 6
+        times = {name: round(ns * (noise if name.startswith("one") else 1.0)) for name, ns in TIMES.items()}
+        zoom.observe_frame(frame_of(zoom, times | {"Nest": 120_000}, step))
+        cuts.append(zoom.level.cut)
+    assert cuts[-1] == cuts[200]
+    assert cuts[-1] <= MAX_CHANGES // 2
+
+
+def test_a_step_without_calls_is_said() -> None:
+    """Nothing that hooks see is called: the report says what is seen."""
+    zoom = make_zoom(wide(), None, 1.0)
+    for step in range(2 * SILENT_STEPS):
+        zoom.observe_frame(make_frame([], step=step, duration_ns=1000, cut=zoom.level.cut))
+    assert "was called in" in zoom._notes.all[0]
+
+
+class Headless(nn.Module):
+    """A model whose parts are called, and it never."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.encoder, self.decoder = deep(clock, 3), deep(clock, 3, 200_000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise AssertionError
+
+
+def test_parts_that_are_called_without_the_model_are_opened() -> None:
+    """The top may be several children."""
+    clock = FakeClock()
+    model = Headless(clock)
+    with open_session(model, DEFAULT, clock=clock) as session:
+        for _ in range(12):
+            model.decoder(model.encoder(torch.ones(1))).sum().backward()
+            session.step()
+    rows = rows_of(session.summary())
+    assert "decoder/hot/hot/hot" in rows
+    assert "encoder/hot/hot/hot" in rows
+
+
+class Direct(nn.Module):
+    """A model that calls ``forward`` of its part."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.part = deep(clock, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.part.forward(x)
+        return out
+
+
+def test_a_part_whose_forward_is_called_directly_is_looked_through() -> None:
+    """Its own calls are not seen, those of the modules inside are."""
+    clock = FakeClock()
+    model = Direct(clock)
+    with open_session(model, DEFAULT, clock=clock) as session:
+        train(session, model, 12)
+    rows = rows_of(session.summary())
+    assert "part" not in rows
+    assert "part/hot/hot/hot/hot" in rows
+
+
+def test_the_zoom_changes_no_bit() -> None:
+    """Outputs, parameters and random state are those of the bare model."""
+    torch.manual_seed(1)
+    bare = nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(3)), nn.Linear(8, 1))
+    watched = copy.deepcopy(bare)
+    states = []
+    for model in (bare, watched):
+        torch.manual_seed(2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        session = autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer) if model is watched else None
+        for _ in range(8):
+            model(torch.randn(2, 4, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if session is not None:
+            session.close()
+        states.append([torch.get_rng_state(), *model.state_dict().values()])
+    assert all(torch.equal(one, other) for one, other in zip(*states, strict=True))
+
+
+def test_the_cut_is_written_to_the_runs_folder_and_selects_the_same(tmp_path: Path) -> None:
+    """``targets.yaml`` loads as a configuration with the targets of the session, and exists before the end."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 256), nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    config = {"output": str(tmp_path), "sinks": {"jsonl": {}}, "sample": {"budget": None}, "flops": "off"}
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        for _ in range(30):
+            model(torch.randn(64, 64)).sum().backward()
+            optimizer.step()
+        session.summary()
+        (folder,) = tmp_path.iterdir()
+        assert (folder / "targets.yaml").exists()
+    chosen = select_targets(model, load_config(folder / "targets.yaml"))
+    assert {(one.fqn, one.name) for one in chosen} == {(one.fqn, one.name) for one in session.targets}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_opening_rows_compiles_nothing_again(whole: bool) -> None:
+    """Hooks that come and go with the cut leave compiled graphs as they are, and none lies inside one."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    hot = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(4)))
+    parts = nn.Sequential(nn.Sequential(hot, nn.Linear(16, 16)), nn.Linear(16, 1))
+    model: Any = torch.compile(parts, backend=counter) if whole else parts
+    if not whole:
+        parts[0][0] = torch.compile(hot, backend=counter)  # type: ignore[index, assignment]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, {"sinks": {}, "sample": {"budget": None}}, optimizer=optimizer) as session:
+        for _ in range(40):
+            model(torch.randn(8, 16)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        compiled = counter.frame_count
+        names = {target.name for target in session.targets}
+    assert compiled == 1
+    assert not any("_orig_mod" in name for name in names)
+    assert not any(name.startswith("0/0/") for name in names)
