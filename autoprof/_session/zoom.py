@@ -220,10 +220,10 @@ class Zoom(Observer):
         self._record_grown(measured)
         cost_ns = self._cost_ns(self._recorded())
         if not settled:
-            dear = cost_ns > limit_ns / MAX_STEPS_PER_RECORDED
-            if dear or len(self._recorded()) > MANY_GROUPS:
+            skips_steps = cost_ns > limit_ns / MAX_STEPS_PER_RECORDED
+            if skips_steps or len(self._recorded()) > MANY_GROUPS:
                 self._close_small(measured)
-            if dear:
+            if skips_steps:
                 self._drop_small(measured)
             cost_ns = self._cost_ns(self._recorded())
         if cost_ns > limit_ns * (1.5 if settled else 1.0):
