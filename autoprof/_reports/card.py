@@ -85,8 +85,9 @@ def _title(finding: Finding) -> str:
 
 
 def _where(finding: Finding) -> str:
-    parts = dict.fromkeys(str(part) for part in (finding.name, finding.phase) if part)  # data is a name and a phase
-    where = " ".join(parts)
+    where = finding.name or ""
+    if finding.phase is not None and str(finding.phase) not in (finding.rule, where.lower()):
+        where = f"{where} {finding.phase}".strip()
     rank = "" if finding.rank is None else f" on rank {finding.rank}"
     return f"{finding.rule}{': ' + where if where else ''}{rank}"
 

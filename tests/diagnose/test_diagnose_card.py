@@ -59,7 +59,7 @@ def test_other_findings_follow() -> None:
     """Each with its own why and next."""
     text = "\n".join(render_card(diagnose(evidence_of({**SLOW, "recompute": 60, "step": 260}, repeat=20))))
     assert "Verdict   [critical] data-wait" in text
-    assert "also      [warning] recompute: block recompute (up to 60.0 ms a step" in text
+    assert "also      [warning] recompute: block (up to 60.0 ms a step" in text
 
 
 @given(text=st.text(max_size=200), width=st.integers(80, 200))
