@@ -5,6 +5,9 @@ spends its cost. Steps are recorded while there is credit; after that, as many s
 Whatever a step costs, the run as a whole stays within its budget. No estimate has to converge: the first recorded step
 already gives the length of the first gap.
 
+A run begins with a loan: its first steps are recorded although they cost more than they earn, so that a short run is
+mostly recorded. Most of what later steps earn pays the loan back. A run of a few seconds may cost more than its budget.
+
 Steps are recorded in bursts, because attaching and detaching hooks costs as much as a step. There are two kinds of
 gaps. One that pays back a debt varies by up to a quarter of its length at random, so that no period of the training is
 always sampled or always missed. One of ``CONTROL_STEPS``, made while there is credit, has a fixed length: it gives
@@ -22,8 +25,10 @@ from .._stats.paired_steps import (
     FIRST_CONTROL_INTERVAL,
     FIRST_STEPS,
     MIN_PAIRS,
+    START_STEPS,
     PairedSteps,
 )
+from .._units import NS_PER_S
 from ..summary import PairedCost
 
 MAX_SAMPLE_INTERVAL: Final = 500
@@ -42,6 +47,11 @@ too long in the third to the eighth step, in steps of 1 ms 2 % in the third; in 
 (measured step by step with the witness of ``benchmarks.budget``). The likely reason is code that is in no cache and no
 branch predictor yet."""
 MAX_SETTLING_STEPS: Final = 8
+MAX_LOAN_S: Final = 30
+"""The largest loan, as the seconds of training whose budget pays it back."""
+LOAN_SHARE: Final = 0.75
+"""The part of the budget that pays the loan back. A run is within its budget once it has lasted for about the time of
+the loan over the budget: some seconds, at most half a minute."""
 COST_WEIGHT: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 SPENDABLE_SHARE: Final = 0.6
@@ -67,6 +77,8 @@ class Governor:
         self._levels = levels
         self._random = random.Random(seed)
         self._credit_ns = 0.0
+        self._loan_ns = 0.0
+        self._starting = True
         self._burst = 0
         self._settled = 0
         self._in_row = 0
@@ -115,11 +127,12 @@ class Governor:
         bare_ns = max(step_ns - cost_ns, 1)
         if not self._bare_ns:
             self._bare_ns = self._usual_ns = float(bare_ns)
-        self._earn(self._budget * bare_ns - self._spend(cost_ns))
+        self._earn(bare_ns)
+        self._credit_ns -= self._spend(cost_ns)
         self._learn(self._charge * (cost_ns + toggle_ns / self._burst))
         if self._recorded < FIRST_STEPS:
             return 0
-        if self._credit_ns - self._charge * toggle_ns >= 0:
+        if self._on_loan() or self._credit_ns - self._charge * toggle_ns >= 0:
             if self._in_row < (CONTROL_INTERVAL if self._pairs.count >= MIN_PAIRS else FIRST_CONTROL_INTERVAL):
                 return 0
             self._end_burst(toggle_ns)
@@ -142,7 +155,8 @@ class Governor:
         self._bare_ns = elapsed_ns / steps
         self._usual_ns += COST_WEIGHT * (self._bare_ns - self._usual_ns)
         if self._budget is not None:
-            self._earn(self._budget * elapsed_ns - self._spend(spent_ns))
+            self._earn(elapsed_ns)
+            self._credit_ns -= self._spend(spent_ns)
         self._pairs.clear()
 
     def compare(self, steps: int, elapsed_ns: int) -> None:
@@ -159,9 +173,25 @@ class Governor:
         """Return the cost found by pairs, or None while there are too few."""
         return self._pairs.cost(self._recorded / max(self._recorded + self._unsampled, 1))
 
-    def _earn(self, ns: float) -> None:
+    def _on_loan(self) -> bool:
+        """Return whether the run is in its first steps; at their end turn the debt into the loan."""
         assert self._budget is not None
-        self._credit_ns = min(self._credit_ns + ns, MAX_CREDIT_STEPS * self._budget * self._bare_ns)
+        if self._starting:
+            debt_ns = max(-self._credit_ns, 0.0)
+            if self._recorded + self._unsampled > START_STEPS or debt_ns >= MAX_LOAN_S * NS_PER_S * self._budget:
+                self._starting = False
+                self._loan_ns = debt_ns
+                self._credit_ns += debt_ns
+        return self._starting
+
+    def _earn(self, bare_ns: float) -> None:
+        """Earn the budget of this time, a part of it for the loan."""
+        assert self._budget is not None
+        earned_ns = self._budget * bare_ns
+        paid_back_ns = min(LOAN_SHARE * earned_ns, self._loan_ns)
+        self._loan_ns -= paid_back_ns
+        most_ns = MAX_CREDIT_STEPS * self._budget * self._bare_ns
+        self._credit_ns = min(self._credit_ns + earned_ns - paid_back_ns, most_ns)
 
     def _spend(self, ns: int) -> float:
         """Add to the measured cost; return the charge for it."""
@@ -174,7 +204,8 @@ class Governor:
 
     def _gap(self) -> int:
         assert self._budget is not None
-        steps = -self._credit_ns / (self._budget * self._bare_ns)
+        earned_ns = self._budget * self._bare_ns * (1 - LOAN_SHARE if self._loan_ns else 1.0)
+        steps = -self._credit_ns / earned_ns
         return max(ceil(steps * self._random.uniform(1 - GAP_SPREAD, 1 + GAP_SPREAD)), 1)
 
     def _learn(self, cost_ns: float) -> None:

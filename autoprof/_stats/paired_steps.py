@@ -9,12 +9,14 @@ from ..summary import PairedCost
 from .intervals import median_of_values
 
 FIRST_STEPS: Final = 20
-"""Steps at the start of a run that are always recorded, so that short runs show something; paid back afterwards."""
+"""Steps at the start of a run that are recorded whatever they cost; paid back afterwards."""
+START_STEPS: Final = 200
+"""Steps at the start of a run that are recorded on a loan: many trials, tests and tutorials are no longer."""
 COMPARED_STEPS: Final = 16
 """Recorded steps, settling ones included, that are compared with as many unsampled ones after them."""
 CONTROL_INTERVAL: Final = 64
 """Steps recorded in a row before some are skipped although there is credit: the pairs need unsampled steps."""
-FIRST_CONTROL_INTERVAL: Final = 14
+FIRST_CONTROL_INTERVAL: Final = 22
 """``CONTROL_INTERVAL`` until there are ``MIN_PAIRS``."""
 MIN_PAIRS: Final = 8
 MAX_PAIRS: Final = 256

@@ -22,7 +22,7 @@ OUTLIER: Final = 5.0
 LAYERS: Final = {0.3: 3, 1.0: 10, 10.0: 24, 100.0: 24}
 """By the length of a step in milliseconds."""
 SECONDS: Final = {0.3: 30.0, 1.0: 30.0, 10.0: 60.0, 100.0: 120.0}
-"""How long a run is, by the length of its steps: the first twenty steps, which are always recorded, are to be paid back
+"""How long a run is, by the length of its steps: the first steps, which are recorded on a loan, are to be paid back
 at the smallest budget well before its end."""
 LESS: Final = 4
 """How many times fewer steps a bare run has: it only gives a mean."""

@@ -319,7 +319,7 @@ def test_without_a_budget_overhead_is_not_judged() -> None:
 
 def test_the_gain_of_overhead_is_the_part_above_the_budget() -> None:
     """5 % where 1 % is allowed: 4 % of the step."""
-    summary = diagnose(evidence_of(STEP, repeat=60, overhead=0.05, facts=RunFacts(budget=0.01)))
+    summary = diagnose(evidence_of(STEP, repeat=400, overhead=0.05, facts=RunFacts(budget=0.01)))
     assert found(summary) == ["overhead"]
     assert summary.findings[0].gain_ns == 4 * MS
 
@@ -351,9 +351,9 @@ def test_a_working_governor_gets_no_finding(cost_ms: float, first_ms: float) -> 
 
 
 def test_overhead_that_is_not_paid_back_is_found_after_any_number_of_unsampled_steps() -> None:
-    """Of 400 recorded steps the first ones are few: the others alone cost more than is allowed."""
+    """Of 1,000 recorded steps the first ones are few: the others alone cost more than is allowed."""
     changes = {"overhead": 0.05, "unsampled_steps": 10_000, "facts": RunFacts(budget=0.03)}
-    assert found(diagnose(evidence_of(STEP, repeat=400, **changes))) == ["overhead"]
+    assert found(diagnose(evidence_of(STEP, repeat=1000, **changes))) == ["overhead"]
 
 
 def test_facts_go_to_json_and_back() -> None:
