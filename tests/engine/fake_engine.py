@@ -64,7 +64,8 @@ def threads_of_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return threading.get_ident() if _engine["thread"] is None else int(_engine["thread"])
 
     with monkeypatch.context() as patch:
-        for module in ("devices._device_clock", "_capture.probes.backward", "_capture.probes.cross_device"):
+        probes = ("backward", "cross_device", "checkpointing")
+        for module in ("devices._device_clock", *(f"_capture.probes.{probe}" for probe in probes)):
             patch.setattr(f"autoprof.{module}.get_ident", ident)
         patch.setattr("autoprof._capture.recorder.threading", SimpleNamespace(get_ident=ident, Lock=threading.Lock))
         patch.setitem(_engine, "apart", True)

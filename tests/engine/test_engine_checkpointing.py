@@ -6,6 +6,7 @@ import functools
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 from engine_laws import Watched, check_laws, count, everything, tree
 from engine_world import Part, World, own_ns
+from fake_engine import backward_by_devices, launch, threads_of_devices
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from autoprof import Phase
-from autoprof.testing import FakeClock
+from autoprof.testing import FakeClock, FakeDevice
 
 Run = Callable[..., Any]
 ROOT_ONLY = everything(targets=[{"match": "", "name": "Net"}])
@@ -465,3 +467,39 @@ class Broken(nn.Module):
         x = self.linear(x)
         torch._dynamo.graph_break()
         return torch.tanh(x)
+
+
+class Launched(nn.Module):
+    """A checkpointed operator between two others, on a device."""
+
+    def __init__(self, device: FakeDevice, reentrant: bool) -> None:
+        super().__init__()
+        self.device, self.reentrant = device, reentrant
+
+    def part(self, x: Tensor) -> Tensor:
+        """An operator whose output the next one saves."""
+        return launch(self.device, x, 100, 300).square()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = launch(self.device, x, 10, 30)
+        x = checkpoint(self.part, x, use_reentrant=self.reentrant)
+        return launch(self.device, x, 1, 3)
+
+
+@FORMS
+@pytest.mark.parametrize("threads", [False, True], ids=["one thread", "a thread for each device"])
+def test_a_recompute_on_a_device_has_the_devices_time(
+    reentrant: bool, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's thread of the device runs it, while the training thread waits."""
+    device = FakeDevice(FakeClock(), lag_ns=70)
+    model = Launched(device, reentrant)
+    engine = threads_of_devices(monkeypatch) if threads else nullcontext()
+    with engine, Watched(model, clock=device.device_clock(), config=ROOT_ONLY) as watched:
+        for _ in range(2):
+            backward_by_devices(model(torch.ones(1, requires_grad=True)), device)
+            watched.step()
+    for frame in watched.frames:
+        check_laws(frame)
+        assert frame.phase_ns() == {FORWARD: 111, RECOMPUTE: 100, BACKWARD: 333, Phase.OTHER: 0}
+    assert not watched.session.summary().skipped
