@@ -28,7 +28,8 @@ same process from the events of `torch.profiler`. The two share no code. A distu
 The independent account measures
 
 - **forward** by a profiler range around the `forward` of every module, in a plain wrapper inside autoprof's hooks;
-- **recompute** by the ranges inside the engine's work on a node;
+- **recompute** by the ranges inside the engine's work on a node: of modules, and of `torch.utils.checkpoint`, for the
+  module that contains the checkpoint;
 - **backward by module** by nodes: a node takes the time from the start of the engine's work on it to the start of the
   next node's, minus the recompute in it. Its sequence number leads to the operator that created it, and so to the
   modules in whose ranges that operator ran. A parameter's `AccumulateGrad` belongs to the node before it;

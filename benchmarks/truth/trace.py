@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from .checkpoints import checkpoint_ranges
+
 RANGE: Final = "truth::"
 """Prefix of module ranges; the module's fqn follows."""
 PASS: Final = "truth-pass::"
@@ -110,31 +112,37 @@ def sort_events(events: Sequence[Any]) -> Trace:
 
 @contextmanager
 def module_ranges(model: nn.Module) -> Iterator[None]:
-    """Put a profiler range around the ``forward`` of every module, and around ``torch.autograd.backward``.
+    """Put a profiler range around every module's ``forward``, every recomputation and ``torch.autograd.backward``.
 
     They are plain wrappers, no hooks, and inside anybody's hooks that come later.
     """
     wrapped: list[Any] = []
+    around: list[str] = []
     backward = torch.autograd.backward
     for fqn, module in model.named_modules():
         if type(module).forward is nn.Module.forward or "forward" in vars(module):
             continue
-        module.forward = _in_range(module.forward, RANGE + fqn)
+        module.forward = _in_range(module.forward, RANGE + fqn, around)
         wrapped.append(module)
-    torch.autograd.backward = _in_range(backward, PASS)
+    torch.autograd.backward = _in_range(backward, PASS, [])
     try:
-        yield
+        with checkpoint_ranges(lambda: around[-1] if around else ""):
+            yield
     finally:
         torch.autograd.backward = backward
         for module in wrapped:
             del module.forward
 
 
-def _in_range(forward: Any, name: str) -> Any:
+def _in_range(forward: Any, name: str, around: list[str]) -> Any:
     span = torch._C._profiler._RecordFunctionFast  # a tenth of the cost of ``record_function``
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with span(name):
-            return forward(*args, **kwargs)
+        around.append(name)
+        try:
+            with span(name):
+                return forward(*args, **kwargs)
+        finally:
+            around.pop()
 
     return call
