@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any, Final, NamedTuple
 
 from .._capture.marks import (
@@ -40,6 +41,11 @@ class StepMarks:
 
     def __len__(self) -> int:
         return len(self._recorder.buffer)
+
+    def mark_edge(self) -> int:
+        """Append a mark that has no meaning yet, and return its position."""
+        self._recorder.append(_WITHOUT_MEANING, self._recorder.clock.read(), get_ident())
+        return len(self) - 2
 
     def calls_since(self, start: int) -> list[OutermostModuleCall]:
         """Return the outermost calls of modules that the training thread made since this position."""

@@ -13,6 +13,7 @@ forward in the optimizer's step  part of the step (a closure)                  t
 forward without gradients        part of the step (a frozen part, a teacher)   by regularity: ``UngradedForwards``
 forward in ``eval`` mode         validation                                    validation
 fetch under ``no_grad``          part of the step                              validation
+block under ``no_grad``          part of the step                              by regularity
 ``model.eval()``                 validation                                    validation
 backward pass                    part of the step                              ends the step, if no forward was seen
 ===============================  ============================================  =====================================
@@ -55,6 +56,8 @@ MAX_ENTRIES: Final = 16
 """Modules that are hooked where the program does not call the model itself."""
 _IN_BACKWARD: Final = 0
 """In place of the id of an optimizer: all those that step inside a backward pass, one for each parameter."""
+MAX_BLOCKS: Final = 256
+"""Blocks without gradients remembered of one unsampled step."""
 MIN_FETCHES: Final = 3
 """Fetches in a row, without a forward that trains, from which on their loader feeds validation."""
 MAX_OWNERS: Final = 256
@@ -77,6 +80,30 @@ class _GradListener:
 
     def leave(self) -> None:
         """Never called."""
+
+
+class _Blocks:
+    """The outermost blocks under ``no_grad`` or ``inference_mode``: how many a step has, in all and at its ends."""
+
+    def __init__(self) -> None:
+        self.at_head, self.at_tail, self.in_step = UngradedForwards(), UngradedForwards(), UngradedForwards()
+        self.between = self.total = 0
+        """The number of blocks since the update, and since the begin of the step."""
+        self.excludes = False
+        """Whether the open block is excluded."""
+        self.began_at = -1
+        self.edges: list[tuple[int, int]] = []
+        """The marks at the begin and the end of each block since the update."""
+        self.began_ns = 0
+        self.lengths_ns: list[int] = []
+        """The lengths of the blocks of the open unsampled step."""
+
+    def excess_ns(self) -> int:
+        """Return the time of the blocks that the open unsampled step has more than others: the longest; forget all."""
+        excess = self.in_step.excess(len(self.lengths_ns))
+        excess_ns = sum(sorted(self.lengths_ns, reverse=True)[:excess])
+        self.lengths_ns.clear()
+        return excess_ns
 
 
 class TrainingState:
@@ -154,6 +181,7 @@ class TrainingState:
         self._ungraded = 0
         self._ungraded_at_head = UngradedForwards()
         self._ungraded_at_tail = UngradedForwards()
+        self._blocks = _Blocks()
         self._loaders = LoaderUse()
         self._last: Any = None
 
@@ -228,11 +256,14 @@ class TrainingState:
                 self._totals[key] = self._totals.get(key, 0) + 1
         self._cycle.add(key if _graph_task() == -1 else _IN_BACKWARD, owned=owned)
         self._begin_between()
+        if owned and self._last is not None and self._began is None:
+            self._loaders.learn(self._last, Feeds.TRAINING)
+            self._last = None
         if self._saw_forward or self._pending:
             return
-        if not self._closure:
+        if not self._closure or self._saw_fetch:
             self._find_entry()
-        elif not self._saw_fetch and self._cycle.is_whole and self._optimizer_hooks().is_last(optimizer):
+        elif self._cycle.is_whole and self._optimizer_hooks().is_last(optimizer):
             self._end_step()
 
     def forward_begins(self, module: nn.Module) -> None:
@@ -272,6 +303,7 @@ class TrainingState:
         if feeds is Feeds.VALIDATION or (feeds is None and not graded and self._between):
             self._by_fetch = self._by_fetch or not graded
             self._begin_validation(retract=False)
+            self._name = VALIDATION
             self._fetches += 1
             return
         if feeds is Feeds.TRAINING:
@@ -293,6 +325,46 @@ class TrainingState:
         elif not graded and self._began is None and feeds in (None, Feeds.VALIDATION):
             self._by_fetch = True
             self._begin_validation(retract=False)
+
+    def report_ungraded(self, *, begins: bool) -> None:
+        """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
+        blocks = self._blocks
+        if not self.is_recording:
+            self._report_gap_block(begins=begins)
+        elif not begins:
+            if blocks.excludes:
+                blocks.excludes = False
+                self.end_validation()
+            elif blocks.began_at >= 0:
+                blocks.edges.append((blocks.began_at, self._marks.mark_edge()))
+                blocks.began_at = -1
+        elif not self._names and not self._inside:
+            blocks.total += 1
+            if not self._between or self._began is not None or self._pending:
+                return
+            blocks.between += 1
+            history = blocks.at_head if self._at_head else blocks.at_tail
+            if history.is_rare():
+                blocks.excludes = True
+                self._begin_validation(retract=False, name=UNGRADED)
+            elif self._recorder.is_appending:
+                blocks.began_at = self._marks.mark_edge()
+
+    def _report_gap_block(self, *, begins: bool) -> None:
+        blocks = self._blocks
+        if begins:
+            blocks.began_ns = perf_counter_ns()
+        elif blocks.began_ns:
+            if self._began is None and not self._names and len(blocks.lengths_ns) < MAX_BLOCKS:
+                blocks.lengths_ns.append(perf_counter_ns() - blocks.began_ns)
+            blocks.began_ns = 0
+
+    def _exclude_gap_blocks(self) -> None:
+        """Exclude the blocks without gradients that the unsampled step had more than others."""
+        ns = self._blocks.excess_ns()
+        if ns:
+            self.steps.exclude_ns(ns)
+            self._excluded.add(UNGRADED, ns)
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
@@ -354,6 +426,8 @@ class TrainingState:
 
     def _count_unsampled(self) -> None:
         """Count an update in a gap."""
+        if self._blocks.lengths_ns:
+            self._exclude_gap_blocks()
         if self._sampling.gap_remaining > 1:
             self._sampling.gap_remaining -= 1
         else:
@@ -368,15 +442,14 @@ class TrainingState:
         if self._names:
             return
         self._thread = get_ident()
+        if self._began is not None and not self._inside:
+            self.end_validation()
         if self._last is not None:
-            trains = self._fetches < MIN_FETCHES
-            self._loaders.learn(self._last, Feeds.TRAINING if trains else Feeds.VALIDATION)
+            self._loaders.learn(self._last, Feeds.TRAINING)
             self._last = None
         if self._inside:
             self._train_in_optimizer()
             return
-        if self._began is not None:
-            self.end_validation()
         if self._between:
             self._end_between()
         self._end_if_whole()
@@ -407,10 +480,13 @@ class TrainingState:
 
     def _forward_without_gradients(self) -> None:
         """A forward without gradients begins, in ``train`` mode or of a module that is never trained."""
-        if self._names or self._inside or not self._between or self._began is not None:
+        if self._names or self._inside or not self._between:
             return
         self._ungraded += 1
-        if self._history.are_rare and not self._pending:
+        self._blocks.excludes = False  # validation lasts until the model trains again
+        if self._began is not None:
+            return
+        if self._history.is_rare() and not self._pending:
             feeds = self._loaders.of(self._last)
             self._begin_validation(retract=feeds is None or feeds is Feeds.VALIDATION, name=UNGRADED)
             if self._last is not None and feeds is None:
@@ -424,6 +500,12 @@ class TrainingState:
         """An update was made: what follows may belong to no step."""
         self._between, self._between_at, self._at_head = True, len(self._marks), False
         self._ungraded = 0
+        self._forget_blocks()
+
+    def _forget_blocks(self) -> None:
+        blocks = self._blocks
+        blocks.between, blocks.began_at = 0, -1
+        blocks.edges.clear()
 
     def _end_between(self) -> None:
         """Decide where the calls of modules belong that came since the update, or since the step began."""
@@ -432,6 +514,7 @@ class TrainingState:
         if self._pending or not self.is_recording or self._names:
             return
         try:
+            self._place_blocks()
             self._place_calls(counted)
         except Exception:
             self._recorder.handle_failure("forwards without gradients")
@@ -454,15 +537,31 @@ class TrainingState:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
 
+    def _place_blocks(self) -> None:
+        """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
+        blocks, host_ns = self._blocks, self._recorder.clock.host_ns
+        history, edges = (blocks.at_head if self._at_head else blocks.at_tail), blocks.edges
+        excess = min(history.excess(blocks.between), len(edges))
+        history.add(blocks.between)
+        if excess and not blocks.excludes:
+            buffer = self._recorder.buffer
+            edges.sort(key=lambda edge: host_ns(buffer[edge[1] + 1]) - host_ns(buffer[edge[0] + 1]))
+            for start, end in edges[-excess:]:
+                self._exclude_marks(start, end)
+        self._forget_blocks()
+
+    def _exclude_marks(self, start: int, end: int) -> None:
+        host_ns = self._recorder.clock.host_ns
+        begin, ended = self._marks.exclude(start, end)
+        self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
+        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin))
+
     def _exclude_calls(self, calls: list[OutermostModuleCall], *, all_of_them: bool) -> None:
         end = calls[-1].end
         if all_of_them:
             end = len(self._marks)
             self._recorder.append(UNPAUSE, self._recorder.clock.read(), get_ident())
-        begin, ended = self._marks.exclude(self._marks.begin_of_fetches(calls[0].start), end)
-        host_ns = self._recorder.clock.host_ns
-        self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
-        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin))
+        self._exclude_marks(self._marks.begin_of_fetches(calls[0].start), end)
 
     def _rename_calls(self, calls: list[OutermostModuleCall]) -> None:
         self._marks.rename(calls[0].start, calls[-1].end, UNGRADED)
@@ -492,6 +591,8 @@ class TrainingState:
                     self.end_validation()
                 if self._between:
                     self._end_between()
+                if self.is_recording and not self._pending:
+                    self._blocks.in_step.add(self._blocks.total)
                 following = self.steps.end(began_ns, self._updates() if self.auto else None)
             finally:
                 self._begin_step(following)
@@ -503,6 +604,8 @@ class TrainingState:
     def _begin_step(self, following: Following) -> None:
         self._pending = following is _AFTER_GAP
         self._cycle.begin_step()
+        self._blocks.total = 0
+        self._forget_blocks()
         if self._custom is not None:
             self._custom.begin_step()
         self._between, self._between_at, self._at_head, self._ungraded = True, 0, True, 0
@@ -565,6 +668,9 @@ class TrainingState:
         """End validation, if the session is in it."""
         if self._began is not None:
             began, self._began, self._graded, self._by_fetch = self._began, None, False, False
+            if self._fetches >= MIN_FETCHES and self._last is not None:
+                self._loaders.learn(self._last, Feeds.VALIDATION)
+                self._last = None
             self._fetches = 0
             if not self._watches_backward:
                 unwatch_backward(self)
@@ -610,6 +716,9 @@ class TrainingState:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
+        self.end_validation()
+        if self._between:
+            self._end_between()
         updates = self._cycle.has_stepped or (self._custom is not None and self._custom.has_updated)
         self.steps.finish(whole=self.auto and updates, patient=patient)
         most = max(self._totals.values(), default=0)

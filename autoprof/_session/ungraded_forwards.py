@@ -1,4 +1,4 @@
-"""Tell forwards without gradients that are part of training from those that are not, by how regular they are."""
+"""Tell work without gradients that is part of training from work that is not, by how regular it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place(Enum):
 
 
 class UngradedForwards:
-    """The numbers of forwards without gradients that the last steps had between their update and the next forward."""
+    """The numbers of forwards (or blocks) without gradients that each of the last steps had at one place."""
 
     def __init__(self) -> None:
         self._counts: deque[int] = deque(maxlen=HISTORY)
@@ -32,21 +32,23 @@ class UngradedForwards:
         """Add the number of one step."""
         self._counts.append(count)
 
-    @property
-    def are_rare(self) -> bool:
-        """Whether hardly any step has such forwards."""
-        return len(self._counts) >= MIN_HISTORY and self._share <= RARE
+    def is_rare(self, number: int = 1) -> bool:
+        """Whether hardly any step has this many or more."""
+        return len(self._counts) >= MIN_HISTORY and self._share(number) <= RARE
 
-    @property
-    def _share(self) -> float:
-        return sum(count > 0 for count in self._counts) / len(self._counts)
+    def excess(self, count: int) -> int:
+        """Return how many of ``count`` forwards are more than the steps have."""
+        return sum(self.is_rare(number) for number in range(1, count + 1))
+
+    def _share(self, number: int) -> float:
+        return sum(count >= number for count in self._counts) / len(self._counts)
 
     def place(self, count: int) -> tuple[Place, int]:
         """Return the place of ``count`` forwards, and how many of them, the first ones, it is the place of."""
         if len(self._counts) < MIN_HISTORY:
             return Place.IN_STEP, count
-        if self._share < 1:
-            return (Place.EXCLUDED if self.are_rare else Place.AMBIGUOUS), count
+        if self._share(1) < 1:
+            return (Place.EXCLUDED if self.is_rare() else Place.AMBIGUOUS), count
         fewest, most = min(self._counts), max(self._counts)
         usual = most if fewest == most else 2 * most
         return (Place.IN_STEP, count) if count <= usual else (Place.EXCLUDED, count - fewest)

@@ -323,6 +323,14 @@ class Quiet:
         return [frame.duration_ns for frame in self.watched.sink.frames]
 
 
+def copy_of(program: Quiet) -> Parts:
+    """Return a copy of the model in ``eval`` mode, on the same clock."""
+    made = copy.deepcopy(program.model).eval()
+    for layer in (made.encoder, made.head, made.teacher):
+        layer.clock = program.clock
+    return made
+
+
 def whole_model(program: Quiet) -> None:
     """Validate as people do who forget ``eval``, with metrics."""
     for _ in range(3):
@@ -381,7 +389,7 @@ def test_validation_in_a_gap_is_recognised_by_its_fetches() -> None:
 def test_a_copy_is_validated_outside_of_steps() -> None:
     """An average of the model has no hooks: its loader is asked without gradients."""
     program = Quiet()
-    average = copy.deepcopy(program.model).eval()
+    average = copy_of(program)
     checks = DataLoader(Batches(program.clock, 2, ns=1000))
     for i in range(8):
         program.train()
@@ -392,6 +400,50 @@ def test_a_copy_is_validated_outside_of_steps() -> None:
     summary = program.end()
     assert program.lengths == [25] * 8
     assert [(one.name, one.calls) for one in summary.excluded] == [("validation", 2)]
+
+
+def test_a_copy_without_a_loader_is_validated_outside_of_steps() -> None:
+    """A block without gradients that hardly any step has: no hook sees the copy, made before the session."""
+    program = Quiet()
+    average = copy_of(program)
+
+    def update() -> None:
+        program.clock.advance(2)
+
+    def validate() -> None:
+        for _ in range(3):
+            average(program.x)
+
+    for i in range(12):
+        program.train()
+        with torch.no_grad():
+            update()
+        if i % 4 == 3:
+            with torch.inference_mode():
+                validate()
+        program.clock.advance(1)
+    summary = program.end()
+    assert program.lengths == [28] * 12
+    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 3, 180)]
+
+
+def test_blocks_without_gradients_in_a_gap_are_excluded_where_steps_have_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step has one such block; two of the unsampled steps have another one, which is longer."""
+    now = [0]
+    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
+    program = Quiet(sample={"every": 8, "warmup": 0, "budget": None})
+    governed = program.watched.session
+    for _ in range(3):  # three recorded steps show what a step has
+        governed._sampling.reserve(governed._steps._number + 1, 2)  # type: ignore[attr-defined]
+        program.train(lambda: program.model.teacher(program.x))
+    for i in range(8):
+        program.train(lambda: now.__setitem__(0, now[0] + 2))
+        if i in (3, 4):
+            with torch.no_grad():
+                now[0] += 1000
+    summary = program.end()
+    assert summary.unsampled_steps
+    assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("forward without gradients", 2, 2000)]
 
 
 def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:

@@ -406,3 +406,27 @@ def _nothing_stays() -> Iterator[None]:
 
     assert not optimizer._global_optimizer_pre_hooks
     assert not optimizer._global_optimizer_post_hooks
+
+
+@pytest.mark.parametrize("prefetches", [False, True])
+def test_a_trainer_that_trains_in_the_optimizers_closure_ends_steps_at_its_fetches(prefetches: bool) -> None:
+    """As Lightning does: a part of the module is called inside ``optimizer.step``, batches come from a DataLoader."""
+    net = nn.ModuleDict({"net": nn.Linear(2, 2)})
+    optimizer = sgd(net)
+
+    def closure() -> Tensor:
+        loss: Tensor = net["net"](X).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        return loss
+
+    def around(session: Any, iteration: Iteration) -> None:
+        fetches = iter(DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))))
+        ahead = next(fetches) if prefetches else None
+        while (batch := next(fetches, None)) is not None or ahead is not None:
+            ahead = batch if prefetches else None
+            optimizer.step(closure)
+
+    _, frames = record((net, [optimizer], lambda: None), named=True, around=around)
+    assert abs(len(frames) - ITERATIONS) <= 1
+    assert [sum(span.name == "net" for span in frame.spans) for frame in frames] == [2] * len(frames)
