@@ -173,6 +173,8 @@ class TrainingState:
         self._name = VALIDATION
         self._graded = False
         self._by_fetch = False
+        self._checked: Any = None
+        """The loader that was asked last during validation."""
         self._fetches = 0
         """Fetches during validation, its loader's start included."""
         self._trained: set[int] = set()
@@ -304,6 +306,7 @@ class TrainingState:
             self._by_fetch = self._by_fetch or not graded
             self._begin_validation(retract=False)
             self._name = VALIDATION
+            self._checked = source
             self._fetches += 1
             return
         if feeds is Feeds.TRAINING:
@@ -668,10 +671,10 @@ class TrainingState:
         """End validation, if the session is in it."""
         if self._began is not None:
             began, self._began, self._graded, self._by_fetch = self._began, None, False, False
-            if self._fetches >= MIN_FETCHES and self._last is not None:
-                self._loaders.learn(self._last, Feeds.VALIDATION)
-                self._last = None
-            self._fetches = 0
+            if self._fetches >= MIN_FETCHES:
+                self._loaders.learn(self._checked, Feeds.VALIDATION)
+                self._last = None if self._last is self._checked else self._last
+            self._fetches, self._checked = 0, None
             if not self._watches_backward:
                 unwatch_backward(self)
             self._excluded.add(self._name, self.steps.resume() - began)

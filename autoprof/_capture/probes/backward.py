@@ -198,7 +198,7 @@ class BackwardProbe(CallProbe):
         self.remove()
 
 
-GRAD: Final = Replacement(Attribute(torch.autograd, "grad"), in_compiler=InCompiler.RETIRED)
+GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
 """Also called by ``torch.func.grad``."""
 
 
