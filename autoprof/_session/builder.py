@@ -241,7 +241,10 @@ class _Builder:
         )
         undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
-        for probe in (*capture.probes.always, *reporting.always):
+        watch = capture.module_probes.watch()
+        if watch is not None:
+            attached.add(watch.remove)
+        for probe in (*capture.probes.always, *reporting.always, *([] if watch is None else [watch])):
             probe.attach()
         undo.add(session.abandon)
         session.start(attached)
