@@ -66,7 +66,7 @@ class Config(Options):
     enabled: bool = Field(default=True, strict=True)
     """`false` disables autoprof: no hooks, no files."""
     targets: tuple[TargetRule, ...] = ()
-    """The modules to time. The first rule that matches a module wins. Empty: those that take most time, found in the run."""
+    """The modules to time. The first rule that matches a module wins. Empty: the run finds those that take long."""
     functions: tuple[FunctionRule, ...] = ()
     """The functions to time."""
     step: Literal["auto", "manual"] = "auto"
