@@ -6,8 +6,10 @@ import argparse
 import json
 import os
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from ..machine import describe
 from .registry import SECTIONS, Program, programs
@@ -68,16 +70,20 @@ def main(arguments: list[str] | None = None) -> int:
             if options.show:
                 print(result.printed)
             print(render_result(result), flush=True)
+            if options.json:
+                _write(options.json, machine, options.load, results)
     print(render_totals(results, missing))
-    raw = {"machine": machine, "load": options.load, "results": [result.to_dict() for result in results]}
-    if options.json:
-        options.json.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
     if options.page:
         name = "programs_load.json" if options.load else "programs.json"
-        (ROOT / "benchmarks" / "results" / name).write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+        _write(ROOT / "benchmarks" / "results" / name, machine, options.load, results)
         page = ROOT / "docs" / "programs.md"
         page.write_text(render_page(results, missing, machine, options.load), encoding="utf-8")
     return int(any(result.verdict == "wrong" for result in results))
+
+
+def _write(path: Path, machine: Mapping[str, Any], busy: bool, results: Sequence[Result]) -> None:
+    raw = {"machine": machine, "load": busy, "results": [result.to_dict() for result in results]}
+    path.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

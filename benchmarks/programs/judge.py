@@ -188,9 +188,10 @@ class Judge:
         return self.add("longest module", readable(pattern), top, right, "another")
 
     def excluded(self, relative: float = RELATIVE) -> Judge:
-        """Compare all excluded time of the run."""
-        truth = sum(step.phases.get(EXCLUDED, 0) for step in CLOCK.steps)
-        return self.time("excluded", truth, sum(one.total_ns for one in self.summary.excluded), relative)
+        """Compare all excluded time of the run; the absolute tolerance holds for each step that has some."""
+        times = [step.phases[EXCLUDED] for step in CLOCK.steps if EXCLUDED in step.phases]
+        reported = sum(one.total_ns for one in self.summary.excluded)
+        return self.time("excluded", sum(times), reported, relative, ABSOLUTE_MS * max(len(times), 1))
 
     def throughput(self, units: float | None, may_be_absent: bool = False) -> Judge:
         """Compare the throughput with units per step over the mean step; None requires that it is absent."""

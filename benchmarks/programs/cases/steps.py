@@ -13,7 +13,7 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Chain, Root, Sleep, batches, clocked, rest, sgd, train
+from ..parts import Chain, Layer, Root, Sleep, batches, rest, sgd, train
 from ..registry import program
 
 STEPS = 60
@@ -26,8 +26,8 @@ def net() -> Chain:
 
 
 def body() -> nn.Sequential:
-    """Return two layers that are part of a model."""
-    return nn.Sequential(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
+    """Return two layers that are part of a model, or a model that is not called as a whole."""
+    return nn.Sequential(Layer(2, 3, "first"), Layer(1, 2, "second"))
 
 
 def update(loss: Tensor, *optimizers: Any) -> None:
@@ -60,7 +60,7 @@ def plain_loop_without_optimizer() -> Judge:
 
 @program("steps", "model.forward(x) in place of model(x)")
 def forward_called_directly() -> Judge:
-    model = net()
+    model: Any = body()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -92,12 +92,8 @@ class InnerNet(nn.Module):
         super().__init__()
         self.net = body()
 
-    @clocked
-    def run(self, batch: Tensor) -> Any:
-        return self.net(batch).mean()
-
     def training_step(self, batch: Tensor) -> Any:
-        return self.run(batch)
+        return self.net(batch).mean()
 
 
 def _train_by_method(model: Any) -> Judge:
@@ -126,7 +122,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.encoder, self.decoder = body(), Sleep(1, 1, "decoder")
+        self.encoder, self.decoder = body(), Layer(1, 1, "decoder")
 
 
 @program("steps", "encoder and decoder called separately, never the model")
@@ -136,10 +132,8 @@ def encoder_and_decoder() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for batch in batches(STEPS):
-        with CLOCK.phase("forward"):
-            code = model.encoder(batch)
-            output = model.decoder(code)
-        update(output.mean(), optimizer)
+        code = model.encoder(batch)
+        update(model.decoder(code).mean(), optimizer)
         CLOCK.step()
     session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
@@ -147,19 +141,15 @@ def encoder_and_decoder() -> Judge:
 
 @program("steps", "a GAN whose models lie in a ModuleDict, two optimizers in turn")
 def gan_in_a_dict() -> Judge:
-    models = nn.ModuleDict({"generator": Sleep(2, 2, "generator"), "discriminator": Sleep(1, 2, "discriminator")})
+    models = nn.ModuleDict({"generator": Layer(2, 2, "generator"), "discriminator": Layer(1, 2, "discriminator")})
     generator, discriminator = models["generator"], models["discriminator"]
     of_generator, of_discriminator = sgd(generator), sgd(discriminator)
     session = autoprof.instrument(models, optimizer=[of_generator, of_discriminator])
     CLOCK.start()
     for batch in batches(STEPS):
-        with CLOCK.phase("forward"):
-            fake = generator(batch)
-            loss = discriminator(fake.detach()).mean() - discriminator(batch).mean()
-        update(loss, of_discriminator)
-        with CLOCK.phase("forward"):
-            loss = -discriminator(fake).mean()
-        update(loss, of_generator)
+        fake = generator(batch)
+        update(discriminator(fake.detach()).mean() - discriminator(batch).mean(), of_discriminator)
+        update(-discriminator(fake).mean(), of_generator)
         CLOCK.step()
     session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
@@ -295,12 +285,8 @@ def manual_optimization() -> Judge:
     session = autoprof.instrument(model, optimizer=[first, second])
     CLOCK.start()
     for batch in batches(STEPS):
-        with CLOCK.phase("forward"):
-            output = model.decoder(model.encoder(batch).detach())
-        update(output.mean(), second)
-        with CLOCK.phase("forward"):
-            output = model.decoder(model.encoder(batch))
-        update(output.mean(), first)
+        update(model.decoder(model.encoder(batch).detach()).mean(), second)
+        update(model.decoder(model.encoder(batch)).mean(), first)
         CLOCK.step()
     session.close()
     return Judge(session).steps().phases(*PHASES).step_time()
