@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import format_bytes, format_ms, format_rate, format_span
+from .._units import format_bytes, format_ms, format_percent, format_rate, format_span
+from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
@@ -14,6 +15,10 @@ UNJUDGED_CELLS: Final = 12
 BOTH_TIMES_CELLS: Final = 90
 """The least width for both the time of an epoch and the time to finish; a narrower table has only the latter."""
 HEALTHY: Final = "nothing stands out"
+UNCLEAR: Final = "unclear"
+MOST_UNATTRIBUTED: Final = 0.15
+"""Share of the step in no span up to which a run without findings is called healthy."""
+LOOK: Final = 'put with autoprof.span("..."): around the code between the modules to see which part takes the time'
 
 
 def verdict(summary: Summary) -> Finding | None:
@@ -29,7 +34,7 @@ def verdict_line(summary: Summary, *, gain: bool = True) -> str | None:
     found = verdict(summary)
     if found is None:
         text = _without_finding(summary)
-        return text if text == HEALTHY else None
+        return text if text == HEALTHY or text.startswith(UNCLEAR) else None
     return _title(found) if gain else _where(found)
 
 
@@ -64,6 +69,8 @@ def card_facts(summary: Summary) -> list[tuple[str, str]]:
     if found is not None:
         return [("Verdict", f"[{found.severity}] {_title(found)}"), ("Why", found.why), ("Next", found.next)]
     text = _without_finding(summary)
+    if text.startswith(UNCLEAR):
+        return [("Verdict", text), ("Why", "no rule found anything in the rest of it"), ("Next", LOOK)]
     if text != HEALTHY:
         return [("Verdict", text)]
     return [("Verdict", text), ("Why", f"no rule found anything in {_steps(summary)}"), ("Next", "nothing to do")]
@@ -100,6 +107,9 @@ def _without_finding(summary: Summary) -> str:
     waiting = [finding for finding in summary.findings if _lacks_steps(finding)]
     if len(waiting) == len(summary.findings) and waiting:
         return f"too early to say ({waiting[0].evidence['missing']})"
+    unattributed = summary.phases.get(Phase.OTHER, 0) / max(summary.total_step_ns, 1)
+    if unattributed >= MOST_UNATTRIBUTED:
+        return f"{UNCLEAR}: {format_percent(unattributed)} of the step is in no module, loader, optimizer or span"
     return HEALTHY
 
 

@@ -22,6 +22,7 @@ from autoprof._reports.panel import render_panel
 from autoprof.demo import train as demo_train
 from autoprof.demo.defects import Layer, four_layers, train
 from autoprof.diagnose import OptimizerInfo, RunFacts, diagnose, evidence_of_run, find_rules, judge
+from autoprof.frame import Phase
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Finding, Summary
@@ -46,6 +47,16 @@ def test_the_card_of_a_healthy_run_says_that_nothing_stands_out() -> None:
     text = " ".join(" ".join(lines).split())
     assert "not judged " in text
     assert "comm-exposed (missing: comm spans)" in text
+
+
+def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
+    """From 15 % in no span on, the verdict says how much, and what would show it."""
+    judged = diagnose(evidence_of(STEP, repeat=20))
+    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
+    lines = render_card(replace(judged, phases=other))
+    assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no module, loader, optimizer or span"
+    assert lines[2].startswith("Next      put with autoprof.span(")
+    assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
 
 
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
