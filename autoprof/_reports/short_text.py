@@ -40,7 +40,7 @@ def render_short(
     end = _phases(summary, width, glyphs) if summary.steps else []
     last = _last(folder, encoding)
     room = LINES - len(head) - len(end) - len(last) - 6  # the head and the last lines of the tree, blank lines
-    tree = _tree(summary, width, min(max(room, 3), TREE), glyphs) if summary.steps else []
+    tree = _tree(summary, width, min(max(room, 3), TREE), encoding) if summary.steps else []
     blocks = [block for block in (head, tree, end) if block]
     lines = [line for at, block in enumerate(blocks) for line in (["", *block] if at else block)]
     return [*(crop(safe(line, encoding), width).rstrip() for line in lines), *last]
@@ -83,9 +83,9 @@ def _shortened(lines: list[str], most: int, width: int, glyphs: Glyphs) -> list[
     return [*kept, f"{crop(last, width - 2).rstrip()} {glyphs.ellipsis}"]
 
 
-def _tree(summary: Summary, width: int, room: int, glyphs: Glyphs) -> list[str]:
+def _tree(summary: Summary, width: int, room: int, encoding: str) -> list[str]:
     tree = hot_tree(summary, room)
-    return [*render_tree(tree, summary, width, glyphs), *legend(tree)]
+    return [*render_tree(tree, summary, width, encoding), *legend(tree)]
 
 
 def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:

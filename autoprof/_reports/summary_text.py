@@ -15,7 +15,7 @@ from .memory_text import readings, render_memory
 from .run_facts import NOTHING, bias_text, count, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
-from .text import Glyphs, crop, glyphs_for, safe, wrap
+from .text import crop, glyphs_for, safe, wrap
 from .tree_text import legend, render_tree
 
 NARROWEST: Final = 80
@@ -39,12 +39,12 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     glyphs = glyphs_for(encoding)
     blocks = [[headline(summary), *render_findings(summary, width=width)]]
     if summary.steps:
-        blocks += [[*_names(summary, width, top, glyphs)], [*_phases(summary, glyphs.full)]]
+        blocks += [[*_names(summary, width, top, encoding)], [*_phases(summary, glyphs.full)]]
     else:
         blocks[0] += wrap("", NOTHING, width, 0)
     blocks.append([*_facts(summary, width)])
     if summary.steps:
-        blocks += [_spread(summary, width, glyphs.ellipsis), [*_ADDS_UP]]
+        blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
         blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
     blocks.append(render_memory(summary, width=width, ellipsis=glyphs.ellipsis))
     blocks.append(render_shapes(summary, width))
@@ -112,25 +112,25 @@ def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
     return f"{name:<12}{format_ms(ns / steps, limit_ns):>14}{share:>9}"
 
 
-def _names(summary: Summary, width: int, top: int, glyphs: Glyphs) -> Iterator[str]:
+def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:
     tree, separate = hot_tree(summary, top), separate_tree(summary, top)
-    yield from render_tree(tree, summary, width, glyphs, calls=True)
+    yield from render_tree(tree, summary, width, encoding, calls=True)
     if not any(row.steps for row in tree.rows):
         yield "no span was recorded: the whole step is other"
     if separate.rows:
         yield ""
         yield "not part of the step's time (other threads, logged durations)"
-        yield from render_tree(separate, summary, width, glyphs, calls=True)[1:]
+        yield from render_tree(separate, summary, width, encoding, calls=True)[1:]
     yield from dict.fromkeys([*legend(tree), *legend(separate)])
 
 
-def _spread(summary: Summary, width: int, ellipsis: str) -> list[str]:
+def _spread(summary: Summary, width: int, encoding: str) -> list[str]:
     rows = [row for row in summary.rows if row.lane == TRAINING_LANE][:SPREAD]
     if not rows:
         return []
     names, numbers = ["longest"], [["mean", "p50", "p95", "max"]]
     for row in rows:
-        names.append(safe(row.name if row.phase.value == row.name else f"{row.name} {row.phase}"))
+        names.append(safe(row.name if row.phase.value == row.name else f"{row.name} {row.phase}", encoding))
         limit_ns = row.calls / row.steps * summary.clock_limit_ns
         numbers.append([format_ms(ns, limit_ns) for ns in (row.mean_ns, row.p50_ns, row.p95_ns, row.max_ns)])
-    return render_rows(names, numbers, width, least=(12, 12, 12, 12), ellipsis=ellipsis)
+    return render_rows(names, numbers, width, least=(12, 12, 12, 12), ellipsis=glyphs_for(encoding).ellipsis)

@@ -10,7 +10,7 @@ from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
 from .run_facts import count
 from .table import render_rows
-from .text import HOST_BOUND, Glyphs, safe
+from .text import HOST_BOUND, glyphs_for, safe
 
 INDENT: Final = 6
 """Levels that are indented; deeper names are indented as much."""
@@ -32,11 +32,14 @@ def column_unit(summary: Summary) -> tuple[int, str]:
     return next((unit_ns, word) for least_ns, unit_ns, word in _UNITS if summary.step_mean_ns >= least_ns)
 
 
-def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, calls: bool = False) -> list[str]:
+def render_tree(
+    tree: HotTree, summary: Summary, width: int, encoding: str = "utf-8", *, calls: bool = False
+) -> list[str]:
     """Return the head, a line for each row, and the number of hidden names; ``calls`` adds the calls of a step.
 
     Where some names occur only in some of the recorded steps, a last column has the number of these steps.
     """
+    ellipsis = glyphs_for(encoding).ellipsis
     unit_ns, unit = column_unit(summary)
     parts = [(word, part) for word, part in PARTS if any(part(row) for row in tree.rows)]
     partial = any(row.steps != summary.steps for row in tree.rows if row.steps)
@@ -45,7 +48,7 @@ def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, 
     several = not calls and any(row.calls >= SEVERAL for row in tree.rows)
     names, numbers = [f"name{' ×calls' if several else ''}"], [heads]
     for row in tree.rows:
-        names.append(row_name(row, calls=not calls))
+        names.append(safe(row_name(row, calls=not calls), encoding))
         counted = [format_count(row.calls) if row.calls else ""] if calls else []
         share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
         total = format_short(row.total_ns, row.limit_ns, unit_ns)
@@ -53,10 +56,10 @@ def render_tree(tree: HotTree, summary: Summary, width: int, glyphs: Glyphs, *, 
         steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
         numbers.append([*counted, share, total, *split, *steps])
     least = [_LEAST.get(head, 9) for head in heads]
-    lines = render_rows(names, numbers, width, least=least, ellipsis=glyphs.ellipsis)
+    lines = render_rows(names, numbers, width, least=least, ellipsis=ellipsis)
     if tree.hidden:
         most = format_percent(tree.hidden_share)
-        lines.append(f"{glyphs.ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
+        lines.append(f"{ellipsis} and {count(tree.hidden, 'more name')}, each at most {most} of the step")
     return lines
 
 

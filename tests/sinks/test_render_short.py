@@ -187,6 +187,16 @@ def test_the_report_keeps_to_its_width(name: str, width: int, encoding: str) -> 
     assert not acts("".join(lines))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_columns_are_aligned_in_every_encoding(encoding: str) -> None:
+    """A wide character takes two cells; where the encoding lacks it, its question mark takes one."""
+    rows = (("编码器", "forward", -1, 300), ("plain", "forward", -1, 200))
+    lines = render_short(summary_of([frame_of(rows)]), encoding=encoding)
+    shown = [line for line in lines if line.endswith((" 300", " 200"))]
+    assert len(shown) == 2
+    assert len({cell_len(line) for line in shown}) == 1
+
+
 def test_many_phases_take_a_second_block() -> None:
     """Every phase is shown at 80 columns."""
     names = [phase for phase in Phase if phase is not Phase.OTHER]
