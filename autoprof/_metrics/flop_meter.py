@@ -47,8 +47,8 @@ class DevicePeak(NamedTuple):
     benchmark: bool | None = None
 
 
-Parts = Mapping[str, tuple[FlopCount, Mapping[str, int]]]
-"""The FLOPs of the modules of each name, and the same by phase."""
+Parts = dict[str, tuple[FlopCount, Mapping[str, int]]]
+"""The FLOPs of the modules of each name that was asked for, and the same by phase."""
 
 
 class _MeanStep(NamedTuple):
@@ -166,7 +166,7 @@ class FlopMeter:
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
-        mean, parts = self._mean_step()
+        mean, parts = self._mean_step(summary)
         if mean.reason is not None:
             return Work(reason=mean.reason, count_ns=self.counter.spent_ns, notes=mean.notes)
         # With one sequence of shapes the median is the time of a step; else the mean time belongs to the mean FLOPs.
@@ -190,16 +190,21 @@ class FlopMeter:
             benchmark=device.benchmark,
         )
 
-    def _mean_step(self) -> tuple[FlopCount, Parts]:
-        """Return the FLOPs of a mean step, and of each name; cached while the numbers of steps are proportional."""
+    def _mean_step(self, summary: Summary) -> tuple[FlopCount, Parts]:
+        """Return the FLOPs of a mean step and of the summary's names; cached while step counts are proportional."""
         tally = self._steps if len(self._steps) > 1 else dict.fromkeys(self._steps, 1)
         steps = tuple(tally.items())
         if self._known is None or self._known.steps != steps:
             total = add_up((self._counts[key], times) for key, times in tally.items())
             mean = total if total.reason is not None else _scaled(total, 1 / sum(tally.values()))
-            works = {name: _part(mean, fqns) for name, fqns in self._fqns.items()}
-            self._known = _MeanStep(steps, mean, {name: (work, _by_phase(work)) for name, work in works.items()})
-        return self._known.total, self._known.parts
+            self._known = _MeanStep(steps, mean, {})
+        mean, parts = self._known.total, self._known.parts
+        shown = {row.name for row in summary.rows}
+        for name, fqns in self._fqns.items():
+            if name in shown and name not in parts:
+                work = _part(mean, fqns)
+                parts[name] = work, _by_phase(work)
+        return mean, parts
 
 
 def _rows(summary: Summary, parts: Parts, device: DevicePeak) -> Iterable[WorkRow]:
