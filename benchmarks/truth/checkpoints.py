@@ -14,6 +14,14 @@ _span = torch._C._profiler._RecordFunctionFast
 _checkpoints: Any = torch.utils.checkpoint
 
 
+def _in_range(function: Any, name: str) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _span(name):
+            return function(*args, **kwargs)
+
+    return run
+
+
 @contextmanager
 def checkpoint_ranges(around: Callable[[], str]) -> Iterator[None]:
     """Put a range around each recomputation; ``around`` returns its name, and is called in the forward."""
@@ -30,33 +38,26 @@ def checkpoint_ranges(around: Callable[[], str]) -> Iterator[None]:
     class Recomputing(recomputation_hook):  # type: ignore[misc, valid-type]
         def __init__(self, frame: Any, *more: Any) -> None:
             super().__init__(frame, *more)
-            self._range = _span(names.get(frame(), ""))
+            self._frame = frame
 
         def __enter__(self) -> Any:
-            self._range.__enter__()
+            frame = self._frame()
+            recompute = frame.recompute_fn
+            self._cell = recompute.__closure__[recompute.__code__.co_freevars.index("fn")]
+            self._function = self._cell.cell_contents
+            self._cell.cell_contents = _in_range(self._function, names.get(frame, ""))
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> Any:
-            try:
-                return super().__exit__(*error)
-            finally:
-                self._range.__exit__(None, None, None)
+            self._cell.cell_contents = self._function
+            return super().__exit__(*error)
 
     def remember(ctx: Any, *args: Any) -> Any:
         names[ctx] = around()
         return forward(ctx, *args)
 
     def recompute(ctx: Any, *gradients: Any) -> Any:
-        run, span = ctx.run_function, _span(names.get(ctx, ""))
-
-        def run_in_range(*args: Any) -> Any:
-            try:
-                return run(*args)
-            finally:
-                span.__exit__(None, None, None)
-
-        ctx.run_function = run_in_range
-        span.__enter__()
+        ctx.run_function = _in_range(ctx.run_function, names.get(ctx, ""))
         return backward(ctx, *gradients)
 
     _checkpoints._checkpoint_hook, _checkpoints._recomputation_hook = Remembering, Recomputing

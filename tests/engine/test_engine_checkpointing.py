@@ -89,6 +89,18 @@ def test_a_checkpointed_function_of_any_kind_is_recompute_of_the_target_around_i
     assert "  Net recompute" in tree(watched.frames[0])
 
 
+def test_where_torch_hides_the_function_all_of_the_recomputation_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of torch may hold it elsewhere."""
+
+    def hidden(*_args: Any) -> None:
+        raise ValueError("no such variable")
+
+    monkeypatch.setattr("autoprof._capture.probes.checkpointing.Cell", hidden)
+    world = World()
+    watched = train(Net(world, checkpointed(FUNCTIONS["lambda"], False)), world)
+    assert own_ns(watched) == {("Net", FORWARD): 10, ("Net", RECOMPUTE): 10, ("Net", BACKWARD): 30}
+
+
 @FORMS
 def test_targets_inside_a_checkpoint_nest_in_the_recompute_of_the_target_around_it(reentrant: bool) -> None:
     """The target around it holds the remainder."""

@@ -5,8 +5,11 @@ that every checkpoint passes are replaced while a session records. In the forwar
 contains the checkpoint; in the backward a ``RECOMPUTE`` mark with the same ordinal begins the recomputation.
 
 - Without reentrant autograd, the context managers ``_checkpoint_hook`` (around the forward) and ``_recomputation_hook``
-  (around the recomputation) have these names in torch 2.4 to 2.15. The second one also ends when torch stops early.
+  (around the recomputation) have these names in torch 2.4 to 2.15. The second one replaces the function in the closure
+  of torch's ``recompute_fn`` meanwhile, so that it also ends where torch stops early.
 - With it, ``CheckpointFunction.backward`` runs the function, and then a backward pass that is no recomputation.
+
+The function itself is timed: saving and restoring the state of random number generators around it is backward.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any, Final, Protocol
 import torch
 import torch.utils.checkpoint as torch_checkpoint
 
-from ..._process.replace import MISSING, Attribute, CallProbe, Replacement, skip_frames
+from ..._process.replace import MISSING, Attribute, CallProbe, Cell, Replacement, skip_frames
 from ...frame import Phase
 from .. import recorder as recorders
 from ..marks import CHECKPOINT, LEAVE, MAX_STEPS_BACK, RECOMPUTE, STEP_STRIDE
@@ -108,13 +111,34 @@ class CheckpointMarks:
         append(code, self._recorder.clock.reader(None)(), thread)  # autograd makes the device and stream current
 
 
-def _begin(listeners: list[CheckpointListener], function: Any, call: Any) -> list[CheckpointListener]:
+class TimedFunction:
+    """A checkpointed function during its recomputation: it calls the listeners before and after."""
+
+    __slots__ = ("_call", "_listeners", "function")
+
+    def __init__(self, function: Any, listeners: list[CheckpointListener], call: Any) -> None:
+        self.function: Any = function.function if isinstance(function, TimedFunction) else function
+        self._listeners = listeners
+        self._call = call
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entered = _enter(self._listeners, self.function, self._call)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            _leave(entered)
+
+
+def _enter(listeners: list[CheckpointListener], function: Any, call: Any) -> list[CheckpointListener]:
     return [listener for listener in listeners[:] if listener.enter(function, (call,))]
 
 
-def _end(begun: list[CheckpointListener]) -> None:
-    while begun:
-        begun.pop().leave()
+def _leave(entered: list[CheckpointListener]) -> None:
+    while entered:
+        entered.pop().leave()
+
+
+skip_frames(TimedFunction.__call__)
 
 
 def _remembering_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
@@ -130,26 +154,42 @@ def _remembering_hook(original: Any, listeners: list[CheckpointListener]) -> Any
 
 
 def _recomputing_hook(original: Any, listeners: list[CheckpointListener]) -> Any:
-    """Return torch's context manager around a recomputation, which marks its begin and end."""
+    """Return torch's context manager around a recomputation, which has the function in it timed."""
 
     class RecomputingHook(original):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self._reference = args[0] if args else None
-            self._begun: list[CheckpointListener] = []
+            self._reference = args[0] if args else _no_call
+            self._replaced: tuple[Cell, Any] | None = None
+            self._entered: list[CheckpointListener] = []
 
         def __enter__(self) -> Any:
             if listeners:
-                self._begun = _begin(listeners, original, None if self._reference is None else self._reference())
+                call: Any = self._reference()
+                try:
+                    place = Cell(call.recompute_fn, "fn")
+                    timed = TimedFunction(place.get(), listeners, call)
+                except (AttributeError, TypeError, ValueError):  # another torch: all of the recomputation is timed
+                    self._entered = _enter(listeners, original, call)
+                else:
+                    self._replaced = place, timed.function
+                    place.put(timed)
             return super().__enter__()
 
         def __exit__(self, *error: Any) -> Any:
             try:
                 return super().__exit__(*error)
             finally:
-                _end(self._begun)
+                _leave(self._entered)
+                if self._replaced is not None:
+                    place, function = self._replaced
+                    place.put_back(function)
 
     return _named_like(original, RecomputingHook, "__init__", "__enter__", "__exit__")
+
+
+def _no_call() -> None:
+    """Stand for the reference to torch's object of a call where it was not given."""
 
 
 def _named_like(original: Any, hook: Any, *methods: str) -> Any:
@@ -175,7 +215,7 @@ def _remembering_forward(original: Any, listeners: list[CheckpointListener]) -> 
 
 
 def _recomputing_backward(original: Any, listeners: list[CheckpointListener]) -> Any:
-    """Return the backward of torch's reentrant checkpoint; the recomputation ends where its function returns."""
+    """Return the backward of torch's reentrant checkpoint, which has the function in it timed."""
     function = original.__func__
 
     @functools.wraps(function)
@@ -183,21 +223,11 @@ def _recomputing_backward(original: Any, listeners: list[CheckpointListener]) ->
         run_function = getattr(ctx, "run_function", None)
         if not listeners or run_function is None:
             return function(ctx, *gradients)
-        begun = _begin(listeners, function, ctx)
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return run_function(*args, **kwargs)
-            finally:
-                _end(begun)
-
-        skip_frames(run)
-        ctx.run_function = run
+        ctx.run_function = TimedFunction(run_function, listeners, ctx)
         try:
             return function(ctx, *gradients)
         finally:
             ctx.run_function = run_function
-            _end(begun)
 
     skip_frames(backward)
     return staticmethod(backward)
