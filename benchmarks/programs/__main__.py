@@ -25,6 +25,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="PATTERN", help="programs whose name or sentence the expression finds")
     parser.add_argument("--section", choices=SECTIONS, action="append", help="programs of a section")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time (default: %(default)s)")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT_S, help="seconds a program may take (default: %(default)s)"
+    )
     parser.add_argument("--load", action="store_true", help="keep every core busy with another process meanwhile")
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
@@ -64,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.load:
             stack.enter_context(load(os.cpu_count() or 1))
         for result in run_all(
-            [entry for entry in chosen if not entry.missing], options.jobs, LIMIT_S * (2 if options.load else 1)
+            [entry for entry in chosen if not entry.missing], options.jobs, options.limit * (2 if options.load else 1)
         ):
             results.append(result)
             if options.show:
