@@ -40,7 +40,7 @@ class Observer:
         return summary
 
     def finish(self, *, complete: bool) -> None:
-        """Prepare for the last summary; ``complete``: the process goes on, so postponed work is done now."""
+        """Prepare for the last summary; ``complete``: there is time for postponed work."""
 
     def run_info(self) -> Mapping[str, Any]:
         """Return the entries of ``run.json`` that are known at the end."""

@@ -304,6 +304,8 @@ class Summary:
     micro-batches before one optimizer step, in most steps; None where no backward pass was seen. ``excluded`` is host
     time that belongs to no step. ``loader`` has ``workers``, ``fetches`` and ``unready``, the fetches that found no
     batch ready; empty where that is unknown. ``unsampled_ns`` is the host time of all unsampled steps together.
+    ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their
+    host time together; 0 in older runs.
     """
 
     clock: ClockName
@@ -342,6 +344,8 @@ class Summary:
     metrics: Mapping[str, MetricStats] = field(default_factory=dict)
     work: Work | None = None
     unsampled_ns: int = 0
+    run_steps: int = 0
+    run_ns: int = 0
 
     @property
     def sampling_bias(self) -> float | None:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Iterable
@@ -31,6 +32,8 @@ class Closable(Protocol):
         """Record nothing more and touch no file: this process is a fork of the session's own."""
 
 
+EXIT: Final = "exit"
+"""The end noted for a session that the program left open."""
 TERMINATED: Final = "SIGTERM"
 """The end noted for a session that this signal closes."""
 
@@ -89,7 +92,7 @@ def _start() -> None:
     global _started
     if not _started:
         _started = True
-        atexit.register(_end_all, "exit")
+        atexit.register(_end_all, EXIT)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_abandon_all)
     main = threading.current_thread() is threading.main_thread()
@@ -102,6 +105,11 @@ def _end_all(how: str) -> None:
     for session in reversed(_open[:]):
         with contextlib.suppress(Exception):
             session.end(how)
+
+
+def ended_well() -> bool:
+    """Return whether no exception ended the program, as far as the interpreter knows when it exits."""
+    return not hasattr(sys, "last_type")
 
 
 def _abandon_all() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from .._stats.intervals import difference_error
 from .._units import NS_PER_MS, format_bytes, format_ms, format_ns, format_percent, format_rate, format_span
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_counts
 from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
@@ -83,6 +84,8 @@ def shown_path(folder: Path) -> str:
 
 def mean_of_all_ns(summary: Summary) -> float:
     """Return the mean time of all steps after the warm-up, recorded or not."""
+    if summary.run_steps:
+        return summary.run_ns / summary.run_steps
     if not summary.unsampled_ns or not summary.unsampled_steps:  # older versions saved only the second
         return summary.step_mean_ns
     return (summary.total_step_ns + summary.unsampled_ns) / (summary.steps + summary.unsampled_steps)
@@ -115,7 +118,8 @@ def _difference(summary: Summary) -> str | None:
         return None
     others_ns = summary.unsampled_ns / summary.unsampled_steps
     longer = summary.step_mean_ns / others_ns - 1
-    if abs(longer) < NEGLIGIBLE_BIAS:
+    error_ns = difference_error(summary.step_p50_ns, summary.step_p95_ns, summary.steps, summary.unsampled_steps)
+    if abs(longer) < NEGLIGIBLE_BIAS + error_ns / others_ns:
         return None
     word = "longer" if longer > 0 else "shorter"
     return f"recorded steps are {format_percent(abs(longer))} {word} than the others; the times below are theirs"

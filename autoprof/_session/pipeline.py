@@ -15,6 +15,7 @@ from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._observer import Observer
+from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._resolve import PENDING, RawStep, Resolver
@@ -42,7 +43,7 @@ FOREIGN_RECOMPUTES: Final = (
     "recompute is timed only in targets there, and the rest of it is part of backward"
 )
 CLOSED: Final = "closed"
-"""The end of a session whose process continues: postponed work is done then."""
+"""The end of a session by its own call: postponed work is done then, as at the end of a program without an error."""
 
 
 class ClockLimit:
@@ -252,8 +253,9 @@ class Pipeline:
         """Write the reports and close the sinks, in their order (files come first), whatever fails."""
         self.resume_gc()
         self._resolver.give_up()
+        complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
         for observer in self._observers:
-            self._attempt(partial(observer.finish, complete=how == CLOSED))
+            self._attempt(partial(observer.finish, complete=complete))
         summary = Summary.empty(self._notes.all)
         with contain(self._note_no_summary):  # without a summary, everything is closed all the same
             summary = self._summarizer.summary()

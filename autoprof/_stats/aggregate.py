@@ -38,6 +38,8 @@ class Aggregate:
         self._scalars: dict[str, float] = {}
         self._memory: dict[str, int] = {}
         self._units = UnitRates()
+        self._run_steps = self._run_ns = 0
+        self._settling = False
         self._shapes = ShapeSets(MAX_ROWS)
         self._cuts: dict[int, CutStatistics] = {}
         self._other_steps = 0
@@ -61,8 +63,7 @@ class Aggregate:
         self._overhead_ns += frame.overhead_ns
         self._observed_ns += frame.duration_ns
         self._units.add(frame)
-        if frame.gap_steps:
-            self.add_gap(frame.gap_steps, frame.gap_ns)
+        self._add_to_run(frame)
         cut = self._cuts.get(frame.cut) or self._open_cut(frame.cut)
         if frame.warmup:
             self.warmup_steps += 1
@@ -74,6 +75,17 @@ class Aggregate:
         if frame.device_ns is not None:
             self._clock = "device"
         cut.add(frame)
+
+    def _add_to_run(self, frame: StepFrame) -> None:
+        """Add the step, and the gap before it, to the time of all steps; the settling steps after a gap count."""
+        if frame.gap_steps:
+            self._settling = True
+            self.add_gap(frame.gap_steps, frame.gap_ns)
+        elif not frame.warmup:
+            self._settling = False
+        if self._settling or not frame.warmup:
+            self._run_steps += 1
+            self._run_ns += frame.duration_ns
 
     def _open_cut(self, number: int) -> CutStatistics:
         if len(self._cuts) >= MAX_CUTS:
@@ -96,6 +108,8 @@ class Aggregate:
         self.unsampled_steps += steps
         self._unsampled_ns += elapsed_ns
         self._observed_ns += elapsed_ns
+        self._run_steps += steps
+        self._run_ns += elapsed_ns
 
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
@@ -108,6 +122,8 @@ class Aggregate:
         self.warmup_steps += other.warmup_steps
         self.unsampled_steps += other.unsampled_steps
         self._unsampled_ns += other._unsampled_ns
+        self._run_steps += other._run_steps
+        self._run_ns += other._run_ns
         self._overhead_ns += other._overhead_ns
         self._observed_ns += other._observed_ns
         self._units.merge(other._units)
@@ -136,6 +152,8 @@ class Aggregate:
             warmup_steps=self.warmup_steps,
             unsampled_steps=self.unsampled_steps,
             unsampled_ns=self._unsampled_ns,
+            run_steps=self._run_steps,
+            run_ns=self._run_ns,
             total_step_ns=step_ns,
             step_mean_ns=step_ns // steps if steps else 0,
             step_min_ns=int(table.min[0]) if steps else 0,

@@ -34,7 +34,8 @@ QUANTILE_ERROR: Final = 0.01
 
 _Z: Final = 1.96
 """Normal quantile of a two-sided 95 % interval."""
-_MEDIAN_WIDTH: Final = 2 * 1.2533 / 1.6449
+_NORMAL_P95: Final = 1.6449
+_MEDIAN_WIDTH: Final = 2 * 1.2533 / _NORMAL_P95
 """Half a 95 % interval of a median is 2 x 1.2533 sigma / sqrt(n) (its standard error under a normal distribution),
 and sigma is (p95 - p50) / 1.6449. Times are skewed to the right, so p95 gives a wider interval than necessary."""
 _MAX_BATCH_CORRELATION: Final = 0.9
@@ -77,6 +78,15 @@ def mean_from_moments(count: int, total: float, squares: float) -> Interval:
     variance = max(squares - count * mean**2, 0.0) / (count - 1)
     half = t_quantile((1 + LEVEL) / 2, count - 1) * sqrt(variance / count)
     return Interval(mean - half, mean, mean + half)
+
+
+def difference_error(p50: float, p95: float, count: int, other_count: int) -> float:
+    """Return half the 95 % interval of the difference of two means of values that are spread alike.
+
+    The standard deviation is that of the first values, estimated from their quantiles.
+    """
+    sigma = (p95 - p50) / _NORMAL_P95
+    return _Z * sigma * sqrt(1 / max(count, 1) + 1 / max(other_count, 1))
 
 
 def median_of_values(values: Values | Sequence[float]) -> Interval:

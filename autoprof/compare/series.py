@@ -237,7 +237,7 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         clock=clocks.pop() if clocks else "host",
         steps=len(first.steps),
         warmup=first.warmup,
-        unsampled=first.unsampled,
+        unsampled=max(first.unsampled, _saved_unsampled(path) if chosen[0] == run.ranks[0] else 0),
         untimed=first.untimed,
         bad_lines=bad_lines,
         stride=first.stride,
@@ -245,6 +245,14 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
     return RunSeries(tuple(series for series, _ in found), note, run.info, _held_bytes(path))
+
+
+def _saved_unsampled(path: Path) -> int:
+    """Read the number of unsampled steps from the summary: no record follows the last gap."""
+    try:
+        return int(json.loads((path / "summary.json").read_text(encoding="utf-8"))["unsampled_steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _held_bytes(path: Path) -> dict[str, int]:

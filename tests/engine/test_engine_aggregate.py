@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoprof import Finding, Phase, Row, Span, StepFrame, Summary
+from autoprof._reports.run_facts import mean_of_all_ns
 from autoprof._stats import Aggregate
 from autoprof._stats import aggregate as folding_cuts
 from autoprof._stats import cut_statistics as folding
@@ -307,6 +308,21 @@ def test_spans_without_a_device_time_count_nothing() -> None:
     rows = rows_of(collect([frame]))
     assert rows["B", "forward"].total_ns == 0
     assert rows["A", "forward"].total_ns == 4 * MS
+
+
+def test_the_mean_of_the_run_has_every_step_after_the_warm_up() -> None:
+    """Thirty slow steps that were recorded, and the fast ones that were not; settling steps are training time."""
+    aggregate = collect([one_span(5, duration_ns=90 * MS, warmup=True)] * 3)
+    for frame in [one_span(5, duration_ns=20 * MS)] * 30:
+        aggregate.add(frame)
+    aggregate.add(one_span(5, duration_ns=8 * MS, warmup=True, gap_steps=60, gap_ns=360 * MS))
+    aggregate.add(one_span(5, duration_ns=8 * MS, warmup=True))
+    aggregate.add(one_span(5, duration_ns=6 * MS))
+    aggregate.add(one_span(5, duration_ns=500 * MS, warmup=True))
+    aggregate.add_gap(10, 60 * MS)
+    summary = aggregate.summary()
+    assert (summary.run_steps, summary.run_ns) == (103, (600 + 360 + 16 + 6 + 60) * MS)
+    assert mean_of_all_ns(summary) == summary.run_ns / 103
 
 
 def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -223,7 +224,19 @@ def test_the_budget_is_held_against_the_time_that_the_run_has_lasted(counts: lis
     assert meter._due()
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "exit", "error: ValueError: x"])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_program_that_ends_without_close_has_its_flops(
+    counts: list[Any], monkeypatch: pytest.MonkeyPatch, failed: bool
+) -> None:
+    """README's first example calls no ``close``; a program that an exception ended is not kept waiting."""
+    monkeypatch.delattr(sys, "last_type", raising=False)
+    if failed:
+        monkeypatch.setattr(sys, "last_type", KeyboardInterrupt, raising=False)
+    trained(nn.Linear(4, 4), *[batch(8)] * 4, how="exit", sample={"warmup": 0, "budget": 0.01})
+    assert len(counts) == (0 if failed else 1)
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "error: ValueError: x"])
 def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[Any]) -> None:
     """Who ends it may be waiting; there is a reason in place of the figure."""
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, how=how, sample={"warmup": 0, "budget": 0.01})

@@ -293,7 +293,7 @@ def test_two_loaders_in_every_step_give_no_throughput() -> None:
 class Gaps:
     """A governor that records four steps, of which two settle, and skips sixteen."""
 
-    active, comparable, bare_ns, level = True, 1, 1e9, 0
+    active, comparable, bare_ns, level, spendable_share = True, 1, 1e9, 0, 0.006
 
     def __init__(self) -> None:
         self._recorded = 0

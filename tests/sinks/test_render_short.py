@@ -140,7 +140,7 @@ def test_a_run_without_recorded_steps_says_what_to_call() -> None:
 
 def test_the_mean_is_that_of_all_steps(summary: Summary) -> None:
     """The recorded steps follow with their own."""
-    sampled = replace(summary, unsampled_steps=8, unsampled_ns=4_000_000_000)
+    sampled = replace(summary, unsampled_steps=8, unsampled_ns=4_000_000_000, run_steps=10, run_ns=6_000_000_000)
     text = " ".join("\n".join(render_short(sampled)).split())
     assert "step mean 600.0 ms over 10 steps; the recorded ones: mean 1000.0 ms, p50 1000.0 ms" in text
     assert "10 steps (2 recorded, 8 not sampled), host time" in text
@@ -161,6 +161,12 @@ def test_recorded_steps_are_always_compared_with_the_others(summary: Summary) ->
     assert "recorded steps are 150.0 % longer than the others; the times below are theirs" in text
     alike = replace(summary, unsampled_steps=10, unsampled_ns=9_500_000_000)
     assert "than the others" not in " ".join("\n".join(render_short(alike)).split())
+
+
+def test_a_difference_within_the_noise_of_a_few_steps_is_not_named(summary: Summary) -> None:
+    """Two unsampled steps of a run whose steps vary by half prove nothing."""
+    few = replace(summary, step_p95_ns=2 * summary.step_p50_ns, unsampled_steps=2, unsampled_ns=1_400_000_000)
+    assert "than the others" not in " ".join("\n".join(render_short(few)).split())
 
 
 def test_an_unknown_throughput_has_its_reason(summary: Summary) -> None:
