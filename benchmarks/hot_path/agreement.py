@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,15 +13,18 @@ TOP: Final = 3
 """The longest rows that have to agree."""
 POINTS: Final = 0.02
 RELATIVE: Final = 0.10
-"""Two shares of the step are equal if they differ by at most 2 points or 10 % of the larger one."""
+"""Two shares of the step are equal if they differ by at most 2 points, 10 % of the larger one, or their uncertainty."""
+CERTAIN: Final = 2.0
+"""Standard errors of a difference that is no accident, in 19 of 20 cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run: the share of the step that each name takes itself, by phase; how many steps were recorded."""
+    """One run: the share of the step that each name takes itself, by phase, in so many recorded steps."""
 
-    root: str
     shares: Mapping[str, Mapping[str, float]]
+    errors: Mapping[str, float]
+    """The standard error of each name's share, from step to step."""
     recorded: int
     step_ns: int
 
@@ -59,7 +63,7 @@ class Agreement:
         return [
             f"{name}: {self.default.share(name):.1%} by default, {self.full.share(name):.1%} in the full record"
             for name in names
-            if name in self.default.shares and not close(self.default.share(name), self.full.share(name))
+            if name in self.default.shares and not self._equal(name)
         ]
 
     def _order(self) -> list[str]:
@@ -69,8 +73,15 @@ class Agreement:
             f"{second} is longer than {first} in the full record"
             for first, second in pairwise(top)
             if self.full.share(second) > self.full.share(first)
-            and not close(self.full.share(first), self.full.share(second))
+            and not close(self.full.share(first), self.full.share(second), self._error(first, second))
         ]
+
+    def _equal(self, name: str) -> bool:
+        return close(self.default.share(name), self.full.share(name), self._error(name))
+
+    def _error(self, *names: str) -> float:
+        """Return the standard error of a difference between shares of these names."""
+        return math.hypot(*(record.errors.get(name, 0.0) for name in names for record in (self.default, self.full)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -83,9 +94,9 @@ class Agreement:
         }
 
 
-def close(one: float, other: float) -> bool:
-    """Return whether two shares are equal within the bounds."""
-    return abs(one - other) <= max(POINTS, RELATIVE * max(one, other))
+def close(one: float, other: float, error: float = 0.0) -> bool:
+    """Return whether two shares are equal within the bounds; ``error`` is the standard error of their difference."""
+    return abs(one - other) <= max(POINTS, RELATIVE * max(one, other), CERTAIN * error)
 
 
 def agreed(results: Sequence[Agreement]) -> int:
@@ -95,8 +106,8 @@ def agreed(results: Sequence[Agreement]) -> int:
 
 def _plain(record: Record) -> dict[str, Any]:
     return {
-        "root": record.root,
         "recorded": record.recorded,
         "step_ns": record.step_ns,
         "shares": {name: dict(phases) for name, phases in record.shares.items()},
+        "errors": dict(record.errors),
     }

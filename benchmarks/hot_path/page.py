@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from autoprof._units import format_ms
 
-from .agreement import POINTS, RELATIVE, TOP, Agreement, Record, agreed
+from .agreement import CERTAIN, POINTS, RELATIVE, TOP, Agreement, Record, agreed
 
 SHOWN: Final = 5
 """Rows of each model that the page lists."""
@@ -22,7 +22,7 @@ row, in both.
 
 They agree if the {TOP} longest modules of the full record have rows of their own in the default, every share is equal,
 and the order is the same where the shares differ. Two shares of the step are equal if they differ by at most
-{POINTS * 100:.0f} points or {RELATIVE:.0%}.
+{POINTS * 100:.0f} points, {RELATIVE:.0%}, or {CERTAIN:.0f} standard errors of their difference from step to step.
 """
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import torch
 
 import autoprof
 from autoprof._targets import CutRules, group_tree
-from autoprof.frame import MODULE_PHASES
+from autoprof.frame import MODULE_PHASES, TRAINING_LANE, StepFrame
 from autoprof.summary import Summary
+from autoprof.testing import ListSink
 
 from .models import chosen
 
@@ -30,11 +34,13 @@ def main(name: str, mode: str, steps: int, output: Path) -> None:
     os.chdir(tempfile.mkdtemp(prefix="hot-path-"))  # the default writes a run's folder
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         model, optimizer, step = case.make()
-        session = autoprof.instrument(model, every_module(model) if mode == "full" else None, optimizer=optimizer)
+        config, sink = every_module(model) if mode == "full" else None, ListSink()
+        session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[sink])
         for _ in range(steps):
             step()
         session.close()
-    output.write_text(json.dumps(to_record(session.summary(), group_tree(model).name)), encoding="utf-8")
+    record = to_record(session.summary(), sink.frames)
+    output.write_text(json.dumps(record), encoding="utf-8")
 
 
 def every_module(model: torch.nn.Module) -> dict[str, Any]:
@@ -43,14 +49,28 @@ def every_module(model: torch.nn.Module) -> dict[str, Any]:
     return {**CutRules(model).mapping(groups), "sample": {"budget": None}, "sinks": {}, "flops": "off"}
 
 
-def to_record(summary: Summary, root: str) -> dict[str, Any]:
-    """Return self time by name and phase, each as a share of the steps that it was recorded in."""
+def to_record(summary: Summary, frames: Sequence[StepFrame]) -> dict[str, Any]:
+    """Return self time by name and phase as shares of the step, each name's standard error, and the steps' number."""
     shares: dict[str, dict[str, float]] = {}
     for row in summary.rows:
-        if row.phase in MODULE_PHASES and row.lane == 0 and row.total_ns:
+        if row.phase in MODULE_PHASES and row.lane == TRAINING_LANE and row.total_ns:
             phases = shares.setdefault(row.name, {})
             phases[row.phase.value] = phases.get(row.phase.value, 0.0) + row.share * row.self_ns / row.total_ns
-    return {"root": root, "shares": shares, "recorded": summary.steps, "step_ns": summary.step_mean_ns}
+    errors = _standard_errors([frame for frame in frames if not frame.warmup and frame.cut == frames[-1].cut])
+    return {"shares": shares, "errors": errors, "recorded": summary.steps, "step_ns": summary.step_mean_ns}
+
+
+def _standard_errors(frames: Sequence[StepFrame]) -> dict[str, float]:
+    """Return the standard error of the mean share of each name over the frames."""
+    shares: dict[str, list[float]] = {}
+    for at, frame in enumerate(frames):
+        layout = frame.layout
+        own = layout.self_ns(frame.total_ns).tolist()
+        for name, phase, lane, ns in zip(layout.names, layout.phases, layout.lanes, own, strict=True):
+            if phase in MODULE_PHASES and lane == TRAINING_LANE:
+                shares.setdefault(name, [0.0] * len(frames))[at] += ns / frame.step_ns
+    enough = {name: of_steps for name, of_steps in shares.items() if len(of_steps) > 1}
+    return {name: stdev(of_steps) / math.sqrt(len(of_steps)) for name, of_steps in enough.items()}
 
 
 if __name__ == "__main__":

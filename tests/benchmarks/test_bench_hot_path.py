@@ -10,7 +10,7 @@ import torch
 from autoprof._session.builder import open_session
 from autoprof._targets import select_targets
 from autoprof.config import load_config
-from autoprof.testing import FakeClock
+from autoprof.testing import FakeClock, ListSink
 from benchmarks.hot_path.__main__ import main
 from benchmarks.hot_path.agreement import Agreement, Record, close
 from benchmarks.hot_path.models import CASES, chosen
@@ -20,11 +20,10 @@ from benchmarks.hot_path.worker import every_module, to_record
 MACHINE = {"cpu": "a processor", "threads": 1, "torch": "2"}
 
 
-def record(**shares: float) -> Record:
-    """Return a record of these shares, half of each in forward."""
-    return Record(
-        "Model", {name: {"forward": one / 2, "backward": one / 2} for name, one in shares.items()}, 90, 5_000_000
-    )
+def record(error: float = 0.0, **shares: float) -> Record:
+    """Return a record of these shares, half of each in forward, with a standard error."""
+    phases = {name: {"forward": one / 2, "backward": one / 2} for name, one in shares.items()}
+    return Record(phases, dict.fromkeys(shares, error), 90, 5_000_000)
 
 
 def compared(default: Record, full: Record) -> list[str]:
@@ -45,6 +44,11 @@ class TestAgreement:
         assert close(0.50, 0.455)
         assert not close(0.50, 0.44)
         assert compared(record(a=0.31, b=0.30, c=0.2), record(a=0.30, b=0.31, c=0.2)) == []
+
+    def test_a_difference_by_chance_is_none(self) -> None:
+        """Within two standard errors of it."""
+        assert compared(record(error=0.02, a=0.3), record(error=0.02, a=0.25)) == []
+        assert len(compared(record(error=0.01, a=0.3), record(error=0.01, a=0.25))) == 1
 
     def test_a_long_module_without_a_row(self) -> None:
         """The default stopped above it: a sentence each for the missing row and the one that holds its time."""
@@ -88,7 +92,7 @@ def test_the_full_record_times_every_module() -> None:
 
 def test_a_record_has_the_shares_of_self_time() -> None:
     """Of the time of the steps, by name and phase."""
-    clock = FakeClock()
+    clock, sink = FakeClock(), ListSink()
 
     class Timed(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -97,13 +101,14 @@ def test_a_record_has_the_shares_of_self_time() -> None:
 
     model = torch.nn.Sequential(Timed())
     config = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"warmup": 0, "budget": None}, "step": "manual"}
-    with open_session(model, config, optimizer=None, sinks=(), clock=clock) as session:
+    with open_session(model, config, optimizer=None, sinks=[sink], clock=clock) as session:
         for _ in range(3):
             model(torch.ones(1))
             clock.advance(1_000_000)
             session.step()
-    found = to_record(session.summary(), "Sequential")
+    found = to_record(session.summary(), sink.frames)
     assert found["shares"]["0"] == {"forward": 0.75}
+    assert found["errors"]["0"] == 0.0
     assert found["recorded"] == session.summary().steps
 
 
