@@ -143,7 +143,7 @@ class _Builder:
         memory: Memory | None,
         undo: Handle,
     ) -> None:
-        from .._targets import Selection, first_cut, group_tree, select_targets
+        from .._targets import group_tree, select_targets
 
         anchor = find_anchor(model)
         place = anchor.device if anchor is not None else torch.device("cpu")
@@ -155,8 +155,6 @@ class _Builder:
         mark_cost = measure_mark_cost(clock) if follow else MarkCost()
         selection = select_targets(model, settings)
         tree = None if settings.targets else group_tree(model)
-        if tree is not None:
-            selection = Selection(tuple(one for group in first_cut(tree) for one in group.targets()), selection.notes)
         unseen = [] if SEES_CHECKPOINTS else [UNSEEN_CHECKPOINTS]
         self._notes = Notes([*selection.notes, *([note] if note else []), *unseen])
         self._clock = clock

@@ -5,8 +5,9 @@ from .coverage import Coverage, Reason, measure_coverage, predict_coverage
 from .cut_rules import CutGroup, CutRules
 from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
-from .select import NO_RULE, Selection, Target, select_targets
+from .select import Selection, select_targets
 from .suggest import first_cut, suggest_targets
+from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, walk
 
 __all__ = [

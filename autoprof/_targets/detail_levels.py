@@ -9,7 +9,7 @@ from torch import nn
 
 from .._names import clean_name
 from ..frame import MODULE_PHASES, Phase
-from .select import NO_RULE, Target
+from .target import NO_RULE, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from torch import nn
 from .._names import clean_name
 from ..frame import MODULE_PHASES, Phase
 from .coverage import Reason, hidden_reasons
-from .select import NO_RULE, Target
 from .structure import Structures
+from .target import NO_RULE, Target
 from .tree import ModuleNode, walk
 
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)", re.DOTALL)

@@ -12,30 +12,13 @@ from .._names import clean_name
 from ..config import Config, TargetRule
 from ..config.source import IN_PYTHON
 from ..errors import TargetError
-from ..frame import MODULE_PHASES, Phase
+from ..frame import Phase
 from .coverage import generator_notes, hidden_notes
+from .groups import group_tree
 from .no_match import explain_no_match
+from .suggest import first_cut
+from .target import Target
 from .tree import ModuleNode, walk
-
-NO_RULE = -1
-"""The ``rule`` of a target where the configuration has no rules."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A module to time: its name, the phases to time, and the index of the rule that chose it.
-
-    Without ``shown`` it has no spans: its own time only counts for the phases of a step.
-    """
-
-    module: nn.Module
-    fqn: str
-    name: str
-    phases: frozenset[Phase]
-    memory: bool
-    rule: int
-    shapes: bool = False
-    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +43,14 @@ class Selection(Sequence[Target]):
 
 
 def select_targets(model: nn.Module, config: Config, where: str = IN_PYTHON) -> Selection:
-    """Return the targets of the configuration's rules; without rules, every direct child of the model.
+    """Return the targets of the configuration's rules; without rules, the model's first levels of nesting.
 
     ``where`` names a configuration that has no file. Raises one ``TargetError`` for all rules that match nothing.
     """
     nodes = walk(model)
     source = replace(config.source, where=where) if config.source.where == IN_PYTHON else config.source
     if not config.targets:
-        return _children(nodes)
+        return _first_cut(model, nodes)
     taken: dict[ModuleNode, Target] = {}
     notes: list[str] = []
     missing: list[str] = []
@@ -121,20 +104,18 @@ def _default_name(node: ModuleNode, fqn: str) -> str:
     return fqn.replace(".", "/") or node.class_name
 
 
-def _children(nodes: list[ModuleNode]) -> Selection:
-    root = nodes[0]
-    taken: dict[ModuleNode, Target] = {}
-    for child in root.children:
-        name = clean_name(_default_name(child, child.fqn))
-        for node in [child] if child.called else child.called_below():
-            taken.setdefault(node, Target(node.module, node.fqn, name, frozenset(MODULE_PHASES), False, NO_RULE))
-    if not taken and root.called:
-        taken[root] = Target(root.module, "", clean_name(root.class_name), frozenset(MODULE_PHASES), False, NO_RULE)
-    if not taken:
+def _first_cut(model: nn.Module, nodes: list[ModuleNode]) -> Selection:
+    """Return the targets that a session without rules begins with."""
+    tree = group_tree(model)
+    cut = first_cut(tree)
+    if cut == (tree,) and not tree.nodes[0].called:
         raise TargetError(
-            f"model: a {root.class_name} without a module that is ever called; allowed: one with 'forward'"
+            f"model: a {tree.class_name} without a module that is ever called; allowed: one with 'forward'"
         )
-    return _selection(nodes, taken, generator_notes(nodes))
+    hidden = {node.fqn for group in tree.below() if group.hidden is not None for node in group.nodes}
+    notes = [*hidden_notes(nodes, [node for node in nodes if node.fqn in hidden]), *generator_notes(nodes)]
+    targets = {target.fqn: target for group in cut for target in group.targets()}
+    return Selection(tuple(targets[node.fqn] for node in nodes if node.fqn in targets), tuple(notes))
 
 
 def _selection(nodes: list[ModuleNode], taken: dict[ModuleNode, Target], notes: list[str]) -> Selection:

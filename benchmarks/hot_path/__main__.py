@@ -7,7 +7,9 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import torch
 
@@ -16,7 +18,9 @@ from .agreement import Agreement, Record
 from .models import Case, chosen
 from .page import render, render_page
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[2]
+FULL_STEPS: Final = 80
+"""Steps of a full record, which has each of them."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -41,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run, print, write. Return 1 when a model disagrees or fails."""
     options = parse(arguments)
     torch.set_num_threads(1)
+    options.output.mkdir(parents=True, exist_ok=True)
+    machine = describe()
     results: list[Agreement] = []
     skipped: list[str] = []
     failed = False
@@ -55,18 +61,25 @@ def main(arguments: list[str] | None = None) -> int:
             skipped.append(f"{case.name}: {(error.stderr or 'no message').strip().splitlines()[-1]}")
         else:
             print(render(results[-1:], []), flush=True)
-    machine = describe()
+        write(options, machine, results, skipped)  # after each model: a run takes minutes
+    write(options, machine, results, skipped)
     print(render(results, skipped))
-    options.output.mkdir(parents=True, exist_ok=True)
+    return int(failed or any(result.problems for result in results))
+
+
+def write(
+    options: argparse.Namespace, machine: Mapping[str, Any], results: Sequence[Agreement], skipped: Sequence[str]
+) -> None:
+    """Write the numbers and the page."""
     raw = {"machine": machine, "skipped": skipped, "results": [result.to_dict() for result in results]}
     (options.output / "hot_path.json").write_text(json.dumps(raw, separators=(",", ":")) + "\n", encoding="utf-8")
     options.page.write_text(render_page(results, skipped, machine), encoding="utf-8")
-    return int(failed or any(result.problems for result in results))
 
 
 def compare(case: Case, steps: int) -> Agreement:
     """Train the model under both kinds of recording, each in a process of its own."""
-    return Agreement(case.name, steps, _record(case, "default", steps), _record(case, "full", steps))
+    full = _record(case, "full", min(steps, FULL_STEPS))
+    return Agreement(case.name, steps, _record(case, "default", steps), full)
 
 
 def _record(case: Case, mode: str, steps: int) -> Record:
