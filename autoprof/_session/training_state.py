@@ -486,7 +486,6 @@ class TrainingState:
         if self._names or self._inside or not self._between:
             return
         self._ungraded += 1
-        self._blocks.excludes = False  # validation lasts until the model trains again
         if self._began is not None:
             return
         if self._history.is_rare() and not self._pending:
