@@ -58,6 +58,8 @@ _IN_BACKWARD: Final = 0
 """In place of the id of an optimizer: all those that step inside a backward pass, one for each parameter."""
 MAX_BLOCKS: Final = 256
 """Blocks without gradients remembered of one unsampled step."""
+MAX_PLACES: Final = 8
+"""Updates of a step that are distinguished by what follows them."""
 MIN_FETCHES: Final = 3
 """Fetches in a row, without a forward that trains, from which on their loader feeds validation."""
 MAX_OWNERS: Final = 256
@@ -86,7 +88,9 @@ class _Blocks:
     """The outermost blocks under ``no_grad`` or ``inference_mode``: how many a step has, in all and at its ends."""
 
     def __init__(self) -> None:
-        self.at_head, self.at_tail, self.in_step = UngradedForwards(), UngradedForwards(), UngradedForwards()
+        self.after: dict[int, UngradedForwards] = {}
+        """By the number of updates before them in the step."""
+        self.in_step = UngradedForwards()
         self.between = self.total = 0
         """The number of blocks since the update, and since the begin of the step."""
         self.excludes = False
@@ -162,7 +166,8 @@ class TrainingState:
         self._between = True
         """Whether an update was made, or the step has just begun, and no forward with gradients has followed."""
         self._between_at = 0
-        self._at_head = True
+        self._updates_made = 0
+        """Updates in the open step: what follows each of them has a regularity of its own."""
         self._saw_forward = False
         self._saw_fetch = False
         self._closure = False
@@ -181,8 +186,7 @@ class TrainingState:
         """The modules that had a forward with gradients in ``train`` mode, by id."""
         self._trains_in_eval = False
         self._ungraded = 0
-        self._ungraded_at_head = UngradedForwards()
-        self._ungraded_at_tail = UngradedForwards()
+        self._ungraded_after: dict[int, UngradedForwards] = {}
         self._blocks = _Blocks()
         self._loaders = LoaderUse()
         self._last: Any = None
@@ -258,6 +262,7 @@ class TrainingState:
                 self._totals[key] = self._totals.get(key, 0) + 1
         self._cycle.add(key if _graph_task() == -1 else _IN_BACKWARD, owned=owned)
         self._begin_between()
+        self._updates_made += 1
         if owned and self._last is not None and self._began is None:
             self._loaders.learn(self._last, Feeds.TRAINING)
             self._last = None
@@ -313,7 +318,7 @@ class TrainingState:
             self.end_validation()
         self._saw_fetch = True
         if feeds is Feeds.TRAINING or explicit:
-            again = id(source) in self._sources and self._between and not self._at_head
+            again = id(source) in self._sources and self._between and self._updates_made > 0
             self._end_if_whole(certain=again)
             self._sources.add(id(source))
 
@@ -332,6 +337,8 @@ class TrainingState:
     def report_ungraded(self, *, begins: bool) -> None:
         """Called where an outermost block under ``no_grad`` or ``inference_mode`` begins, and where it has ended."""
         blocks = self._blocks
+        if self.steps.work.depth:  # autoprof's own, such as a count of FLOPs
+            return
         if not self.is_recording:
             self._report_gap_block(begins=begins)
         elif not begins:
@@ -341,13 +348,12 @@ class TrainingState:
             elif blocks.began_at >= 0:
                 blocks.edges.append((blocks.began_at, self._marks.mark_edge()))
                 blocks.began_at = -1
-        elif not self._names and not self._inside:
-            blocks.total += 1
-            if not self._between or self._began is not None or self._pending:
+        elif not self._names:
+            blocks.total += 1  # those of an optimizer's step, too: in a gap they look like others
+            if self._inside or not self._between or self._began is not None or self._pending:
                 return
             blocks.between += 1
-            history = blocks.at_head if self._at_head else blocks.at_tail
-            if history.is_rare():
+            if self._of_this_place(blocks.after).is_rare():
                 blocks.excludes = True
                 self._begin_validation(retract=False, name=UNGRADED)
             elif self._recorder.is_appending:
@@ -496,11 +502,14 @@ class TrainingState:
 
     @property
     def _history(self) -> UngradedForwards:
-        return self._ungraded_at_head if self._at_head else self._ungraded_at_tail
+        return self._of_this_place(self._ungraded_after)
+
+    def _of_this_place(self, histories: dict[int, UngradedForwards]) -> UngradedForwards:
+        return histories.setdefault(min(self._updates_made, MAX_PLACES), UngradedForwards())
 
     def _begin_between(self) -> None:
         """An update was made: what follows may belong to no step."""
-        self._between, self._between_at, self._at_head = True, len(self._marks), False
+        self._between, self._between_at = True, len(self._marks)
         self._ungraded = 0
         self._forget_blocks()
 
@@ -542,7 +551,7 @@ class TrainingState:
     def _place_blocks(self) -> None:
         """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
         blocks, host_ns = self._blocks, self._recorder.clock.host_ns
-        history, edges = (blocks.at_head if self._at_head else blocks.at_tail), blocks.edges
+        history, edges = self._of_this_place(blocks.after), blocks.edges
         excess = min(history.excess(blocks.between), len(edges))
         history.add(blocks.between)
         if excess and not blocks.excludes:
@@ -610,7 +619,7 @@ class TrainingState:
         self._forget_blocks()
         if self._custom is not None:
             self._custom.begin_step()
-        self._between, self._between_at, self._at_head, self._ungraded = True, 0, True, 0
+        self._between, self._between_at, self._updates_made, self._ungraded = True, 0, 0, 0
         self._saw_forward = self._saw_fetch = self._closure = False
         self._calls = {}
         self._sources.clear()

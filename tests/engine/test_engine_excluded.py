@@ -432,6 +432,7 @@ def test_blocks_without_gradients_in_a_gap_are_excluded_where_steps_have_fewer(m
     now = [0]
     monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
     program = Quiet(sample={"every": 8, "warmup": 0, "budget": None})
+    program.optimizer.register_step_pre_hook(torch.no_grad()(lambda *_: None))
     governed = program.watched.session
     for _ in range(3):  # three recorded steps show what a step has
         governed._sampling.reserve(governed._steps._number + 1, 2)  # type: ignore[attr-defined]
@@ -456,6 +457,32 @@ def test_a_teacher_that_each_step_calls_stays_in_the_step() -> None:
     assert sum(program.lengths) == 12 * 35
     rows = {(row.name, row.phase): row.calls for row in summary.rows}
     assert rows["teacher", Phase.FORWARD] == 12
+
+
+def test_a_generator_without_gradients_in_a_step_of_two_updates_stays_there() -> None:
+    """One of the two updates of each step is followed by it, the other is not."""
+    program = Quiet()
+    model, parts = program.model, (program.model.encoder, program.model.head)
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.01) for part in parts]
+    for _ in range(12):
+        for optimizer, guard in zip(optimizers, (torch.no_grad, torch.enable_grad), strict=True):
+            with guard():
+                made = model.encoder(program.x).expand(-1, 2)
+            model.head(made).sum().backward()
+            optimizer.step()
+    summary = program.end()
+    assert summary.excluded == ()
+    assert program.lengths[2:-1] == [40] * (len(program.lengths) - 3)
+
+
+def test_autoprofs_own_work_without_gradients_is_no_block_of_the_program() -> None:
+    """A count of FLOPs runs a copy of the model."""
+    program = Quiet()
+    for _ in range(5):
+        program.train()
+        with program.watched.session._steps.work, torch.no_grad():  # type: ignore[attr-defined]
+            program.clock.advance(0)
+    assert program.end().excluded == ()
 
 
 def test_validation_beside_a_teacher_is_recognised() -> None:
