@@ -406,6 +406,7 @@ class TrainingState:
             self._custom.begin_pass()
             return True
         if self._between and not self._saw_forward:
+            self._find_entry(self._between_at)
             self._end_if_whole()
             self._between = False
         return False
@@ -657,21 +658,21 @@ class TrainingState:
 
     # The modules that the program calls.
 
-    def _find_entry(self) -> None:
-        """The model was not called: have the first forward of the module that was called first end a step."""
-        calls = self._marks.calls_since(0)
-        if calls:
-            with contain(ignore):
-                self._add_entry(calls[0].fqn)
+    def _find_entry(self, since: int = 0) -> None:
+        """No forward with gradients was reported: have the next module in the order of the calls reported, too."""
+        with contain(ignore):
+            fqns = dict.fromkeys(call.fqn for call in self._marks.calls_since(since))
+            next((fqn for fqn in fqns if self._add_entry(fqn)), None)
 
-    def _add_entry(self, fqn: str) -> None:
-        if len(self._entries) >= MAX_ENTRIES:
-            return
-        module = find_module(self._model, fqn)
-        if module is not None and id(module) not in self._entries:
-            self._entries[id(module)] = module
-            if self._watches_forwards:
-                BoundaryProbe(module, self.forward_begins).attach()
+    def _add_entry(self, fqn: str) -> bool:
+        """Have the forwards of this module reported; return False where they are already, or there is no room."""
+        module = find_module(self._model, fqn) if len(self._entries) < MAX_ENTRIES else None
+        if module is None or id(module) in self._entries:
+            return False
+        self._entries[id(module)] = module
+        if self._watches_forwards:
+            BoundaryProbe(module, self.forward_begins).attach()
+        return True
 
     # Validation.
 

@@ -226,6 +226,21 @@ def functional() -> Loop:
     return net, [], iteration
 
 
+def teacher_first() -> Loop:
+    """A part without gradients is called before the one that is trained."""
+    net = nn.ModuleDict({"teacher": nn.Linear(2, 2), "student": nn.Linear(2, 2)})
+    optimizer = sgd(net["student"])
+
+    def iteration() -> None:
+        with torch.no_grad():
+            target = net["teacher"](X)
+        (net["student"](X) - target).pow(2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return net, [optimizer], iteration
+
+
 def called_deep_inside() -> Loop:
     """A model whose parts' parts are called, and nothing else."""
     net = nn.ModuleDict({"a": nn.ModuleDict({"b": nn.Linear(2, 2)}), "c": nn.Linear(2, 2)})
@@ -245,6 +260,7 @@ LOOPS: dict[str, Callable[[], Loop]] = {
     "model.forward(x)": plain(lambda net: net.forward(X)),
     "model.training_step(x)": plain(lambda net: net.training_step(X)),
     "encoder and decoder": plain(lambda net: net.decoder(net.encoder(X))),
+    "teacher first": teacher_first,
     "called deep inside": called_deep_inside,
     "accumulation": accumulation,
     "gan in a dict": gan_in_a_dict,
@@ -283,13 +299,15 @@ def record(loop: Loop, *, named: bool, around: Callable[[Any, Iteration], None] 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "not named"])
 @pytest.mark.parametrize("name", LOOPS)
 def test_as_many_steps_are_found_as_there_are_iterations(name: str, named: bool) -> None:
-    """Within one, and each in its place: after the first two, all are alike."""
+    """Within one, and each in its place: after the first three, all are alike."""
     _, frames = record(LOOPS[name](), named=named)
     assert abs(len(frames) - ITERATIONS) <= 1
     if name != "several critic steps":
         kind: Any = set if name == "lbfgs" else sorted  # it evaluates the model as often as it likes
-        shapes = [kind((span.name, str(span.phase)) for span in frame.spans) for frame in frames[2:-1]]
+        shapes = [kind((span.name, str(span.phase)) for span in frame.spans) for frame in frames[3:-1]]
         assert all(shape == shapes[0] for shape in shapes)
+    if "functional" not in name and name != "lbfgs":
+        assert all("forward" in str(frame.spans[0].phase) for frame in frames[3:-1])
 
 
 @pytest.mark.parametrize("fetches", ["session.loader", "DataLoader"])
