@@ -171,6 +171,8 @@ class RootProbe(ModuleProbe):
                 self._inside[-1] = self._inside[-1][0], len(self.recorder.buffer) // 2
             if self._new is not None:
                 number, self._new = self._new, None
+                if torch._C._is_tracing():  # the sizes read here would become a part of the traced graph
+                    return
                 found = samples_of(self.module, args, kwargs, output)
                 self.shapes[number] = self.shapes[number]._replace(batch=found)
         except Exception:
