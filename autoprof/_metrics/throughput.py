@@ -12,7 +12,7 @@ from .._resolve import RawStep
 from .._stats.unit_rates import UnitRates
 from .._units import UNITS
 from ..frame import Phase, StepFrame
-from ..probes import Fetched
+from ..probes import Fetched, Kind
 from ..summary import Progress, Summary
 from .model_calls import NO_TRAINING, Shape, StepCalls
 
@@ -32,6 +32,8 @@ ADVICE: Final = "pass samples= to session.log, or feed the model from a DataLoad
 
 TOLERANCE: Final = 0.01
 """The largest share of steps with an unknown number of samples, and the largest error of an estimate for all steps."""
+MIXED: Final = 0.1
+"""The largest share of steps that fetch from several data sets: the first validation, or the begin of an epoch."""
 PER_STEP: Final = 0.05
 """The largest difference of two counts of the same samples."""
 PENDING: Final = 4096
@@ -47,12 +49,12 @@ class _StepSamples(NamedTuple):
 
 
 class _DataSet:
-    """The samples of one data set."""
+    """The samples of one kind of data set, the steps that fetched them, and those that fetched from several sets."""
 
-    __slots__ = ("samples", "steps")
+    __slots__ = ("samples", "several", "steps")
 
     def __init__(self) -> None:
-        self.steps, self.samples = 0, 0.0
+        self.steps, self.several, self.samples = 0, 0, 0.0
 
 
 class ThroughputMeter:
@@ -67,7 +69,7 @@ class ThroughputMeter:
         self._logged_from: int | None = None
         self._logged = UnitRates()
         self._recognised = UnitRates()
-        self._sources: dict[int, _DataSet] = {}
+        self._sources: dict[Kind, _DataSet] = {}
         self._reasons = Counter[str]()
         self._certain = 0
         self._sum = self._squares = 0.0
@@ -119,6 +121,7 @@ class ThroughputMeter:
         for source, samples in fetched.samples.items() if fetched is not None else ():
             known = self._sources.setdefault(source, _DataSet())
             known.steps += 1
+            known.several += fetched is not None and fetched.sources > 1
             known.samples += samples
         if self._sources:
             main = max(self._sources, key=lambda source: self._sources[source].samples)
@@ -138,8 +141,7 @@ class ThroughputMeter:
         """Return the reason why the recognised samples give no throughput; empty where they do."""
         if self._sources:
             main = max(self._sources.values(), key=lambda source: source.samples)
-            rivals = [source for source in self._sources.values() if source is not main]
-            return SEVERAL_LOADERS if any(rival.steps > main.steps / 2 for rival in rivals) else ""
+            return SEVERAL_LOADERS if main.several > MIXED * main.steps + 1 else ""
         unknown = sum(self._reasons.values())
         if unknown > TOLERANCE * (unknown + self._certain):
             return self._reasons.most_common(1)[0][0]

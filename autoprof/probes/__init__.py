@@ -7,7 +7,7 @@ entry point of the group ``autoprof.probes``.
 from .._capture.handle import Probe
 from .._process.replace import Attribute, CallProbe, Listener, Replacement
 from ._base import PROBES, ProbeContext, ProbeFactory, StepEvents, StepProbes
-from ._batches import Fetched, FetchedBatches
+from ._batches import Fetched, FetchedBatches, Kind
 from ._prefetch import Prefetch
 from ._spans import SpanListener
 
@@ -17,6 +17,7 @@ __all__ = [
     "CallProbe",
     "Fetched",
     "FetchedBatches",
+    "Kind",
     "Listener",
     "Prefetch",
     "Probe",

@@ -15,30 +15,41 @@ SOURCES: Final = 64
 """Data sets that are distinguished in one step."""
 
 
-class Fetched(NamedTuple):
-    """The samples fetched in a recorded step and in the gap before it, by the ``id`` of their data set."""
+Kind = tuple[type[Any], int]
+"""The class of a data set and the batch size: a program may make its loader anew for each epoch."""
 
-    samples: Mapping[int, float] = {}
-    gap_samples: Mapping[int, float] = {}
+
+class Fetched(NamedTuple):
+    """The samples fetched in a recorded step and in the gap before it, by their kind.
+
+    ``sources`` is the number of data sets from which the step fetched.
+    """
+
+    samples: Mapping[Kind, float] = {}
+    gap_samples: Mapping[Kind, float] = {}
+    sources: int = 0
 
 
 class FetchedBatches:
     """Count the samples of every batch that torch's loaders return, on the training thread."""
 
     def __init__(self) -> None:
-        self._samples: dict[int, float] = {}
-        self._gap_samples: dict[int, float] = {}
-        self._ratio: dict[int, float] = {}
+        self._samples: dict[Kind, float] = {}
+        self._gap_samples: dict[Kind, float] = {}
+        self._sources = set[int]()
+        self._ratio: dict[Kind, float] = {}
         """The samples of the last recorded batch over those that the sampler promised."""
 
     def add(self, iterator: Any, batch: Any, *, recorded: bool) -> None:
         """Add a batch; one of an unsampled step is taken to be as large as its sampler says."""
         expected = _expected_size(iterator)
-        source = id(iterator._dataset)
         if expected is None:
             return
+        source = type(iterator._dataset), iterator._index_sampler.batch_size
         if recorded:
             size = _size(batch, expected)
+            if len(self._sources) < SOURCES:
+                self._sources.add(id(iterator._dataset))
             self._ratio[source] = size / expected
             if source in self._samples or len(self._samples) < SOURCES:
                 self._samples[source] = self._samples.get(source, 0.0) + size
@@ -49,7 +60,8 @@ class FetchedBatches:
         """Return the counts since the last call, and clear them; None where there are none."""
         if not self._samples and not self._gap_samples:
             return None
-        found = Fetched(self._samples, self._gap_samples)
+        found = Fetched(self._samples, self._gap_samples, len(self._sources))
+        self._sources.clear()
         self._samples, self._gap_samples = {}, {}
         if len(self._ratio) > SOURCES:
             self._ratio = {source: self._ratio[source] for source in found.samples}

@@ -277,6 +277,12 @@ def test_tokens_logged_now_and_then_are_not_replaced_by_recognised_samples() -> 
     assert (summary.throughput_unit, summary.throughput) == ("tokens", 100.0)
 
 
+def test_a_loader_made_anew_for_each_epoch_is_the_same_loader() -> None:
+    """Its data set is another object each time."""
+    epochs = [fetching(DataLoader(samples_of(16, 4), 8), train_once) for _ in range(6)]
+    assert trained(nn.Linear(4, 4), *[step for step in epochs for _ in range(2)]).throughput == 8.0
+
+
 def test_two_loaders_in_every_step_give_no_throughput() -> None:
     """Which of their samples are meant is unknown; a loader that is read once is no rival."""
     labelled, other = DataLoader(samples_of(64, 4), 8), DataLoader(samples_of(64, 4), 4)
