@@ -34,13 +34,6 @@ def rest(ms: float) -> None:
     time.sleep(ms / 1e3)
 
 
-def spin(ms: float) -> None:
-    """Keep the processor busy in plain code."""
-    end = time.perf_counter() + ms / 1e3
-    while time.perf_counter() < end:
-        pass
-
-
 class _SleepBoth(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, forward_ms: float, backward_ms: float, name: str) -> Tensor:
@@ -99,6 +92,10 @@ class Sleep(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return sleep_op(x, self.weight, self.forward_ms, self.backward_ms, self.name)
+
+
+class Unlike(Sleep):
+    """A layer of another class than its siblings, so that it is no part of their group."""
 
 
 class Layer(Sleep):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Block, Chain, Root, Sleep, batches, rest, sgd, spin, train, train_step
+from ..parts import Block, Chain, Root, Sleep, Unlike, batches, rest, sgd, train, train_step
 from ..registry import program
 
 STEPS = 80
@@ -31,12 +32,14 @@ def net() -> Chain:
 
 def save_image(x: Tensor, ms: float) -> None:
     """Take a time in plain code, as a program does that writes a picture."""
-    rest(ms)
+    time.sleep(ms / 1e3)
 
 
 def draw_figure(x: Tensor, ms: float) -> None:
     """Keep the processor busy in plain code."""
-    spin(ms)
+    end = time.perf_counter() + ms / 1e3
+    while time.perf_counter() < end:
+        pass
 
 
 def loop(model: Any, steps: int = STEPS, after: Any = None, optimizer: Any = None) -> Judge:
@@ -251,7 +254,7 @@ def recompute_found() -> Judge:
 
 @program("findings", "one layer ten times as long as any other, in plain sight")
 def hot_layer() -> Judge:
-    model = Chain(Sleep(0.5, 0.5), Sleep(8, 8, "hot"), Sleep(0.7, 0.7), Sleep(0.6, 0.6))
+    model = Chain(Sleep(0.5, 0.5), Unlike(8, 8, "hot"), Sleep(0.7, 0.7), Sleep(0.6, 0.6))
     return loop(model).steps().finds("hot-module", r"\b1\b")
 
 
