@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -36,15 +36,32 @@ class Record:
         """Return the names that take longest, the longest first."""
         return sorted(self.shares, key=lambda name: -self.share(name))[:count]
 
+    def within(self, names: Collection[str]) -> Record:
+        """Return the record with these names alone: each module without a row counts for the row around it."""
+        shares: dict[str, dict[str, float]] = {}
+        errors: dict[str, float] = {}
+        for name, phases in self.shares.items():
+            row = _row_around(name, names)
+            total = shares.setdefault(row, {})
+            for phase, share in phases.items():
+                total[phase] = total.get(phase, 0.0) + share
+            errors[row] = math.hypot(errors.get(row, 0.0), self.errors.get(name, 0.0))
+        return replace(self, shares=shares, errors=errors)
+
 
 @dataclass(frozen=True)
 class Agreement:
-    """The default and the full record of one model, each trained for ``steps`` steps."""
+    """The default and the full record of one model, trained for ``steps`` steps by default."""
 
     name: str
     steps: int
     default: Record
     full: Record
+
+    @cached_property
+    def same_rows(self) -> Record:
+        """The full record with the rows of the default."""
+        return self.full.within(self.default.shares.keys())
 
     @cached_property
     def problems(self) -> list[str]:
@@ -61,27 +78,26 @@ class Agreement:
     def _shares(self) -> list[str]:
         names = dict.fromkeys([*self.full.top(), *self.default.top()])
         return [
-            f"{name}: {self.default.share(name):.1%} by default, {self.full.share(name):.1%} in the full record"
+            f"{name}: {self.default.share(name):.1%} by default, {self.same_rows.share(name):.1%} in the full record"
             for name in names
-            if name in self.default.shares and not self._equal(name)
+            if name in self.default.shares
+            and not close(self.default.share(name), self.same_rows.share(name), self._error(name))
         ]
 
     def _order(self) -> list[str]:
         """Compare neighbours in the default's order by the full record, where the difference is certain."""
-        top = self.default.top(TOP + 1)
+        full = self.same_rows
         return [
             f"{second} is longer than {first} in the full record"
-            for first, second in pairwise(top)
-            if self.full.share(second) > self.full.share(first)
-            and not close(self.full.share(first), self.full.share(second), self._error(first, second))
+            for first, second in pairwise(self.default.top(TOP + 1))
+            if full.share(second) > full.share(first)
+            and not close(full.share(first), full.share(second), self._error(first, second))
         ]
-
-    def _equal(self, name: str) -> bool:
-        return close(self.default.share(name), self.full.share(name), self._error(name))
 
     def _error(self, *names: str) -> float:
         """Return the standard error of a difference between shares of these names."""
-        return math.hypot(*(record.errors.get(name, 0.0) for name in names for record in (self.default, self.full)))
+        records = self.default, self.same_rows
+        return math.hypot(*(record.errors.get(name, 0.0) for name in names for record in records))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -92,6 +108,14 @@ class Agreement:
             "default": _plain(self.default),
             "full": _plain(self.full),
         }
+
+
+def _row_around(name: str, rows: Collection[str]) -> str:
+    """Return the name itself, or the longest beginning of it that is a row."""
+    row = name
+    while row not in rows and "/" in row:
+        row = row.rpartition("/")[0]
+    return row if row in rows else name
 
 
 def close(one: float, other: float, error: float = 0.0) -> bool:

@@ -20,9 +20,11 @@ INTRO: Final = f"""\
 modules that take longest, by the time that each takes itself, without the modules inside it. Repeated blocks are one
 row, in both.
 
-They agree if the {TOP} longest modules of the full record have rows of their own in the default, every share is equal,
-and the order is the same where the shares differ. Two shares of the step are equal if they differ by at most
-{POINTS * 100:.0f} points, {RELATIVE:.0%}, or {CERTAIN:.0f} standard errors of their difference from step to step.
+A module without a row counts for the row around it. They agree if the {TOP} longest modules of the full record
+have rows of their own in the default, every share is equal, and the order is the same where the shares differ.
+
+Two shares of the step are equal if they differ by at most {POINTS * 100:.0f} points, {RELATIVE:.0%},
+or {CERTAIN:.0f} standard errors of their difference from step to step.
 """
 
 

@@ -58,6 +58,11 @@ class TestAgreement:
             "a is longer than block in the full record",
         ]
 
+    def test_modules_without_a_row_count_for_the_row_around_them(self) -> None:
+        """Small ones have none in the default."""
+        full = record(**{"h.*/attn": 0.06, "h.*/attn/softmax": 0.03, "h.*/attn/drop": 0.01, "head": 0.5, "b": 0.2})
+        assert compared(record(**{"h.*/attn": 0.10, "head": 0.5, "b": 0.2}), full) == []
+
     def test_another_order(self) -> None:
         """Only where the shares of the full record differ."""
         assert compared(record(a=0.3, b=0.29, c=0.1), record(a=0.27, b=0.31, c=0.1)) == [
