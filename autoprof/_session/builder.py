@@ -37,7 +37,9 @@ from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
+from ..probes.cleanup_calls import CleanupProbe
 from ..probes.compilations import CompilationProbe
+from ..probes.debug_modes import DebugProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
@@ -348,7 +350,9 @@ class _Builder:
         )
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size())
         find = capture.probes.find
-        calls = CallMonitor(find(SyncProbe), find(LogProbe), find(CompilationProbe))
+        calls = CallMonitor(
+            find(SyncProbe), find(LogProbe), find(CleanupProbe), find(CompilationProbe), find(DebugProbe)
+        )
         return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)))
 
     def _unseen(self) -> list[str]:

@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 
-from ..diagnose import Evidence, RunFacts, diagnose
-from ..summary import Summary, Work
+from ..diagnose import Environment, Evidence, RunFacts, diagnose
+from ..summary import MetricStats, Summary, Work
 from ..testing import FakeAllocator, FakeClock, FakeDevice, open_session
 
 MS: Final = 1_000_000
@@ -234,8 +234,15 @@ def train_on_real_clock(steps: int, in_step: Callable[[int, Tensor], None], forw
     return session.summary()
 
 
-def diagnose_again(summary: Summary, *, work: Work | None = None, memory_capacity_bytes: int | None = None) -> Summary:
-    """Diagnose a run as if its device had other properties than the fake one."""
-    summary = replace(summary, work=work or summary.work, findings=())
-    facts = RunFacts(budget=0.01, memory_capacity_bytes=memory_capacity_bytes)
+def diagnose_again(
+    summary: Summary,
+    *,
+    work: Work | None = None,
+    memory_capacity_bytes: int | None = None,
+    metrics: Mapping[str, MetricStats] | None = None,
+    environment: Environment | None = None,
+) -> Summary:
+    """Diagnose a run as if its device or its machine had other properties."""
+    summary = replace(summary, work=work or summary.work, metrics=metrics or summary.metrics, findings=())
+    facts = RunFacts(budget=0.01, memory_capacity_bytes=memory_capacity_bytes, environment=environment or Environment())
     return diagnose(Evidence(summary, facts, longest=()))

@@ -10,7 +10,9 @@ from .._observer import Observer
 from .._resolve import RawStep
 from ..frame import StepFrame
 from ..probes._call_table import TimedCall
+from ..probes.cleanup_calls import CleanupProbe
 from ..probes.compilations import CompilationProbe
+from ..probes.debug_modes import DebugProbe
 from ..probes.log_calls import LogProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
@@ -32,9 +34,18 @@ MAX_WAITING_STEPS: Final = 256
 class CallMonitor:
     """Collect the calls and compilations that the probes saw, step by step, on the training thread."""
 
-    def __init__(self, syncs: SyncProbe, logs: LogProbe, compilations: CompilationProbe) -> None:
+    def __init__(
+        self,
+        syncs: SyncProbe,
+        logs: LogProbe,
+        cleanups: CleanupProbe,
+        compilations: CompilationProbe,
+        debug: DebugProbe,
+    ) -> None:
         self._syncs = syncs
         self._logs = logs
+        self._cleanups = cleanups
+        self._debug = debug
         self._compilations = compilations
         self._waiting: dict[int, tuple[int, list[TimedCall]]] = {}
 
@@ -42,13 +53,15 @@ class CallMonitor:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
         counts = not raw.warmup
         self._compilations.close_step(step_ns, counts)
-        logs, waits = self._logs.table, self._syncs.table
+        self._debug.close_step(counts)
+        logs, cleanups, waits = self._logs.table, self._cleanups.table, self._syncs.table
         if not counts:
-            logs.drop()
-            waits.drop()
+            for table in (logs, cleanups, waits):
+                table.drop()
             return
-        calls = logs.take()
-        logs.close_step(logs.count(calls) if calls else 0)
+        for table in (logs, cleanups):
+            calls = table.take()
+            table.close_step(table.count(calls) if calls else 0)
         if self._syncs.on_device:
             calls = waits.take()
             if calls:
@@ -74,6 +87,8 @@ class CallMonitor:
         return {
             "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
             "logs": summarize_calls(self._logs.table),
+            "cleanups": summarize_calls(self._cleanups.table),
+            "debug": {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()},
             "compiled": summarize_compilations(self._compilations),
         }
 

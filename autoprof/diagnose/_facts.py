@@ -32,6 +32,10 @@ class RunFacts:
     """Calls that waited for the device; None without a device's clock."""
     logs: CallStatistics | None = None
     """Calls that logged."""
+    cleanups: CallStatistics | None = None
+    """Calls that free memory by hand."""
+    debug: Mapping[str, float] = field(default_factory=dict)
+    """Debugging switches, with the share of the recorded steps in which each was on."""
     compiled: CompileStatistics | None = None
     """Compilations by ``torch.compile``; None where they were not counted."""
     ranks: RankComparison | None = None
@@ -70,6 +74,7 @@ _RENAMED_KEYS: Final = {"surroundings": "environment"}  # key of saved runs
 _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "waits": CallStatistics.from_dict,
     "logs": CallStatistics.from_dict,
+    "cleanups": CallStatistics.from_dict,
     "compiled": CompileStatistics.from_dict,
     "ranks": RankComparison.from_dict,
     "environment": Environment.from_dict,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from .._plugins import PartKind
 from ..summary import Finding, Summary
+from ._contention import QUIET, contention
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
 from ._thresholding import abstain
@@ -36,6 +37,8 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
         missing = f"recorded steps: {MIN_STEPS} needed, {steps} so far"
         return tuple(abstain(rule.name, missing, "let the run continue") for rule in rules)
     found = []
+    used = contention(run)
+    others = used is not None and used.by_others
     for rule in rules:
         try:
             finding = rule.judge(run)
@@ -43,8 +46,12 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             RULE_KIND.exclude_failed(rule, error)
             continue
         if finding is not None:
+            finding = _on_busy_machine(rule, finding) if others else finding
             found.append(_without_device(rule, run, finding))
-    return tuple(sorted(found, key=_sort_key))  # findings with equal keys stay in the order of their rules
+    first = {rule.name for rule in rules if rule.comes_first}
+    return tuple(
+        sorted(found, key=partial(_sort_key, first))
+    )  # findings with equal keys stay in the order of their rules
 
 
 def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
@@ -55,8 +62,16 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
     return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
 
 
-def _sort_key(finding: Finding) -> tuple[bool, int, int]:
-    return finding.severity == "info", -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
+def _on_busy_machine(rule: Rule, finding: Finding) -> Finding:
+    """Return an abstention of a rule whose finding other processes may have caused."""
+    if finding.severity == "info" or not rule.needs_quiet:
+        return finding
+    return abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
+
+
+def _sort_key(first: set[str], finding: Finding) -> tuple[bool, bool, int, int]:
+    doubtful = finding.rule in first
+    return finding.severity == "info", not doubtful, -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
 
 
 def diagnose(run: Evidence) -> Summary:

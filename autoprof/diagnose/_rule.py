@@ -36,7 +36,8 @@ class Rule:
 
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
-    ``needs_device``: on the CPU it has nothing to judge, and says only that.
+    ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
+    processes hold the processors. ``comes_first``: its findings make the other figures doubtful, whatever the gain.
     """
 
     name: str
@@ -44,3 +45,5 @@ class Rule:
     order: int = THIRD_PARTY_ORDER
     defects: tuple[Defect, ...] = ()
     needs_device: bool = False
+    needs_quiet: bool = False
+    comes_first: bool = False

@@ -101,7 +101,9 @@ def _scaled(ns: int | None, ratio: float) -> int | None:
 
 
 def _freed_bytes(run: Evidence) -> int:
-    """Return the bytes that 8-bit versions of these optimizers would free."""
+    """Return the bytes that 8-bit versions of these optimizers would free; they run on a GPU only."""
+    if run.facts.environment.device == "cpu":
+        return 0
     return sum(one.state_bytes - (one.eight_bit_bytes or 0) for one in run.facts.optimizers or () if one.has_eight_bits)
 
 

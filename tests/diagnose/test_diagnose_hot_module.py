@@ -1,8 +1,9 @@
-"""One module that dominates: how long it is against the next one is an interval, too."""
+"""A module is accused only against its like siblings, or against the arithmetic of the whole model."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from evidence_builders import MS, finding_of
@@ -10,52 +11,69 @@ from evidence_builders import MS, finding_of
 from autoprof._stats import Aggregate
 from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.frame import Phase, Span
-from autoprof.summary import Summary
+from autoprof.summary import MemoryRow, Summary, Work, WorkRow
 from autoprof.testing import make_frame
 
-STEP_NS = 100 * MS
 
-
-def run(hot_ms: float, beside_ms: float, *, spread: float, steps: int = 40) -> Summary:
-    """Diagnose steps in which two modules take this long, the one beside the hot one varying by ``spread``."""
+def run(
+    modules: dict[str, float], *, spread: float = 0.01, bytes_of: dict[str, int] | None = None, work: Work | None = None
+) -> Summary:
+    """Diagnose steps in which these modules take so many milliseconds one after the other, varying by ``spread``."""
     draw, aggregate, collector = random.Random(3), Aggregate(), EvidenceCollector()
-    for number in range(1, steps + 1):
-        hot = round(hot_ms * MS)
-        beside = round(beside_ms * MS * draw.lognormvariate(0, spread))
-        spans = [
-            Span("hot", "hot", Phase.FORWARD, None, 0, hot),
-            Span("beside", "beside", Phase.FORWARD, None, hot, beside),
-        ]
-        frame = make_frame(spans, step=number, duration_ns=max(STEP_NS, hot + beside))
+    for number in range(1, 41):
+        spans, at = [], 0
+        for name, ms in modules.items():
+            ns = round(ms * MS * draw.lognormvariate(0, spread))
+            spans.append(Span(name, name, Phase.FORWARD, None, at, ns))
+            at += ns
+        frame = make_frame(spans, step=number, duration_ns=round(at * 1.05))
         aggregate.add(frame)
         collector.add(frame)
-    return diagnose(collector.evidence(aggregate.summary(), RunFacts()))
+    held = tuple(MemoryRow(name, parameter_bytes=count) for name, count in (bytes_of or {}).items())
+    return diagnose(collector.evidence(replace(aggregate.summary(), memory_table=held, work=work), RunFacts()))
 
 
-def test_a_hot_module_is_found_if_both_times_are_certain() -> None:
-    """Sixty per cent of the step, four times as long as the next."""
-    finding = finding_of(run(60, 15, spread=0.01), "hot-module")
+def work_of(**flops: int) -> Work:
+    rows = tuple(WorkRow(name, {"forward": count}) for name, count in flops.items())
+    return Work(flops={"forward": sum(flops.values())}, rows=rows)
+
+
+def test_a_block_much_longer_than_its_siblings_is_found_with_its_excess() -> None:
+    """Four times as long as three blocks of the same structure."""
+    finding = finding_of(run({"h.0": 10, "h.1": 40, "h.2": 10, "h.3": 10}), "hot-module")
     assert finding is not None
-    assert (finding.severity, finding.name, finding.evidence["times_next"]) == (
-        "warning",
-        "hot",
-        pytest.approx(4, abs=0.1),
-    )
+    assert (finding.severity, finding.name) == ("warning", "h.1")
+    assert finding.evidence["times"] == pytest.approx(4, abs=0.2)
+    assert finding.gain_ns == pytest.approx(30 * MS, rel=0.05)
 
 
-def test_a_sibling_that_varies_too_much_makes_it_inconclusive() -> None:
-    """The mean is four times, but the interval begins below three: another run would differ."""
-    finding = finding_of(run(60, 14, spread=0.5), "hot-module")
+def test_a_long_container_is_not_accused() -> None:
+    """A transformer beside its embedding and its head: a container is the sum of its blocks."""
+    assert finding_of(run({"transformer": 87, "embedding": 3, "head": 10}), "hot-module") is None
+
+
+def test_a_block_with_more_parameters_than_its_siblings_is_not_accused() -> None:
+    """The stages of a pyramid have other widths."""
+    sizes = {"stage.0": 100, "stage.1": 4000, "stage.2": 100, "stage.3": 100}
+    times = {"stage.0": 10, "stage.1": 40, "stage.2": 10, "stage.3": 10}
+    assert finding_of(run(times, bytes_of=sizes), "hot-module") is None
+
+
+def test_siblings_that_vary_too_much_make_it_inconclusive() -> None:
+    """Another run would differ."""
+    finding = finding_of(run({"h.0": 10, "h.1": 33, "h.2": 10, "h.3": 10}, spread=0.4), "hot-module")
     assert finding is not None
-    assert finding.evidence["times_next"] > 3.3  # three, and the margin around it
     assert finding.severity == "info"
 
 
-def test_a_module_below_the_bound_is_no_finding() -> None:
-    """Twice as long as the next."""
-    assert finding_of(run(60, 30, spread=0.01), "hot-module") is None
+def test_a_module_without_arithmetic_that_takes_most_of_the_step_is_found() -> None:
+    """A loop in Python in one forward, beside a layer that has the FLOPs."""
+    finding = finding_of(run({"loop": 60, "layer": 30}, work=work_of(loop=1, layer=1000)), "hot-module")
+    assert finding is not None
+    assert (finding.severity, finding.name) == ("warning", "loop")
+    assert "0.1 % of the model's FLOPs" in finding.why
 
 
-def test_a_hot_module_beside_one_without_time_is_found() -> None:
-    """Nothing is divided by nothing."""
-    assert finding_of(run(60, 0, spread=0.01), "hot-module") is not None
+def test_a_module_whose_arithmetic_is_slow_is_not_accused() -> None:
+    """A depthwise convolution: a twentieth of the FLOPs, half of the time."""
+    assert finding_of(run({"dw": 60, "layer": 40}, work=work_of(dw=50, layer=950)), "hot-module") is None

@@ -107,7 +107,8 @@ def test_the_page_has_the_table_that_the_command_prints() -> None:
     rules = find_rules()
     assert set(cells) >= set(rules)
     for at, (rule, defect) in enumerate(DEFECTS):
-        assert [line for line in page if line.startswith(f"{at + 1:>3} {defect.name:<33}{rule.name} ")]
+        verdict = "" if defect.setting == "real clock" else f"{rule.name} "  # the machine may add findings
+        assert [line for line in page if line.startswith(f"{at + 1:>3} {defect.name:<33}{verdict}")]
         if defect.setting == "real clock":
             continue
         for name in set(rules) - {"memory-growth", "overhead"}:

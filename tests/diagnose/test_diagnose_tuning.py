@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -220,7 +221,9 @@ def test_the_environment_of_a_run_is_saved_with_it(monkeypatch: pytest.MonkeyPat
             session.step()
     run = next(tmp_path.rglob("run.json")).parent
     read = evidence_of_run(autoprof.read_run(run)).facts.environment
-    assert read == Environment("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2)
+    measured = {"threads": torch.get_num_threads(), "cores": read.cores, "machine_cores": os.cpu_count()}
+    assert read == Environment("cpu", None, {"NCCL_P2P_DISABLE": "1"}, 2, **measured)
+    assert read.cores
 
 
 @pytest.mark.parametrize("backend", ["gloo", None])

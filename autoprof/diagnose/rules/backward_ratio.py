@@ -72,4 +72,10 @@ def train_with_slow_backward(broken: bool) -> Summary:
     return train(model, clock)
 
 
-RULE = Rule("backward-ratio", judge, order=40, defects=(Defect("backward 15 x forward", train_with_slow_backward),))
+RULE = Rule(
+    "backward-ratio",
+    judge,
+    order=40,
+    defects=(Defect("backward 15 x forward", train_with_slow_backward),),
+    needs_quiet=True,
+)

@@ -1,105 +1,155 @@
-"""Rule ``hot-module``: one module takes half of the step, several times as long as its siblings."""
+"""Rule ``hot-module``: a module takes far longer than its like siblings, or than its part of the arithmetic explains.
+
+A module that only holds others is the sum of its blocks, and a long module with much arithmetic does its work. So only
+a module's own time counts, and only against others: blocks of the same structure, or the FLOPs of the whole model.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Final
+import re
+from collections import defaultdict
+from statistics import median
+from typing import Final, NamedTuple
 
 from ..._stats.intervals import Interval
-from ..._stats.name_lines import Line, name_lines
-from ..._units import format_percent
+from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE
-from ...summary import Finding, Summary
+from ...summary import Finding, Row, Summary
 from .._evidence import Evidence
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify, inconclusive
 
-MAX_SHARE: Final = 0.5
-"""A module that takes half of the step determines the length of the step."""
 MAX_TIMES: Final = 3.0
-"""A hot module takes this many times as long as its longest sibling; below that the modules are merely unequal."""
+"""Blocks of one structure differ by some percent; three times as long is another cause than the structure."""
+MIN_EXCESS: Final = 0.1
+"""The least excess over the siblings, as a share of the step."""
+MIN_SIBLINGS: Final = 3
+MIN_SHARE: Final = 0.4
+"""Own time over the step, from which a module with next to no arithmetic is named."""
+MAX_SLOWER: Final = 50.0
+"""Times as long per FLOP as the rest of the model. Depthwise convolutions, the slowest arithmetic of the models of
+``docs/hot_path.md``, take up to 20 times as long as products of matrices."""
+SAME_BYTES: Final = 0.01
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class OwnTime(NamedTuple):
+    """The own time of one name in a step, over the phases of its calls, with its longest row."""
+
+    name: str
+    parent: str | None
+    ns: Interval
+    row: Row
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Find the innermost module that dominates its siblings."""
-    if not _may_be_hot(run):
-        return None
-    modules = [line for line in name_lines(run.summary).roots if _is_module(line)]
-    while len(modules) == 1 and (inner := _modules_in(modules[0])):
-        modules = inner
-    if len(modules) < 2:
+    """Compare each module with its like siblings, then the one with most own time with the rest of the model."""
+    own = _own_times(run)
+    if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
-    hot, sibling = _longest_two(modules)
-    while len(inner := _modules_in(hot)) >= 2:  # a hot module inside a hot module is more specific
-        inner_hot, inner_sibling = _longest_two(inner)
-        if not _dominates(run, inner_hot, inner_sibling):
-            break
-        hot, sibling = inner_hot, inner_sibling
-    share = _share(run, hot)
-    times = _times(run, hot, sibling)
-    evidence = {
-        "share": round(share.middle, 4),
-        "times_next": round(times.middle, 2),
-        "next": sibling.name,
-        "bound": MAX_SHARE,
-    }
-    if classify(times, MAX_TIMES) == "below" or classify(share, MAX_SHARE) == "below":
+    return _judge_siblings(run, own) or _judge_work(run, own)
+
+
+def _own_times(run: Evidence) -> list[OwnTime]:
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in run.summary.rows:
+        if row.lane == TRAINING_LANE and row.fqn is not None and row.phase.traits.in_module:
+            rows[row.name].append(row)
+    found = []
+    for name, several in rows.items():
+        longest = max(several, key=lambda row: row.self_ns)
+        found.append(OwnTime(name, longest.parent, run.self_time(several), longest))
+    return found
+
+
+def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Find the module that takes much longer than the others whose names differ only in their numbers."""
+    groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
+    for one in own:
+        groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
+    worst: tuple[float, OwnTime, list[OwnTime]] | None = None
+    for group in groups.values():
+        hot = max(group, key=lambda one: one.ns.middle)
+        others = [one for one in group if one is not hot and _alike(run, hot, one)]
+        if len(others) < MIN_SIBLINGS - 1:
+            continue
+        excess_ns = hot.ns.middle - median(one.ns.middle for one in others)
+        if worst is None or excess_ns > worst[0]:
+            worst = excess_ns, hot, others
+    if worst is None:
         return None
-    if not _dominates(run, hot, sibling):
-        return inconclusive("hot-module", share, MAX_SHARE, evidence)
+    excess_ns, hot, others = worst
+    usual = Interval(*(max(median(one.ns[at] for one in others), 1.0) for at in range(3)))
+    times = hot.ns.over(usual)
+    share = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns)).over(run.step_time)
+    evidence = {
+        "times": round(times.middle, 2),
+        "bound": MAX_TIMES,
+        "share": round(share.middle, 4),
+        "siblings": len(others),
+        "usual_ns": round(usual.middle),
+        "steps": run.summary.steps,
+    }
+    positions = {classify(times, MAX_TIMES), classify(share, MIN_EXCESS)}
+    if "below" in positions:
+        return None
+    if "near" in positions:
+        return inconclusive("hot-module", share, MIN_EXCESS, evidence)
     return Finding(
         "hot-module",
         "warning",
-        f"{hot.name} takes {format_percent(share.middle)} of the step, {times.middle:.1f} x as long as {sibling.name}, "
-        "the longest module beside it",
-        "look there first: make its children targets to see which part takes the time; the possible gain was not "
-        "measured",
+        f"{hot.name} takes {format_ms(hot.ns.middle)} of its own, {times.middle:.1f} x as long as its {len(others)} "
+        f"siblings of the same structure ({format_ms(usual.middle)} each)",
+        f"compare {hot.name} with its siblings: other inputs (longer, another dtype or memory format), a hook, a copy "
+        "or code that only it runs",
         hot.name,
-        max(hot.rows, key=lambda row: row.total_ns).phase,
-        evidence={**evidence, "ns": hot.total_ns // run.summary.steps, "steps": run.summary.steps},
+        hot.row.phase,
+        gain_ns=round(excess_ns),
+        evidence=evidence,
     )
 
 
-def _may_be_hot(run: Evidence) -> bool:
-    """Return whether any name takes a quarter of the step: only then is the tree built, the costliest part."""
-    by_name: Counter[str] = Counter()
-    for row in run.summary.rows:
-        if row.lane == TRAINING_LANE and row.fqn is not None:
-            by_name[row.name] += row.total_ns
-    return len(by_name) < 2 or 2 * max(by_name.values()) > MAX_SHARE * run.summary.total_step_ns
+def _alike(run: Evidence, one: OwnTime, other: OwnTime) -> bool:
+    """Return whether two modules have the same parameters, as far as they are counted."""
+    held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
+    mine, theirs = held.get(one.name), held.get(other.name)
+    return mine is None or theirs is None or abs(mine - theirs) <= SAME_BYTES * max(mine, theirs)
 
 
-def _is_module(line: Line) -> bool:
-    return any(row.fqn is not None for row in line.rows)
-
-
-def _modules_in(line: Line) -> list[Line]:
-    return [child for child in line.children if _is_module(child)]
-
-
-def _longest_two(modules: list[Line]) -> tuple[Line, Line]:
-    first, second, *_ = sorted(modules, key=lambda line: (-line.total_ns, line.name))
-    return first, second
-
-
-def _dominates(run: Evidence, hot: Line, sibling: Line) -> bool:
-    much_longer = classify(_times(run, hot, sibling), MAX_TIMES) == "above"
-    return much_longer and classify(_share(run, hot), MAX_SHARE) == "above"
-
-
-def _times(run: Evidence, hot: Line, sibling: Line) -> Interval:
-    """Return how many times as long as its sibling a module takes."""
-    share = _share(run, hot)
-    low, middle, high = (max(part, 1e-9) for part in _share(run, sibling))
-    return Interval(share.low / high, share.middle / middle, share.high / low)
-
-
-def _share(run: Evidence, line: Line) -> Interval:
-    """Return a line's share of the step, with the relative uncertainty of its longest row."""
-    longest = max(line.rows, key=lambda row: row.total_ns)
-    row, share = run.row_time(longest).over(run.step_time), line.total_ns / max(run.summary.total_step_ns, 1)
-    middle = max(row.middle, 1e-9)
-    return Interval(share * row.low / middle, share, share * row.high / middle)
+def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Judge the module with the most own time by its part of the counted FLOPs."""
+    hot = max(own, key=lambda one: (one.ns.middle, one.name))
+    share, work = hot.ns.over(run.step_time), run.summary.work
+    if classify(share, MIN_SHARE) != "above" or work is None or work.reason is not None:
+        return None
+    counted = {row.name: sum(row.flops.values()) for row in work.rows}
+    total = sum(work.flops.values())
+    inside = sum(counted.get(one.name, 0) for one in own if one.parent == hot.name and one.name != hot.name)
+    if hot.name not in counted or not total:
+        return None
+    flops = max(counted[hot.name] - inside, 0)
+    rest_ns = sum(one.ns.middle for one in own if one is not hot)
+    rest_rate, rate = (total - flops) / max(rest_ns, 1.0), flops / max(hot.ns.middle, 1.0)
+    if rate * MAX_SLOWER > rest_rate:
+        return None
+    gain_ns = hot.ns.middle - flops / max(rest_rate, 1e-12)
+    return Finding(
+        "hot-module",
+        "warning",
+        f"{hot.name} itself takes {format_percent(share.middle)} of the step and has "
+        f"{format_percent(flops / total)} of the model's FLOPs: its time is not spent on arithmetic",
+        "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
+        " read to Python; use operators on whole tensors",
+        hot.name,
+        hot.row.phase,
+        gain_ns=round(gain_ns),
+        evidence={
+            "share": round(share.middle, 4),
+            "bound": MIN_SHARE,
+            "flops_share": round(flops / total, 5),
+            "steps": run.summary.steps,
+        },
+    )
 
 
 def train_with_hot_layer(broken: bool) -> Summary:
@@ -113,4 +163,4 @@ def train_with_hot_layer(broken: bool) -> Summary:
     return train(model, clock)
 
 
-RULE = Rule("hot-module", judge, order=50, defects=(Defect("one module ten times the others", train_with_hot_layer),))
+RULE = Rule("hot-module", judge, order=50, defects=(Defect("one block ten times its siblings", train_with_hot_layer),))

@@ -10,6 +10,7 @@ from ..._stats.rows import step_rows
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Summary
+from .._contention import QUIET, contention
 from .._evidence import Evidence, LongStep
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
@@ -40,6 +41,8 @@ class Cause(NamedTuple):
     why: str
     next: str
     rank: int | None = None
+    by_span: bool = False
+    """Whether it is only the span that was long, which other processes may have caused."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -68,6 +71,9 @@ def judge(run: Evidence) -> Finding | None:
         missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = _find_cause(run, outliers)
+    used = contention(run)
+    if cause.by_span and used is not None and used.by_others:
+        return abstain("jitter", QUIET, "stop them and measure again", evidence)
     return Finding(
         "jitter",
         "warning",
@@ -169,11 +175,12 @@ def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
     (span, ns), *_ = excess_by_span.most_common(1)
     if span is None:
         why = "No single span explains them: the extra time is outside all spans, or spread over many."
-        return Cause(None, None, why, "put spans around the code between the modules; check what else runs there")
+        advice = "put spans around the code between the modules; check what else runs there"
+        return Cause(None, None, why, advice, by_span=True)
     name, phase = span
     why = f"{format_percent(ns / total_ns)} of their extra time is in steps that {name} ({phase}) makes long."
     advice = "more num_workers and a larger prefetch_factor reduce this variation"
-    return Cause(name, phase, why, advice if phase is Phase.DATA else f"look at {name}")
+    return Cause(name, phase, why, advice if phase is Phase.DATA else f"look at {name}", by_span=True)
 
 
 def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phase], int]) -> tuple[str, Phase] | None:

@@ -80,4 +80,10 @@ def train_in_short_steps(broken: bool) -> Summary:
     return train(model, clock, steps=600, each_ms=0, wait_ms=0)
 
 
-RULE = Rule("overhead", judge, order=200, defects=(Defect("steps too short to profile", train_in_short_steps),))
+RULE = Rule(
+    "overhead",
+    judge,
+    order=200,
+    defects=(Defect("steps too short to profile", train_in_short_steps),),
+    needs_quiet=True,
+)

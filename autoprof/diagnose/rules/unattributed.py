@@ -47,7 +47,7 @@ def judge(run: Evidence) -> Finding | None:
 
 def _explained_ns(run: Evidence) -> float:
     """Return the time of calls in a step that have a rule of their own and may lie outside all spans."""
-    calls = (run.facts.logs,)
+    calls = (run.facts.logs, run.facts.cleanups)
     return sum(one.mean_ns for one in calls if one is not None)
 
 

@@ -1,0 +1,49 @@
+"""Whether other processes hold the processor: then times of this run are no property of the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ._evidence import Evidence
+
+MIN_WAITING: Final = 0.1
+"""Share of the time in which the training thread waits for a processor, from which times are not the program's own."""
+MIN_OTHERS: Final = 0.3
+"""Processors that others keep busy before the wait is called theirs."""
+FULL: Final = 0.95
+"""Busy share of the machine that counts as full where the wait of the thread is not measured."""
+
+QUIET: Final = "a quiet machine: other processes hold its processors"
+"""What a rule lacks that cannot tell the program from other processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Processors in use by this process, its workers and others; ``waiting`` is None where it is not measured."""
+
+    waiting: float | None
+    own: float
+    children: float
+    others: float
+    machine_cores: int
+    busy: float
+
+    @property
+    def by_others(self) -> bool:
+        """Whether other processes make this one wait."""
+        least = max(MIN_OTHERS, 0.1 * self.machine_cores)
+        waits = self.busy >= FULL if self.waiting is None else self.waiting >= MIN_WAITING
+        return waits and self.others >= least
+
+
+def contention(run: Evidence) -> Contention | None:
+    """Return the use of the processors during the run; None where it is not measured."""
+    metrics, machine = run.summary.metrics, run.facts.environment.machine_cores
+    if machine is None or "host_cpu_busy" not in metrics or "host_cpu_cores" not in metrics:
+        return None
+    busy, own = metrics["host_cpu_busy"].mean, metrics["host_cpu_cores"].mean
+    children = metrics["host_child_cores"].mean if "host_child_cores" in metrics else 0.0
+    waiting = metrics["host_cpu_waiting"].mean if "host_cpu_waiting" in metrics else None
+    others = max(busy * machine - own - children, 0.0)
+    return Contention(waiting, own, children, others, machine, busy)

@@ -1,0 +1,58 @@
+"""Rule ``busy-machine``: other processes hold the processors, so times of this run are no property of the program."""
+
+from __future__ import annotations
+
+from ..._units import format_percent
+from ...summary import Finding, Summary
+from .._contention import contention
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import abstain
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the wait of the training thread for a processor while other processes use them."""
+    found = contention(run)
+    if found is None:
+        return abstain("busy-machine", "the machine's processor use", "set monitor: auto, on Linux")
+    if not found.by_others:
+        return None
+    waited = (
+        "" if found.waiting is None else f"; the training thread waited {format_percent(found.waiting)} of the time"
+    )
+    return Finding(
+        "busy-machine",
+        "warning",
+        f"other processes kept {found.others:.1f} of {found.machine_cores} processors busy, this one "
+        f"{found.own + found.children:.1f}{waited}. Steps are longer and vary more for this reason, not because of the "
+        "program",
+        "see what else runs (top), stop it or train on processors of your own (taskset, a job's CPU request), and "
+        "measure again",
+        gain_ns=None if found.waiting is None else round(found.waiting * run.summary.step_mean_ns),
+        evidence={
+            "others_cores": round(found.others, 2),
+            "own_cores": round(found.own + found.children, 2),
+            "machine_cores": found.machine_cores,
+            "waiting": found.waiting,
+        },
+    )
+
+
+def train_beside_others(broken: bool) -> Summary:
+    """Judge a training as on a machine whose processors others hold; in the healthy twin they are idle."""
+    from ...demo.defects import diagnose_again, four_layers, train
+    from ...summary import MetricStats
+    from ...testing import FakeClock
+    from .._environment import Environment
+
+    clock = FakeClock()
+    values = {
+        "host_cpu_cores": 0.6,
+        "host_cpu_busy": 1.0 if broken else 0.3,
+        "host_cpu_waiting": 0.4 if broken else 0.0,
+    }
+    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    return diagnose_again(train(four_layers(clock), clock), metrics=metrics, environment=Environment(machine_cores=2))
+
+
+RULE = Rule("busy-machine", judge, order=136, defects=(Defect("others hold the processors", train_beside_others),))

@@ -1,0 +1,59 @@
+"""Rule ``cleanup-call``: memory is freed by hand inside the step, by ``gc.collect`` or ``torch.cuda.empty_cache``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...summary import Finding, Summary
+from .._evidence import Evidence
+from .._rule import Defect, Rule
+from .._thresholding import ExceededBound, abstain, threshold_time
+
+MAX_SHARE: Final = 0.05
+"""Python and torch free memory by themselves, so all of this time can be gained."""
+
+
+def judge(run: Evidence) -> Finding | None:
+    """Judge the calls that free memory."""
+    calls = run.facts.cleanups
+    if calls is None:
+        return abstain("cleanup-call", "the calls that free memory", "let the run continue")
+    if not calls.sites:
+        return None
+    found = threshold_time("cleanup-call", run, calls.interval, calls.mean_cost_ns, MAX_SHARE)
+    if not isinstance(found, ExceededBound):
+        return found
+    return found.finding(
+        f"freeing memory by hand takes {found}: {calls.describe_sites()}",
+        "leave it out: Python frees tensors when nothing refers to them, and torch reuses its cache; after "
+        "empty_cache the next steps allocate anew. Call them between epochs, if at all",
+        name=calls.dominant_location,
+        evidence={"sites": calls.sites_evidence()},
+    )
+
+
+def train_with_collections(broken: bool) -> Summary:
+    """Call the garbage collector in each step among half a million objects; the healthy twin never does."""
+    import gc
+
+    from torch import Tensor
+
+    from ...demo.defects import train_on_real_clock
+
+    alive: list[list[int]] = [[] for _ in range(500_000)] if broken else []
+
+    def collect(_number: int, _output: Tensor) -> None:
+        if broken:
+            gc.collect()
+
+    summary = train_on_real_clock(40, collect)
+    alive.clear()
+    return summary
+
+
+RULE = Rule(
+    "cleanup-call",
+    judge,
+    order=131,
+    defects=(Defect("garbage collected in each step", train_with_collections, "real clock"),),
+)

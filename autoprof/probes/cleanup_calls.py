@@ -1,0 +1,48 @@
+"""Time the calls inside a step that free memory by hand: ``gc.collect`` and ``torch.cuda.empty_cache``."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+
+from .._capture.recorder import Recorder
+from .._process.replace import Attribute, InCompiler, Replacement
+from ._base import ProbeContext, ProbeFactory
+from ._timed_calls import TimedCallProbe, time_calls
+
+FUNCTIONS: Final[tuple[tuple[Any, str, str], ...]] = (
+    (gc, "collect", "gc.collect"),
+    (torch.cuda, "empty_cache", "torch.cuda.empty_cache"),
+)
+"""Each function by its module; a program that imported it by name before the session calls the original."""
+
+
+class CleanupProbe(TimedCallProbe):
+    """Record the calls that free memory."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, listeners, _find_replacements, "calls that free memory")
+
+
+listeners: Final[list[CleanupProbe]] = []
+"""The probes that record now."""
+_replacements: dict[str, Replacement] = {}
+
+
+def _find_replacements() -> Iterator[Replacement]:
+    for owner, name, call in FUNCTIONS:
+        if call not in _replacements:
+            _replacements[call] = Replacement(
+                Attribute(owner, name), time_calls(call), in_compiler=InCompiler.RETIRED, listeners=listeners
+            )
+        yield _replacements[call]
+
+
+def _make(context: ProbeContext) -> CleanupProbe:
+    return CleanupProbe(context.recorder)
+
+
+PROBE = ProbeFactory(_make)

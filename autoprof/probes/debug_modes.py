@@ -1,0 +1,77 @@
+"""Notice the debugging switches that are on in a step: anomaly detection, a profiler, a tracing debugger.
+
+They are read when backward begins, because a ``with`` block may switch them on for a part of the step, and at its end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import torch
+
+from .._capture.probes.backward import BACKWARD
+from .._process.replace import CallProbe
+from ._base import ProbeContext, ProbeFactory
+
+ANOMALY: Final = "torch.autograd anomaly detection"
+PROFILER: Final = "a torch profiler"
+TRACE: Final = "sys.settrace (a debugger, or coverage)"
+PYTHON_PROFILER: Final = "sys.setprofile (cProfile)"
+_profiler_enabled: Callable[[], bool] = getattr(torch._C._autograd, "_profiler_enabled", lambda: False)
+
+
+class _BackwardListener:
+    """Read the switches before each backward pass."""
+
+    def __init__(self, seen: set[str]) -> None:
+        self._seen = seen
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        self._seen.update(_switched_on())
+        return False
+
+    def leave(self) -> None:
+        """Never called: ``enter`` returns False."""
+
+
+class DebugProbe(CallProbe):
+    """Count the recorded steps in which each switch was on."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        super().__init__([(BACKWARD, _BackwardListener(self._seen))])
+        self.steps = 0
+        self.counts: Counter[str] = Counter()
+
+    def detach(self) -> None:
+        """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
+        self.remove()
+
+    def close_step(self, counts: bool) -> None:
+        """Count the switches of a recorded step; a warm-up step is not counted."""
+        if counts:
+            self.steps += 1
+            self._seen.update(_switched_on())
+            self.counts.update(self._seen)
+        self._seen.clear()
+
+
+def _switched_on() -> Iterator[str]:
+    if torch.is_anomaly_enabled():
+        yield ANOMALY
+    if _profiler_enabled():
+        yield PROFILER
+    if sys.gettrace() is not None:
+        yield TRACE
+    if sys.getprofile() is not None:
+        yield PYTHON_PROFILER
+
+
+def _make(context: ProbeContext) -> DebugProbe:
+    return DebugProbe()
+
+
+PROBE = ProbeFactory(_make)
