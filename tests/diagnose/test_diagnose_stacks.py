@@ -1,0 +1,212 @@
+"""Samples of the training thread's stack: which line they name, when they are taken, and what they cost."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import pytest
+import torch
+from evidence_builders import MS, evidence_of, finding_of
+from torch import nn
+
+import autoprof
+from autoprof._capture.recorder import Recorder
+from autoprof._resolve import RawStep
+from autoprof.diagnose import RunFacts, StackMonitor, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
+from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
+from autoprof.frame import Phase, Span
+from autoprof.probes import stacks
+from autoprof.probes.stacks import StackProbe, sites_of
+from autoprof.testing import FakeClock, make_frame
+
+HERE = os.path.basename(__file__)
+
+
+def frame_of_the_test() -> dict[int, FrameType]:
+    """Return a frame of the training thread, as another thread would see it."""
+    return {threading.get_ident(): sys._getframe(0)}
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(1_000 * MS)
+
+
+@pytest.fixture
+def probe(clock: FakeClock) -> Iterator[StackProbe]:
+    """A probe whose samples the test takes itself: attached, but not enabled, it has no thread."""
+    made = StackProbe(Recorder(clock), 0.01, frame_of_the_test)
+    made.attach()
+    yield made
+    made.remove()
+
+
+def sample_at(probe: StackProbe, clock: FakeClock, ms: float) -> None:
+    clock.now_ns = round(ms * MS)
+    probe.sample(10 * MS)
+
+
+def observed(monitor: StackMonitor, clock: FakeClock, begun_ms: int, spans: list[Span], length_ms: int) -> None:
+    """Close a step that began at ``begun_ms``, and pass its frame on."""
+    raw = RawStep(1, 0, 0, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
+    monitor.observe_step(raw)
+    monitor.observe_frame(make_frame(spans, step=1, duration_ns=length_ms * MS))
+
+
+def test_a_sample_belongs_to_the_span_that_covers_it_or_to_none(probe: StackProbe, clock: FakeClock) -> None:
+    """Two samples in the forward, three after it."""
+    monitor = StackMonitor(probe)
+    for ms in (1010, 1030, 1060, 1070, 1080):
+        sample_at(probe, clock, ms)
+    observed(monitor, clock, 1000, [Span("net", "net", Phase.FORWARD, None, 0, 50 * MS)], 100)
+    tables = monitor.statistics()
+    assert {kind: table.samples for kind, table in tables.items()} == {"forward net": 2, UNATTRIBUTED: 3}
+    assert tables[UNATTRIBUTED].ns == 30 * MS
+
+
+def test_a_sample_of_excluded_time_is_no_part_of_the_step(probe: StackProbe, clock: FakeClock) -> None:
+    """It was taken while the session was paused."""
+    monitor = StackMonitor(probe)
+    probe._excluded = True
+    sample_at(probe, clock, 1020)
+    observed(monitor, clock, 1000, [], 100)
+    assert {kind: table.samples for kind, table in monitor.statistics().items()} == {EXCLUDED: 1}
+
+
+def test_a_sample_after_the_step_or_before_it_is_dropped(probe: StackProbe, clock: FakeClock) -> None:
+    """A burst ended between."""
+    monitor = StackMonitor(probe)
+    sample_at(probe, clock, 900)
+    sample_at(probe, clock, 1200)
+    observed(monitor, clock, 1000, [], 100)
+    assert monitor.statistics() == {}
+
+
+def test_the_line_is_the_innermost_one_of_the_user() -> None:
+    """Not that of torch below it, but with the name of the function that it calls."""
+    found: list[stacks.Sites] = []
+
+    class Seen(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found.append(sites_of(sys._getframe(0)))
+            return x
+
+    Seen()(torch.ones(1))
+    torch.ones(1).apply_(lambda value: found.append(sites_of(sys._getframe(0))) or value)  # type: ignore[func-returns-value]
+    (user, inner), _ = found
+    assert user is not None
+    assert (os.path.basename(user.file), user.function, inner) == (HERE, "forward", user)
+
+
+def test_a_line_that_calls_the_library_has_the_name_of_what_it_calls() -> None:
+    """``torch.nn.Module.__call__`` calls the hook; its caller is the line here."""
+    frames: list[stacks.Sites] = []
+    model = nn.Linear(1, 1)
+    library = compile("def save_image(): return look()", torch.__file__, "exec")
+    space: dict[str, Callable[[], object]] = {"look": lambda: None}
+    exec(library, space)
+    space["look"] = lambda: frames.append(sites_of(sys._getframe(1)))
+    space["save_image"]()
+    model(torch.ones(1))
+    ((user, _inner),) = frames
+    assert user is not None
+    assert (user.call, user.function) == (
+        "save_image",
+        "test_a_line_that_calls_the_library_has_the_name_of_what_it_calls",
+    )
+
+
+def table_of(*counts: int) -> StackTable:
+    lines = tuple(
+        CallSite(f"{os.getcwd()}/train.py", 88 + at, "main", call, "", count, count * MS)
+        for at, (call, count) in enumerate(zip(("save_image", "update_ema", "log"), counts, strict=False))
+    )
+    return StackTable(sum(counts), sum(counts) * MS, lines)
+
+
+def test_the_finding_names_the_line_with_its_share_of_the_step() -> None:
+    """``train.py:88 save_image, 61 % of the step``."""
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
+    summary = diagnose(evidence_of({"forward": 32, "step": 100}, repeat=20, facts=facts))
+    finding = finding_of(summary, "unattributed")
+    assert finding is not None
+    assert finding.name == "train.py:88 save_image"
+    assert "train.py:88 save_image, 61.2 %" in finding.why
+    assert "update_ema" not in finding.why
+
+
+def test_few_samples_name_no_line() -> None:
+    """Three samples of four are no majority."""
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(3, 1)})
+    finding = finding_of(diagnose(evidence_of({"forward": 32}, repeat=20, facts=facts)), "unattributed")
+    assert finding is not None
+    assert finding.name is None
+    assert "4 samples of its stack are too few" in finding.why
+
+
+def test_the_tables_go_to_json_and_back() -> None:
+    """A saved run names the same lines."""
+    facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})
+    assert RunFacts.from_dict(facts.to_dict()) == facts
+
+
+def test_samples_that_cost_much_are_taken_less_often(probe: StackProbe) -> None:
+    """All together take a fifth of the budget of 1 %."""
+    probe._count, probe.total_ns = 100, 100 * 50_000
+    assert probe.interval_ns() == 50_000 / 0.002
+
+
+def test_no_thread_runs_until_time_is_unexplained(probe: StackProbe) -> None:
+    """A healthy run has none."""
+    probe.attach()
+    assert probe._thread is None
+
+
+def test_without_a_budget_for_it_nothing_is_sampled(clock: FakeClock) -> None:
+    """Neither in steps nor in excluded time."""
+    probe = StackProbe(Recorder(clock), 0.0)
+    probe.attach()
+    probe.enable()
+    probe.exclude(True)
+    assert probe._thread is None
+
+
+def test_the_thread_ends_with_the_session() -> None:
+    """Also if it was sampling."""
+    probe = StackProbe(Recorder(FakeClock()), 0.01)
+    probe.attach()
+    probe.enable()
+    thread = probe._thread
+    assert thread is not None
+    probe.remove()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_default_session_names_the_line_that_sleeps() -> None:
+    """One line, no configuration but for the files."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = autoprof.instrument(model, {"sinks": {}}, optimizer=optimizer)
+
+    def save_image() -> None:
+        time.sleep(0.02)
+
+    for _ in range(60):
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        save_image()
+    session.close()
+    finding = finding_of(session.summary(), "unattributed")
+    assert finding is not None
+    assert finding.severity == "critical"
+    assert finding.name is not None
+    assert finding.name.endswith("save_image")
+    assert HERE in finding.name
+    assert not [thread for thread in threading.enumerate() if thread.name == "autoprof-stacks"]
