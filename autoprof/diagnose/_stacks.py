@@ -26,8 +26,9 @@ MIN_SAMPLES: Final = 10
 """Samples of one kind before a line is named."""
 MIN_SHARE: Final = 0.2
 """A line is named if it has certainly more than this share of its kind of time."""
-DRIVER_SHARE: Final = 0.5
-"""A line with this share of two kinds of time calls the whole training: the line of the library below it is named."""
+COMMON_SHARE: Final = 0.2
+"""A line with this share of all other samples calls the training itself (``trainer.train()``), so a line below it is
+named."""
 MAX_TABLES: Final = 64
 MAX_LINES: Final = 256
 """Lines kept of each kind of time."""
@@ -166,8 +167,8 @@ class StackMonitor:
             if len(self._tables) >= MAX_TABLES:
                 return
             table = self._tables[kind] = {}
-        key = sample.user, sample.inner
-        sums = table.get(key) or table.setdefault(key if len(table) < MAX_LINES else (None, None), [0, 0])
+        key = sample.users, sample.inner
+        sums = table.get(key) or table.setdefault(key if len(table) < MAX_LINES else ((), None), [0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
 
@@ -176,34 +177,28 @@ class StackMonitor:
         return {kind: self._table(kind) for kind in self._tables}
 
     def _table(self, kind: str) -> StackTable:
-        """Add up the lines of each function; lines of a function that also calls the training stay apart."""
-        drivers, loops = self._drivers(kind)
-        groups: dict[tuple[str, int | str], dict[Site, list[int]]] = {}
-        for (user, inner), (count, ns) in self._tables[kind].items():
-            site = inner if user is None or _line(user) in drivers else user
+        """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
+        common = self._common_lines(kind)
+        groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
+        for (users, inner), (count, ns) in self._tables[kind].items():
+            site = next((user for user in reversed(users) if _line(user) not in common), inner) if common else inner
             if site is not None:
-                key = (site.file, site.line if (site.file, site.function) in loops else site.function)
-                sums = groups.setdefault(key, {}).setdefault(site, [0, 0])
+                sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
         longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
         samples, total_ns = _sums(self._tables[kind].values())
         return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
 
-    def _drivers(self, kind: str) -> tuple[set[tuple[str, int]], set[tuple[str, str]]]:
-        """Return the user's lines with a good part of another kind of time, and the functions with any part of it."""
-        lines, functions = set(), set()
+    def _common_lines(self, kind: str) -> set[tuple[str, int]]:
+        """Return the user's lines that are on the stack in a good part of the samples of all other kinds."""
+        counts: Counter[tuple[str, int]] = Counter()
+        total = 0
         for other, table in self._tables.items():
-            if other in (kind, EXCLUDED):
-                continue
-            samples, _ = _sums(table.values())
-            counts: Counter[tuple[str, int]] = Counter()
-            for (user, _inner), (count, _) in table.items():
-                if user is not None:
-                    counts[_line(user)] += count
-                    functions.add((user.file, user.function))
-            if samples >= MIN_SAMPLES // 2:
-                lines |= {line for line, count in counts.items() if count >= DRIVER_SHARE * samples}
-        return lines, functions
+            for (users, _inner), (count, _ns) in table.items() if other not in (kind, EXCLUDED) else ():
+                total += count
+                for line in {_line(user) for user in users}:
+                    counts[line] += count
+        return {line for line, count in counts.items() if count >= COMMON_SHARE * total}
 
 
 def _line(site: Site) -> tuple[str, int]:
@@ -220,10 +215,8 @@ def _sums(table: Iterable[list[int]]) -> tuple[int, int]:
 def _call_site(group: dict[Site, list[int]]) -> CallSite:
     """Return the sum of a group under its longest line."""
     site = max(group, key=lambda one: (group[one][1], one))
-    several_lines = len({one.line for one in group}) > 1
-    source = "" if several_lines else linecache.getline(site.file, site.line).strip()
-    call = "" if several_lines else site.call
-    return CallSite(*site[:3], call, source if len(source) <= MAX_SOURCE else "", *_sums(group.values()))
+    source = linecache.getline(site.file, site.line).strip()
+    return CallSite(*site, source if len(source) <= MAX_SOURCE else "", *_sums(group.values()))
 
 
 def _pauses(raw: RawStep) -> list[tuple[int, int]]:

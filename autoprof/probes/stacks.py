@@ -13,7 +13,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from types import FrameType
 from typing import Final, NamedTuple
 
@@ -36,24 +36,26 @@ DEFAULT_BUDGET: Final = 0.01
 ENOUGH: Final = 1000
 """Samples after which the interval is ten times as long: the lines are known then."""
 LATER: Final = 10
+MAX_USER_LINES: Final = 12
+"""The user's lines kept of a sample, the innermost ones."""
 MAX_SAMPLES: Final = 1024
 """Samples kept between two ends of steps; further ones are dropped."""
 
 
 class StackSample(NamedTuple):
-    """The training thread at one moment: the user's innermost line, and the innermost line outside torch.
+    """The training thread at one moment: the user's lines, innermost first, and the innermost line outside torch.
 
-    Both are None where there is none. ``weight_ns`` is the time that the sample stands for.
+    ``weight_ns`` is the time that the sample stands for.
     """
 
     at_ns: int
     weight_ns: int
     excluded: bool
-    user: Site | None
+    users: tuple[Site, ...]
     inner: Site | None
 
 
-Sites = tuple[Site | None, Site | None]
+Sites = tuple[tuple[Site, ...], Site | None]
 
 
 class StackProbe:
@@ -182,14 +184,14 @@ class StackProbe:
             due_ns = perf_counter_ns() + wait_ns
             if self._wake.acquire(timeout=wait_ns / NS_PER_S):
                 continue
-            begun_ns = perf_counter_ns()
+            begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
             if self._wanted():
                 try:
-                    self.sample(mean_ns + max(begun_ns - due_ns, 0))
+                    self.sample(mean_ns + max(perf_counter_ns() - due_ns, 0))
                 except Exception:
                     self._recorder.count_failure("samples of the stack")
                     return
-            self.total_ns += perf_counter_ns() - begun_ns
+            self.total_ns += thread_time_ns() - begun_ns
             self._count += 1
 
     def interval_ns(self) -> int:
@@ -203,17 +205,18 @@ class StackProbe:
         """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
         excluded, samples = self._excluded, self.samples
         at_ns = self._now()
-        user, inner = sites_of(self._frames().get(self._recorder.thread))
-        if len(samples) < MAX_SAMPLES and (user or inner):
-            samples.append(StackSample(at_ns, weight_ns, excluded, user, inner))
+        users, inner = sites_of(self._frames().get(self._recorder.thread))
+        if len(samples) < MAX_SAMPLES and inner:
+            samples.append(StackSample(at_ns, weight_ns, excluded, users, inner))
 
 
 def sites_of(frame: FrameType | None) -> Sites:
-    """Return the innermost line of the user's files, and the innermost outside torch and the standard library.
+    """Return the lines of the user's files, and the innermost line outside torch and the standard library.
 
-    ``call`` is the function that the line was calling, as far as it is written in Python. Nothing is returned for
+    ``call`` is the function that a line was calling, as far as it is written in Python. Nothing is returned for
     autoprof's own work.
     """
+    users: list[Site] = []
     call, inner, own = "", None, frame is not None and is_own(frame.f_code.co_filename)
     for _ in range(0 if own else MAX_FRAMES):
         if frame is None:
@@ -226,10 +229,12 @@ def sites_of(frame: FrameType | None) -> Sites:
                 site = Site(file, frame.f_lineno, code.co_name, call)
                 inner = inner or site
                 if owner == "user":
-                    return site, inner
+                    users.append(site)
+                    if len(users) == MAX_USER_LINES:
+                        break
             call = code.co_name
         frame = frame.f_back
-    return None, inner
+    return tuple(users), inner
 
 
 def _make(context: ProbeContext) -> StackProbe:

@@ -99,8 +99,7 @@ def test_the_line_is_the_innermost_one_of_the_user() -> None:
 
     Seen()(torch.ones(1))
     torch.ones(1).apply_(lambda value: found.append(sites_of(sys._getframe(0))) or value)  # type: ignore[func-returns-value]
-    (user, inner), _ = found
-    assert user is not None
+    ((user, *_), inner), _ = found
     assert (os.path.basename(user.file), user.function, inner) == (HERE, "forward", user)
 
 
@@ -114,8 +113,7 @@ def test_a_line_that_calls_the_library_has_the_name_of_what_it_calls() -> None:
     space["look"] = lambda: frames.append(sites_of(sys._getframe(1)))
     space["save_image"]()
     model(torch.ones(1))
-    ((user, _inner),) = frames
-    assert user is not None
+    (((user, *_), _inner),) = frames
     assert (user.call, user.function) == (
         "save_image",
         "test_a_line_that_calls_the_library_has_the_name_of_what_it_calls",
