@@ -10,7 +10,7 @@ from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
 MAX_SHARE: Final = 0.05
-"""Python and torch free memory by themselves, so all of this time can be gained."""
+"""Python and torch free memory without such calls, so all of this time can be gained."""
 
 
 def judge(run: Evidence) -> Finding | None:
