@@ -28,7 +28,7 @@ def large() -> Chain:
 
 
 def end(model: Any, steps: int) -> tuple[Judge, list[str]]:
-    """Train, close, and return the lines that were printed after ``close`` began."""
+    """Train, close, and return the lines of the report, with the empty one before it."""
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, steps)
@@ -37,7 +37,10 @@ def end(model: Any, steps: int) -> tuple[Judge, list[str]]:
     session.close()
     sys.stdout.flush()
     judge = Judge(session)
-    return judge, judge.printed[before:].rstrip("\n").splitlines()
+    text = judge.printed[before:].rstrip("\n")
+    return judge, text[
+        max(text.find("\n\u2500"), 0) :
+    ].splitlines()  # a last line of progress may come before the report
 
 
 @program("report", "the report of a large model has at most 40 lines of at most 80 columns")
