@@ -69,10 +69,13 @@ class Agreement:
         return [*self._unnamed(), *self._shares(), *self._order()]
 
     def _unnamed(self) -> list[str]:
+        """Name the longest modules without a row that are certainly longer than those that follow them."""
+        full = self.full
+        after = full.share(full.top(TOP + 1)[-1]) if len(full.shares) > TOP else 0.0
         return [
-            f"{name}, {self.full.share(name):.1%} of the step, has no row"
-            for name in self.full.top()
-            if name not in self.default.shares
+            f"{name}, {full.share(name):.1%} of the step, has no row"
+            for name in full.top()
+            if name not in self.default.shares and full.share(name) - CERTAIN * full.errors.get(name, 0.0) > after
         ]
 
     def _shares(self) -> list[str]:

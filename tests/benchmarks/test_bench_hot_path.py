@@ -58,6 +58,11 @@ class TestAgreement:
             "a is longer than block in the full record",
         ]
 
+    def test_a_module_that_is_long_by_chance_needs_no_row(self) -> None:
+        """One stalled step makes a short module long, with a large standard error."""
+        full = record(error=0.02, a=0.4, b=0.3, stalled=0.05, c=0.04)
+        assert compared(record(error=0.02, a=0.4, b=0.3, c=0.04), full) == []
+
     def test_modules_without_a_row_count_for_the_row_around_them(self) -> None:
         """Small ones have none in the default."""
         full = record(**{"h.*/attn": 0.06, "h.*/attn/softmax": 0.03, "h.*/attn/drop": 0.01, "head": 0.5, "b": 0.2})
