@@ -733,7 +733,7 @@ class TrainingState:
             self._end_between()
         updates = self._cycle.has_stepped or (self._custom is not None and self._custom.has_updated)
         self.steps.finish(whole=self.auto and updates, patient=patient)
-        most = max(self._totals.values(), default=0)
+        most = max(self._totals.values(), default=self.steps.count)
         if self.auto and abs(most - self.steps.count) > 1:
             self.steps.warn_once(
                 f"{self.steps.count} steps were found, but one optimizer made {most} steps; "

@@ -300,8 +300,9 @@ def record(loop: Loop, *, named: bool, around: Callable[[Any, Iteration], None] 
 @pytest.mark.parametrize("name", LOOPS)
 def test_as_many_steps_are_found_as_there_are_iterations(name: str, named: bool) -> None:
     """Within one, and each in its place: after the first three, all are alike."""
-    _, frames = record(LOOPS[name](), named=named)
+    summary, frames = record(LOOPS[name](), named=named)
     assert abs(len(frames) - ITERATIONS) <= 1
+    assert not any("session.step()" in note for note in summary.notes)
     if name != "several critic steps":
         kind: Any = set if name == "lbfgs" else sorted  # it evaluates the model as often as it likes
         shapes = [kind((span.name, str(span.phase)) for span in frame.spans) for frame in frames[3:-1]]

@@ -310,7 +310,7 @@ def judge_every_step(model: nn.Module, *names: str) -> Judge:
     session.close()
     judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
     for name in names:
-        judge.row(rf"(.*\.)?{name}(\..*)?", "forward", name)
+        judge.row(rf"(.*\.)?{name}", "forward", name)
     total = sum(one.total_ns for one in judge.summary.excluded)
     return judge.is_true("excluded", total == 0, f"{total / 1e6:.1f} ms", "0 ms")
 
