@@ -109,7 +109,7 @@ def _without_finding(summary: Summary) -> str:
         return f"too early to say ({waiting[0].evidence['missing']})"
     unattributed = summary.phases.get(Phase.OTHER, 0) / max(summary.total_step_ns, 1)
     if unattributed >= MOST_UNATTRIBUTED:
-        return f"{UNCLEAR}: {format_percent(unattributed)} of the step is in no module, loader, optimizer or span"
+        return f"{UNCLEAR}: {format_percent(unattributed)} of the step is in no span"
     return HEALTHY
 
 

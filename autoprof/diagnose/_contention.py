@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ._evidence import Evidence
 
@@ -13,6 +14,10 @@ MIN_OTHERS: Final = 0.3
 """Processors that others keep busy before the wait is called theirs."""
 FULL: Final = 0.95
 """Busy share of the machine that counts as full where the wait of the thread is not measured."""
+
+FIRM: Final = 2.0
+"""Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
+longer by a part of it, not by the whole of it."""
 
 QUIET: Final = "a quiet machine: other processes hold its processors"
 """What a rule lacks that cannot tell the program from other processes."""
@@ -35,6 +40,16 @@ class Contention:
         least = max(MIN_OTHERS, 0.1 * self.machine_cores)
         waits = self.busy >= FULL if self.waiting is None else self.waiting >= MIN_WAITING
         return waits and self.others >= least
+
+    def explains(self, evidence: Mapping[str, Any]) -> bool:
+        """Return whether a share of the step may be above its bound only because of the wait for a processor.
+
+        The share without that wait is least if all of the wait was in the phase that is judged.
+        """
+        share, bound = evidence.get("share_low"), evidence.get("bound")
+        if share is None or bound is None or share >= FIRM * bound:
+            return False
+        return self.waiting is None or share - self.waiting < bound * (1 - self.waiting)
 
 
 def contention(run: Evidence) -> Contention | None:

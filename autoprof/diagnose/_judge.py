@@ -8,7 +8,7 @@ from typing import Final
 
 from .._plugins import PartKind
 from ..summary import Finding, Summary
-from ._contention import QUIET, contention
+from ._contention import QUIET, Contention, contention
 from ._evidence import Evidence
 from ._rule import MIN_STEPS, Rule
 from ._thresholding import abstain
@@ -46,11 +46,11 @@ def judge(run: Evidence) -> tuple[Finding, ...]:
             RULE_KIND.exclude_failed(rule, error)
             continue
         if finding is not None:
-            finding = _on_busy_machine(rule, finding) if others else finding
+            finding = _on_busy_machine(rule, finding, used) if used is not None and others else finding
             found.append(_without_device(rule, run, finding))
-    first = {rule.name for rule in rules if rule.comes_first}
+    places = {rule.name: int(rule.comes_last) - int(rule.comes_first) for rule in rules}
     return tuple(
-        sorted(found, key=partial(_sort_key, first))
+        sorted(found, key=partial(_sort_key, places))
     )  # findings with equal keys stay in the order of their rules
 
 
@@ -62,16 +62,16 @@ def _without_device(rule: Rule, run: Evidence, finding: Finding) -> Finding:
     return abstain(rule.name, "a GPU", "nothing to do when the model trains on the CPU")
 
 
-def _on_busy_machine(rule: Rule, finding: Finding) -> Finding:
+def _on_busy_machine(rule: Rule, finding: Finding, used: Contention) -> Finding:
     """Return an abstention of a rule whose finding other processes may have caused."""
-    if finding.severity == "info" or not rule.needs_quiet:
+    if finding.severity == "info" or not (rule.needs_quiet or (rule.host_times and used.explains(finding.evidence))):
         return finding
     return abstain(rule.name, QUIET, "stop them and measure again", finding.evidence)
 
 
-def _sort_key(first: set[str], finding: Finding) -> tuple[bool, bool, int, int]:
-    doubtful = finding.rule in first
-    return finding.severity == "info", not doubtful, -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
+def _sort_key(places: dict[str, int], finding: Finding) -> tuple[bool, int, int, int]:
+    place = places[finding.rule]
+    return finding.severity == "info", place, -(finding.gain_ns or 0), _SEVERITY_ORDER[finding.severity]
 
 
 def diagnose(run: Evidence) -> Summary:

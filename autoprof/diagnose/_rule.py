@@ -37,7 +37,9 @@ class Rule:
     ``judge`` returns a finding, an abstention (severity ``info``), or None where nothing stands out. ``order`` is the
     position among abstentions and among findings of equal gain and severity; rules of equal order follow by name.
     ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
-    processes hold the processors. ``comes_first``: its findings make the other figures doubtful, whatever the gain.
+    processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
+    and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
+    whatever the gain. ``comes_last``: its findings follow all others.
     """
 
     name: str
@@ -46,4 +48,6 @@ class Rule:
     defects: tuple[Defect, ...] = ()
     needs_device: bool = False
     needs_quiet: bool = False
+    host_times: bool = True
     comes_first: bool = False
+    comes_last: bool = False

@@ -29,6 +29,8 @@ MIN_SHARE: Final = 0.2
 COMMON_SHARE: Final = 0.2
 """A line with this share of all other samples calls the training itself (``trainer.train()``), so a line below it is
 named."""
+NAMELESS: Final = "<lambda>"
+"""The name of every lambda: the line in it that calls something says more than the line that calls it."""
 MAX_TABLES: Final = 64
 MAX_LINES: Final = 256
 """Lines kept of each kind of time."""
@@ -181,7 +183,8 @@ class StackMonitor:
         common = self._common_lines(kind)
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         for (users, inner), (count, ns) in self._tables[kind].items():
-            site = next((user for user in reversed(users) if _line(user) not in common), inner) if common else inner
+            own = (user for user in reversed(users) if _line(user) not in common and user.call != NAMELESS)
+            site = next(own, inner) if common else inner
             if site is not None:
                 sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns

@@ -54,7 +54,7 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     judged = diagnose(evidence_of(STEP, repeat=20))
     other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
     lines = render_card(replace(judged, phases=other))
-    assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no module, loader, optimizer or span"
+    assert lines[0] == "Verdict   unclear: 20.0 % of the step is in no span"
     assert lines[2].startswith("Next      put with autoprof.span(")
     assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
 

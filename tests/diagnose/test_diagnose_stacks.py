@@ -208,3 +208,19 @@ def test_a_default_session_names_the_line_that_sleeps() -> None:
     assert finding.name.endswith("save_image")
     assert HERE in finding.name
     assert not [thread for thread in threading.enumerate() if thread.name == "autoprof-stacks"]
+
+
+def test_a_lambda_is_named_by_the_line_in_it(probe: StackProbe, clock: FakeClock) -> None:
+    """``after(step)`` calls a lambda, which has no name; the line of the lambda calls ``save_image``."""
+    loop = stacks.Site("train.py", 9, "main", "step")
+    trained = stacks.Site("train.py", 11, "step", "forward")
+    called = stacks.Site("train.py", 12, "step", "<lambda>")
+    inside = stacks.Site("train.py", 40, "<lambda>", "save_image")
+    sleeps = stacks.Site("image.py", 3, "save_image", "")
+    monitor = StackMonitor(probe)
+    chains = [(trained, loop)] * 20 + [(sleeps, inside, called, loop)] * 20
+    for at, chain in enumerate(chains):
+        probe.samples.append(stacks.StackSample((1001 + at) * MS, MS, False, chain, chain[0]))
+    observed(monitor, clock, 1000, [Span("model", "model", Phase.FORWARD, None, 0, round(20.5 * MS))], 100)
+    (line,) = monitor.statistics()[UNATTRIBUTED].lines
+    assert (line.line, line.call) == (40, "save_image")

@@ -55,4 +55,10 @@ def train_beside_others(broken: bool) -> Summary:
     return diagnose_again(train(four_layers(clock), clock), metrics=metrics, environment=Environment(machine_cores=2))
 
 
-RULE = Rule("busy-machine", judge, order=136, defects=(Defect("others hold the processors", train_beside_others),))
+RULE = Rule(
+    "busy-machine",
+    judge,
+    order=136,
+    defects=(Defect("others hold the processors", train_beside_others),),
+    comes_last=True,
+)

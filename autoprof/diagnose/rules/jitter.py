@@ -10,7 +10,7 @@ from ..._stats.rows import step_rows
 from ..._units import format_ms, format_percent
 from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Summary
-from .._contention import QUIET, contention
+from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence, LongStep
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
@@ -72,7 +72,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = _find_cause(run, outliers)
     used = contention(run)
-    if cause.by_span and used is not None and used.by_others:
+    if cause.by_span and used is not None and used.by_others and interval.low < FIRM * MAX_SHARE + (used.waiting or 1):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
     return Finding(
         "jitter",
@@ -234,6 +234,7 @@ RULE = Rule(
     "jitter",
     judge,
     order=140,
+    host_times=False,  # judged above, by the cause
     defects=(
         Defect("a snapshot every sixth step", train_with_stalls),
         Defect("explicit garbage collections", train_with_collections, "real clock"),

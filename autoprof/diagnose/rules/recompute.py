@@ -137,6 +137,7 @@ RULE = Rule(
     "recompute",
     judge,
     order=30,
+    host_times=False,  # forwards run a second time on any machine
     defects=(
         Defect("activation checkpointing", train_checkpointed),
         Defect("checkpointing with free memory", train_checkpointed_with_free_memory),

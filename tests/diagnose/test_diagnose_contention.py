@@ -1,0 +1,82 @@
+"""What a machine that others keep busy may explain, and what it may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from evidence_builders import MS, evidence_of, finding_of, found
+
+from autoprof._stats import Aggregate
+from autoprof.diagnose import Environment, EvidenceCollector, RunFacts, diagnose
+from autoprof.frame import Phase, Span
+from autoprof.summary import MetricStats, Summary
+from autoprof.testing import make_frame
+
+
+def on_busy_machine(step: dict[str, float], waiting: float, **facts: Any) -> Summary:
+    """Diagnose 20 such steps on two processors that others hold; the thread waits this share of the time."""
+    values = {"host_cpu_cores": 0.6, "host_cpu_busy": 1.0, "host_cpu_waiting": waiting}
+    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    run = RunFacts(environment=Environment(machine_cores=2), **facts)
+    return diagnose(evidence_of(step, repeat=20, facts=run, metrics=metrics))
+
+
+@pytest.mark.parametrize(("data_ms", "first"), [(60, "data-wait"), (25, "data-wait"), (15, "busy-machine")])
+def test_a_share_of_twice_its_bound_comes_before_the_busy_machine(data_ms: float, first: str) -> None:
+    """The bound is 10 %; 15 % may be the wait for a processor, which takes 30 % of the time."""
+    summary = on_busy_machine({"data": data_ms, "forward": 100 - data_ms}, 0.3)
+    assert found(summary)[0] == first
+    assert found(summary)[-1] == "busy-machine"
+
+
+def test_what_the_wait_for_a_processor_explains_is_an_abstention() -> None:
+    """It says what it lacks."""
+    finding = finding_of(on_busy_machine({"data": 15, "forward": 85}, 0.3), "data-wait")
+    assert finding is not None
+    assert finding.severity == "info"
+    assert "quiet machine" in finding.why
+
+
+def test_a_short_wait_for_a_processor_explains_only_a_short_time() -> None:
+    """29 % of the step are less than twice the bound of 15 %, but above it without the wait of 12 %."""
+    assert found(on_busy_machine({"optimizer": 29, "forward": 71}, 0.12)) == ["optimizer", "busy-machine"]
+
+
+def test_recompute_is_found_on_any_machine() -> None:
+    """That forwards run twice is no matter of time."""
+    summary = on_busy_machine({"forward": 60, "recompute": 8, "backward": 32}, 0.4)
+    assert found(summary) == ["recompute", "busy-machine"]
+
+
+def test_debugging_switches_come_before_the_busy_machine() -> None:
+    """They are on, whatever else runs."""
+    summary = on_busy_machine({"forward": 100}, 0.4, debug={"anomaly detection": 1.0})
+    assert found(summary) == ["debug-mode", "busy-machine"]
+
+
+def test_a_forward_that_waits_is_found_without_counted_flops() -> None:
+    """The model's own code takes 64 % of the step, and the process a tenth of a processor."""
+    found_by = finding_of(run_of_model(own_cores=0.1), "hot-module")
+    assert found_by is not None
+    assert "computes nothing" in found_by.why
+    assert finding_of(run_of_model(own_cores=0.9), "hot-module") is None
+
+
+def run_of_model(own_cores: float) -> Summary:
+    """Diagnose a model of 80 ms that holds a child of 16 ms, beside an optimizer of 10 ms."""
+    spans = [
+        Span("Model", "", Phase.FORWARD, None, 0, 80 * MS),
+        Span("body", "body", Phase.FORWARD, 0, 60 * MS, 16 * MS),
+        Span("Optimizer", None, Phase.OPTIMIZER, None, 80 * MS, 10 * MS),
+    ]
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 21):
+        frame = make_frame(spans, step=number, duration_ns=100 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    values = {"host_cpu_cores": own_cores, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
+    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    facts = RunFacts(environment=Environment(machine_cores=2))
+    return diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics), facts))
