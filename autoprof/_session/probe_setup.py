@@ -100,7 +100,7 @@ class ModuleProbes:
     def __init__(self, setup: Setup, hooks: Hooks) -> None:
         self._setup = setup
         self._hooks = hooks
-        self._made: dict[tuple[str, bool], tuple[ModuleProbe, list[Probe]]] = {}
+        self._made: dict[tuple[str, str, bool], tuple[ModuleProbe, list[Probe]]] = {}
         self._fused = FusedLayers(setup.model) if setup.tree is not None else None
         self.placement = Placement(setup.model, setup.recorder, hooks, follow_kind=setup.follow)
 
@@ -119,7 +119,7 @@ class ModuleProbes:
 
     def _probes(self, target: Target) -> tuple[ModuleProbe, list[Probe]]:
         """Return the probe that marks the target's calls, and all probes of the target in the order of attaching."""
-        key = target.fqn, target.shown
+        key = target.fqn, target.name, target.shown  # a module that is split off its group has another name
         if key not in self._made:
             setup, recorder = self._setup, self._setup.recorder
             probe = ModuleProbe(recorder, self._hooks, target, setup.memory)

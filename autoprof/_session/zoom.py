@@ -3,12 +3,14 @@
 The tree of module groups is recorded down to a *cut*. After the first steps, and then ever more rarely, the rows of the
 cut are compared with the step: a row that takes ``OPEN_SHARE`` of it is opened, which means that the groups inside it
 are recorded too. It stays closed where it is a leaf, a small part of the step, or where recording more calls would cost
-more than ``MAX_STEPS_PER_RECORDED`` steps' worth of the budget.
+more than ``MAX_STEPS_PER_RECORDED`` steps' worth of the budget. A block that takes much longer than the others of its
+group is split off it, and has a row of its own from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,9 +23,10 @@ from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Stopped, Summary
 from .governor import Governor
 from .sampling import Level
+from .unlike_members import KEPT_FRAMES, MAX_UNLIKE, unlike_members
 
 if TYPE_CHECKING:
-    from .._targets import ModuleGroup
+    from .._targets import ModuleGroup, ModuleNode
 
 OPEN_SHARE: Final = 0.03
 """The part of a step from which a row is opened: the modules inside a smaller one cannot be what makes a step slow."""
@@ -137,8 +140,7 @@ class Zoom(Observer):
         self._governor = governor
         self._call_ns = MARKS_PER_CALL * max(mark_cost.forward_ns, mark_cost.backward_ns)
         self._notes = notes
-        self._groups = {group.name: group for group in root.below()}
-        self._parents = {child.name: group for group in root.below() for child in group.children}
+        self._index_tree()
         chosen = {group.name for group in first}
         self._opened = {self._parents[name].name for name in chosen if name in self._parents} | {root.name}
         self._dropped: set[str] = set()
@@ -148,6 +150,9 @@ class Zoom(Observer):
         self._usual_calls: dict[str, float] = {}
         self._number = self._changes = self._unchanged = 0
         self._meter = _CutMeter()
+        self._recent: deque[StepFrame] = deque(maxlen=KEPT_FRAMES)
+        self._split_off: Counter[str] = Counter()
+        """The members that were split off each group."""
         self._due = 1
         self._began = False
         self._silent_steps = 0
@@ -156,6 +161,10 @@ class Zoom(Observer):
         """The present cut."""
         self.level = make_level(self.cut.groups, 0)
         """The probes of the present cut."""
+
+    def _index_tree(self) -> None:
+        self._groups = {group.name: group for group in self._root.below()}
+        self._parents = {child.name: group for group in self._root.below() for child in group.children}
 
     # From one frame to the next.
 
@@ -167,6 +176,7 @@ class Zoom(Observer):
             self._began = True
             return
         self._meter.add(frame)
+        self._recent.append(frame)
         if self._meter.steps >= self._due:
             self._check()
 
@@ -182,7 +192,7 @@ class Zoom(Observer):
             )
         self._usual_calls.update(measured.calls)
         before = {group.name for group in self.cut.groups}
-        if self._changes < MAX_CHANGES:
+        if self._changes < MAX_CHANGES and not self._split_unlike():  # a row that is split off is measured first
             self._choose(measured)
         cut = self._cut()
         self._due *= 2
@@ -207,6 +217,48 @@ class Zoom(Observer):
         """Return the part of a step that each group of the cut takes; empty before the first check."""
         measured = self._last if self._last is not None or not self._meter.steps else self._meter.measured()
         return {} if measured is None else {group.name: measured.share(group) for group in self.cut.groups}
+
+    # Blocks unlike the others of their group.
+
+    def _split_unlike(self) -> bool:
+        """Split off members that are unlike the others of their recorded group; return whether there are any."""
+        found = False
+        pending = [self._root]
+        while pending:  # from the outside in: a slow part of a block that stands alone is in no group
+            group = pending.pop()
+            members = unlike_members(group, self._recent)
+            if members and self._split_off[group.name] + len(members) <= MAX_UNLIKE:
+                found = self._split(group, members) or found
+                group = self._groups[group.name]
+            if group.name in self._opened:
+                pending.extend(group.children)
+        return found
+
+    def _split(self, group: ModuleGroup, members: Collection[ModuleNode]) -> bool:
+        """Give these members groups of their own, as open as theirs was; return whether that is possible."""
+        from .._targets import split_group
+
+        split = split_group(self._root, group, members)
+        if split is None:
+            return False
+        before = self._groups
+        self._root = split.root
+        self._index_tree()
+        self._split_off[group.name] += len(members)
+        calls = {one.name: self._usual_calls.pop(one.name, None) for one in group.below()}
+        pairs = [(one.name, one.name) for one in group.below() if one.name in self._groups]
+        pairs += [
+            (group.name + one.name.removeprefix(alone.name), one.name) for alone in split.alone for one in alone.below()
+        ]
+        for old, new in pairs:
+            known = calls[old]
+            if known is not None:
+                self._usual_calls[new] = known * self._groups[new].blocks / before[old].blocks
+            for names in (self._opened, self._dropped, self._over_budget):
+                if old in names:
+                    names.add(new)
+        self._expected_own = {name: own for name, own in self._expected_own.items() if name in self._groups}
+        return True
 
     # The choice.
 

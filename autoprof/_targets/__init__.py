@@ -6,6 +6,7 @@ from .cut_rules import CutGroup, CutRules
 from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
+from .split import Split, split_group
 from .suggest import first_cut, suggest_targets
 from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, walk
@@ -20,6 +21,7 @@ __all__ = [
     "ModuleNode",
     "Reason",
     "Selection",
+    "Split",
     "Target",
     "detail_levels",
     "find_module",
@@ -28,6 +30,7 @@ __all__ = [
     "measure_coverage",
     "predict_coverage",
     "select_targets",
+    "split_group",
     "suggest_targets",
     "walk",
 ]

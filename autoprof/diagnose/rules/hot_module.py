@@ -43,6 +43,12 @@ class OwnTime(NamedTuple):
     parent: str | None
     ns: Interval
     row: Row
+    calls: float
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is the sum of several blocks of one structure, such as ``h.*``."""
+        return "*" in self.name
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -61,7 +67,8 @@ def _own_times(run: Evidence) -> list[OwnTime]:
     found = []
     for name, several in rows.items():
         longest = max(several, key=lambda row: row.self_ns)
-        found.append(OwnTime(name, longest.parent, run.self_time(several), longest))
+        calls = max(row.calls / max(row.steps, 1) for row in several)
+        found.append(OwnTime(name, longest.parent, run.self_time(several), longest, calls))
     return found
 
 
@@ -70,19 +77,21 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
         groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
-    worst: tuple[float, OwnTime, list[OwnTime]] | None = None
+    worst: tuple[float, OwnTime, list[Interval]] | None = None
     for group in groups.values():
-        hot = max(group, key=lambda one: one.ns.middle)
-        others = [one for one in group if one is not hot and _alike(run, hot, one)]
+        hot = max((one for one in group if not one.is_group), key=lambda one: one.ns.middle, default=None)
+        if hot is None:
+            continue
+        others = [ns for one in group if one is not hot for ns in _siblings(run, hot, one)]
         if len(others) < MIN_SIBLINGS - 1:
             continue
-        excess_ns = hot.ns.middle - median(one.ns.middle for one in others)
+        excess_ns = hot.ns.middle - median(ns.middle for ns in others)
         if worst is None or excess_ns > worst[0]:
             worst = excess_ns, hot, others
     if worst is None:
         return None
     excess_ns, hot, others = worst
-    usual = Interval(*(max(median(one.ns[at] for one in others), 1.0) for at in range(3)))
+    usual = Interval(*(max(median(ns[at] for ns in others), 1.0) for at in range(3)))
     times = hot.ns.over(usual)
     share = Interval(*(max(part - usual.middle, 0.0) for part in hot.ns)).over(run.step_time)
     evidence = {
@@ -115,11 +124,14 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _alike(run: Evidence, one: OwnTime, other: OwnTime) -> bool:
-    """Return whether two modules have the same parameters, as far as they are counted."""
+def _siblings(run: Evidence, hot: OwnTime, other: OwnTime) -> list[Interval]:
+    """Return the times of modules with the same parameters, as far as they are counted: of each block of a group."""
+    count = max(round(other.calls / max(hot.calls, 1.0)), 1) if other.is_group else 1
     held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
-    mine, theirs = held.get(one.name), held.get(other.name)
-    return mine is None or theirs is None or abs(mine - theirs) <= SAME_BYTES * max(mine, theirs)
+    mine, theirs = held.get(hot.name), held.get(other.name)
+    if mine is not None and theirs is not None and abs(mine - theirs / count) > SAME_BYTES * max(mine, theirs / count):
+        return []
+    return [Interval(*(part / count for part in other.ns))] * count
 
 
 def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:

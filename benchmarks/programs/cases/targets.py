@@ -160,6 +160,37 @@ def hot_one_of_twenty() -> Judge:
     return judge_model(model).hottest("13").row("13", "forward", "hot")
 
 
+class Hidden(nn.Module):
+    """A layer whose length no setting or parameter shows, as where only one block's input is slow."""
+
+    def __init__(self, ms: float, name: str) -> None:
+        super().__init__()
+        self.length = {name: ms}
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Any:
+        ((name, ms),) = self.length.items()
+        return sleep_op(x, self.weight, ms, ms, name)
+
+
+class HiddenBlock(nn.Module):
+    """A block of two such layers, the first of which may be long."""
+
+    def __init__(self, ms: float, name: str) -> None:
+        super().__init__()
+        self.attention, self.mlp = Hidden(ms, name), Hidden(0.1, "mlp")
+
+    def forward(self, x: Tensor) -> Any:
+        return self.mlp(self.attention(x))
+
+
+@program("targets", "one slow block among twenty of the same structure is named, and so is its slow part")
+def hot_one_of_twenty_alike() -> Judge:
+    blocks = nn.Sequential(*(HiddenBlock(*((6, "hot") if i == 13 else (0.1, "usual"))) for i in range(20)))
+    judge = judge_model(Chain(blocks, Sleep(0.5, 0.5, "head")), 160)
+    return judge.hottest(r"0\.13\.attention").row(r"0\.13\.attention", "forward", "hot").finds("hot-module", "0/13")
+
+
 class TwoBranches(Root):
     """Two hot leaves at different depths."""
 
