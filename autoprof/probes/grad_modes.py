@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._capture.compiler import compiles
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
 from ._base import ProbeContext, ProbeFactory, StepEvents
@@ -17,14 +18,14 @@ ENDS = tuple(Replacement(Attribute(kind, "__exit__")) for kind in (torch.no_grad
 
 
 class BlockBegins:
-    """Report the begin of each outermost block on the training thread."""
+    """Report the begin of each outermost block on the training thread, except those of torch's compiler itself."""
 
     def __init__(self, recorder: Recorder, events: StepEvents) -> None:
         self._recorder = recorder
         self._events = events
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        if torch.is_grad_enabled() and get_ident() == self._recorder.thread:
+        if torch.is_grad_enabled() and get_ident() == self._recorder.thread and not compiles():
             try:
                 self._events.report_ungraded(begins=True)
             except Exception:
@@ -39,7 +40,7 @@ class BlockEnds(BlockBegins):
     """Report the end of each outermost block on the training thread."""
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        return get_ident() == self._recorder.thread
+        return get_ident() == self._recorder.thread and not compiles()
 
     def leave(self) -> None:
         if torch.is_grad_enabled():
