@@ -1,0 +1,19 @@
+"""All tests: Ctrl-C raises ``KeyboardInterrupt``, also where the shell that started the tests has it ignored."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_raises() -> Iterator[None]:
+    """Install Python's handler where a shell's ``command &`` has SIGINT ignored; processes of tests inherit it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, before)
