@@ -71,7 +71,7 @@ def _facts(summary: Summary, width: int) -> Iterator[str]:
         yield from measured_lines(summary, width)
     if (summary.micro_steps or 0) > 1:
         yield f"accumulate {summary.micro_steps} micro-batches per optimizer step"
-    if summary.loader:
+    if summary.loader.get("fetches"):
         workers, fetches, unready = (summary.loader[key] for key in ("workers", "fetches", "unready"))
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.excluded:

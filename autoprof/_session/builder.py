@@ -346,6 +346,7 @@ class _Builder:
             memory_capacity_bytes=setup.memory.capacity_bytes(),
             world_size=world_size(),
             rank=number,
+            leaf_modules=sum(not module._modules for module in setup.model.modules()),
             environment=Environment.read(setup.place.type, os.environ),
         )
         ranks = RankMonitor(None if folder is None else folder.path, number, world_size())

@@ -241,8 +241,14 @@ def diagnose_again(
     memory_capacity_bytes: int | None = None,
     metrics: Mapping[str, MetricStats] | None = None,
     environment: Environment | None = None,
+    leaf_modules: int | None = None,
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties."""
     summary = replace(summary, work=work or summary.work, metrics=metrics or summary.metrics, findings=())
-    facts = RunFacts(budget=0.01, memory_capacity_bytes=memory_capacity_bytes, environment=environment or Environment())
+    facts = RunFacts(
+        budget=0.01,
+        memory_capacity_bytes=memory_capacity_bytes,
+        leaf_modules=leaf_modules,
+        environment=environment or Environment(),
+    )
     return diagnose(Evidence(summary, facts, longest=()))

@@ -40,6 +40,8 @@ class RunFacts:
     """Compilations by ``torch.compile``; None where they were not counted."""
     ranks: RankComparison | None = None
     """Comparison of the ranks; None with a single rank, and on all ranks but 0."""
+    leaf_modules: int | None = None
+    """Modules of the model that hold no others; None where they were not counted."""
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""

@@ -14,6 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from .._capture.marks import ENTER, LEAVE, RESUME
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement
+from ..devices import DeviceClock
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory, StepEvents
 from ._batches import FetchedBatches
@@ -107,6 +108,8 @@ class LoaderProbe(CallProbe):
             if get_ident() != self._recorder.thread:
                 return False
             if isinstance(owner, DataLoader):
+                if owner.num_workers and not owner.persistent_workers and not self._events.is_excluded:
+                    self._prefetch.begin_start(owner.num_workers, self._now_ns())
                 return self.begin(owner, explicit=False, kind=RESUME)  # its workers' start belongs to the first fetch
             begun = self.begin(_Source(owner._dataset), explicit=False)
             if not self._events.is_excluded:
@@ -120,6 +123,8 @@ class LoaderProbe(CallProbe):
         """Called with each batch; counts its samples. Never raises."""
         try:
             if get_ident() == self._recorder.thread and not self._events.is_excluded:
+                if self._prefetch.is_starting:
+                    self._prefetch.end_start(self._now_ns())
                 self._batches.add(iterator, batch, recorded=self._events.is_recording)
         except Exception:  # names private to torch, which other versions may lack, and batches of any class
             return
@@ -127,6 +132,10 @@ class LoaderProbe(CallProbe):
     def leave(self) -> None:
         """Called after it."""
         self.end()
+
+    def _now_ns(self) -> int:
+        clock = self._recorder.clock
+        return clock.now() if isinstance(clock, DeviceClock) else clock.read()
 
     def _count_ready(self, iterator: Any) -> None:
         """Count whether a worker process had prepared the batch; the first one of an epoch cannot be ready."""

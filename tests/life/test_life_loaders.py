@@ -233,3 +233,20 @@ def test_the_evidence_of_a_wait_says_what_the_workers_had_ready() -> None:
     assert finding is not None
     assert "45 of 50 fetches found no batch ready (num_workers=2)" in finding.why
     assert finding.evidence["loader"] == {"workers": 2, "fetches": 50, "unready": 45}
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_starts_of_workers_are_counted_after_the_first(persistent: bool) -> None:
+    """Four epochs start the workers three times again; kept workers are started once."""
+    made = model()
+    optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(torch.zeros(3, 2)), num_workers=1, persistent_workers=persistent)
+    with Watched(made, config=everything(step="manual"), optimizer=optimizer) as watched:
+        for _ in range(4):
+            for (batch,) in loader:
+                made(batch).sum().backward()
+                optimizer.step()
+                watched.step()
+    counts = watched.session.summary().loader
+    assert counts.get("starts", 0) == (0 if persistent else 3)
+    assert 0 <= counts.get("start_min_ns", 0) <= counts.get("start_max_ns", 0) <= counts.get("start_ns", 0)

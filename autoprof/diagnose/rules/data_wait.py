@@ -56,7 +56,7 @@ def _tiny_sample_ns(run: Evidence, found: ExceededBound) -> float | None:
 
 
 def _describe_prefetch(loader: dict[str, int]) -> str:
-    if not loader:
+    if not loader.get("fetches"):
         return ""
     return (
         f"; {loader['unready']} of {loader['fetches']} fetches found no batch ready (num_workers={loader['workers']})"

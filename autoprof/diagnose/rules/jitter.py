@@ -14,7 +14,7 @@ from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence, LongStep
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
-from . import recompile
+from . import recompile, worker_restart
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,6 +71,8 @@ def judge(run: Evidence) -> Finding | None:
         missing = f"inconclusive: {len(outliers)} outlier steps, {format_percent(share)} of all time lost to long steps"
         return abstain("jitter", missing, "more recorded steps show whether long steps recur", evidence)
     cause = _find_cause(run, outliers)
+    if cause.phase is Phase.DATA and _is_found(worker_restart.judge(run)):
+        return None
     used = contention(run)
     if cause.by_span and used is not None and used.by_others and interval.low < FIRM * MAX_SHARE + (used.waiting or 1):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)
@@ -93,7 +95,10 @@ def _lost_to_compiling(run: Evidence, lost_ns: int) -> bool:
     compiled = run.facts.compiled
     if compiled is None or 2 * compiled.ns < lost_ns * run.summary.steps:
         return False
-    finding = recompile.judge(run)
+    return _is_found(recompile.judge(run))
+
+
+def _is_found(finding: Finding | None) -> bool:
     return finding is not None and finding.severity != "info"
 
 
