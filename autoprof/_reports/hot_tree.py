@@ -42,6 +42,12 @@ class TreeRow:
     """Whether the budget does not allow to record the modules in it."""
 
     @property
+    def is_below_limit(self) -> bool:
+        """Whether one of its times is too short for the clock."""
+        times = self.total_ns, self.forward_ns, self.recompute_ns, self.backward_ns
+        return any(0 < ns < self.limit_ns for ns in times)
+
+    @property
     def is_split(self) -> bool:
         """Whether it has time in a phase with a column of its own."""
         return bool(self.forward_ns or self.recompute_ns or self.backward_ns)

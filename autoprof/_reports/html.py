@@ -15,7 +15,7 @@ from .figures import COLORS
 from .hot_tree import TreeRow, hot_tree
 from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
 from .text import safe
-from .tree_text import PARTS, column_unit, legend, row_name
+from .tree_text import PARTS, clock_legend, column_unit, legend, row_name
 
 TREE: Final = 24
 """Names of the tree."""
@@ -91,7 +91,7 @@ def _tree(summary: Summary) -> str:
             f"{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>"
         )
     below = [f"… and {count(tree.hidden, 'more name')}, each at most {format_percent(tree.hidden_share)} of the step"]
-    below = [*(below if tree.hidden else []), *legend(tree)]
+    below = [*(below if tree.hidden else []), *legend(tree), *clock_legend(tree, summary)]
     return f"<table>{''.join(lines)}</table>{''.join(f'<div>{_text(line)}</div>' for line in below)}"
 
 
@@ -109,13 +109,14 @@ def _color(phase: Phase) -> str:
 
 def _phases(summary: Summary) -> str:
     whole = max(summary.total_step_ns, 1)
+    limit = summary.clock_limit_ns * summary.steps / whole
     shown = [(phase, ns / whole) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
     blocks = "".join(
         f'<span style="width: {_percent(share)}; background: {_color(phase)}"></span>' for phase, share in shown
     )
     words = " · ".join(
         f'<span style="white-space: nowrap"><span style="color: {_color(phase)}">■</span> '
-        f"{_text(str(phase))} {_text(format_percent(share))}</span>"
+        f"{_text(str(phase))} {_text(format_percent(share, limit))}</span>"
         for phase, share in shown
     )
     return f'<div class="phases">{blocks}</div><div>{words}</div>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .._units import NS_PER_MS, NS_PER_S, format_count, format_percent, format_short
+from .._units import NS_PER_MS, NS_PER_S, format_count, format_ns, format_percent, format_short
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
 from .run_facts import count
@@ -75,3 +75,10 @@ def legend(tree: HotTree) -> list[str]:
     """Return the meaning of the marks in the names of these rows."""
     lines = [UNOPENED] if any(row.is_unopened for row in tree.rows) else []
     return [*lines, HOST_BOUND] if any(row.is_host_bound for row in tree.rows) else lines
+
+
+def clock_legend(tree: HotTree, summary: Summary) -> list[str]:
+    """Return the meaning of times that are shown as less than the clock's limit, if these rows have some."""
+    if not any(row.is_below_limit for row in tree.rows):
+        return []
+    return [f"< the clock cannot resolve spans below {format_ns(summary.clock_limit_ns)}"]

@@ -321,6 +321,7 @@ def test_logging_is_as_rare_as_it_is_asked_to_be(tmp_path: Path) -> None:
     model = nn.Linear(4, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     config = {
+        "targets": [{"type": "Linear"}],
         "output": str(tmp_path),
         "flops": "off",
         "sample": {"budget": None, "warmup": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,17 @@ def test_a_run_keeps_the_clocks_limits(tmp_path: Path) -> None:
     assert run.summary.clock_limit_ns == noted["limit_ns"]
 
 
+def columns(report: str, name: str) -> list[str]:
+    """Return the words after a name in the first table of a text."""
+    return next(line.split()[1:] for line in report.splitlines() if line.split()[:1] == [name])
+
+
+def cells(html: str, name: str) -> list[str]:
+    """Return the cells after a name in the table of names."""
+    row = next(row for row in re.findall("<tr>(.*?)</tr>", html) if re.match(f"<td[^>]*>{name}</td>", row))
+    return [cell for cell in re.findall("<td[^>]*>([^<]*)</td>", row)[1:] if cell]
+
+
 @pytest.fixture
 def reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[int, int], dict[str, str]]:
     """Return a function that runs two steps of a module of so many ns with every report, and what they say."""
@@ -158,6 +170,7 @@ def reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[int
             assert folder is not None
         return {
             "console": capsys.readouterr().out,
+            "html": session.summary()._repr_html_(),
             "summary": (folder / "summary.txt").read_text(),
             "log": (folder / "rank0" / "timing.log").read_text(),
             "jsonl": (folder / "rank0" / "steps.jsonl").read_text(),
@@ -171,19 +184,26 @@ def test_a_span_below_the_limit_is_less_than_the_limit_in_every_report(
 ) -> None:
     """Also its part of the step. The records keep the readings as they are."""
     told = reports(30_000, 500_000)
-    for name in ("console", "summary"):
-        assert "<0.50 ms   <1.3 %" in told[name]
+    assert columns(told["console"], "0") == ["<1.3", "%", "<0.50", "<0.50"]
+    assert columns(told["summary"], "0") == ["1", "<1.3", "%", "<0.50", "<0.50"]
+    assert ["0", "forward", *["<0.50", "ms"] * 4] in [line.split() for line in told["summary"].splitlines()]
+    assert cells(told["html"], "0") == ["&lt;1.3 %", "&lt;0.50", "&lt;0.50"]
+    assert "■</span> other &lt;1.3 %</span>" in told["html"]
+    for name in ("console", "summary", "html"):
         assert "cannot resolve spans below 500.0 µs" in told[name]
+    assert " 0 <2 % |" in told["console"]
     assert ":     <0.500ms ( <1.3%) [avg:     <0.500ms]" in told["log"]
     assert "avg=    <0.500ms  min=    <0.500ms  max=    <0.500ms  (n=2)" in told["log"]
-    assert not [
-        text for text in (told["console"], told["summary"], told["log"]) if " 0.03 ms" in text or " 0.030ms" in text
-    ]
+    shown = [told[name] for name in ("console", "summary", "html", "log")]
+    assert not [text for text in shown if re.search(r"\b0\.03\b|\b0\.030ms", text)]
     assert "30000" in told["jsonl"]
 
 
 def test_a_span_above_the_limit_is_shown_as_it_is(reports: Callable[[int, int], dict[str, str]]) -> None:
-    """To the digit."""
+    """To the digit, without a word on the clock in the short report."""
     told = reports(30_000, 29_000)
-    assert all("0.03 ms    0.1 %" in told[name] for name in ("console", "summary"))
+    assert columns(told["console"], "0") == ["0.1", "%", "0.03", "0.03"]
+    assert columns(told["summary"], "0") == ["1", "0.1", "%", "0.03", "0.03"]
+    assert cells(told["html"], "0") == ["0.1 %", "0.03", "0.03"]
+    assert "cannot resolve" not in told["console"] + told["html"]
     assert ":      0.030ms (  0.1%) [avg:      0.030ms]" in told["log"]

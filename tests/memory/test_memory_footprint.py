@@ -216,7 +216,8 @@ def run(model: nn.Module, optimizer: Any, *, given: bool = True, **config: Any) 
 def test_the_summary_has_the_whole_run_and_then_the_names() -> None:
     """The largest name first; columns that the CPU cannot measure are empty, with a reason."""
     model = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 16, bias=False))
-    summary = run(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    summary = run(model, optimizer, targets=[{"match": ".+"}])
     assert summary.memory_table == (
         MemoryRow(None, 160, 0, 160, 160),
         MemoryRow("1", 128, 0, 128, 128),
