@@ -48,7 +48,9 @@ def test_the_loss_falls_on_a_fixed_batch(tiny_model: Callable[..., VRTWithSpike]
 
 def test_training_reports_every_step() -> None:
     """A profiled training gives one loss a step and a summary."""
-    result = train(DemoOptions(size="tiny", steps=4), {"sinks": {}, "sample": {"warmup": 1}})
+    sample = {"warmup": 1, "budget": None}
+    config = {"targets": [{"match": r"\w+"}], "sinks": {}, "flops": "off", "sample": sample}
+    result = train(DemoOptions(size="tiny", steps=4), config)
     assert result.steps == len(result.losses) == 4
     assert result.summary.steps == 3
     assert result.summary.warmup_steps == 1
