@@ -36,6 +36,8 @@ DEFAULT_BUDGET: Final = 0.01
 ENOUGH: Final = 1000
 """Samples after which the interval is ten times as long: the lines are known then."""
 LATER: Final = 10
+PROMPT_NS: Final = 300_000
+"""The wait for the GIL up to which a sample shows the moment that it was due."""
 MAX_USER_LINES: Final = 12
 """The user's lines kept of a sample, the innermost ones."""
 MAX_SAMPLES: Final = 1024
@@ -185,9 +187,10 @@ class StackProbe:
             if self._wake.acquire(timeout=wait_ns / NS_PER_S):
                 continue
             begun_ns = thread_time_ns()  # the cost of a sample is no longer while another process has the processor
-            if self._wanted():
+            late_ns = max(perf_counter_ns() - due_ns, 0)
+            if self._wanted() and shows_its_moment(late_ns):
                 try:
-                    self.sample(mean_ns + max(perf_counter_ns() - due_ns, 0))
+                    self.sample(mean_ns + late_ns)
                 except Exception:
                     self._recorder.count_failure("samples of the stack")
                     return
@@ -208,6 +211,15 @@ class StackProbe:
         users, inner = sites_of(self._frames().get(self._recorder.thread))
         if len(samples) < MAX_SAMPLES and inner:
             samples.append(StackSample(at_ns, weight_ns, excluded, users, inner))
+
+
+def shows_its_moment(late_ns: int) -> bool:
+    """Return whether a sample so late shows the code that ran when it was due, or as the interpreter interrupted it.
+
+    A thread that waits for the GIL gets it when the other one waits for something, which is where that code has ended;
+    only after the switch interval is the other one interrupted in the middle of its work.
+    """
+    return late_ns <= PROMPT_NS or late_ns >= 0.95 * sys.getswitchinterval() * NS_PER_S
 
 
 def sites_of(frame: FrameType | None) -> Sites:

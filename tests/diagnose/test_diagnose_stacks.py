@@ -22,7 +22,7 @@ from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
 from autoprof.frame import Phase, Span
 from autoprof.probes import stacks
-from autoprof.probes.stacks import StackProbe, sites_of
+from autoprof.probes.stacks import StackProbe, shows_its_moment, sites_of
 from autoprof.testing import FakeClock, make_frame
 
 HERE = os.path.basename(__file__)
@@ -224,3 +224,10 @@ def test_a_lambda_is_named_by_the_line_in_it(probe: StackProbe, clock: FakeClock
     observed(monitor, clock, 1000, [Span("model", "model", Phase.FORWARD, None, 0, round(20.5 * MS))], 100)
     (line,) = monitor.statistics()[UNATTRIBUTED].lines
     assert (line.line, line.call) == (40, "save_image")
+
+
+def test_a_sample_that_waited_for_the_interpreter_shows_the_line_only_where_it_interrupted_it() -> None:
+    """Between a prompt sample and an interrupt, the code that ran when the sample was due has ended already."""
+    interval_ns = round(sys.getswitchinterval() * 1e9)
+    waits_ns = (0, interval_ns // 2, interval_ns, 2 * interval_ns)
+    assert [shows_its_moment(late_ns) for late_ns in waits_ns] == [True, False, True, True]
