@@ -26,9 +26,13 @@ class UncalledModules(Observer):
 
         self._compiled = compiled
         self._notes = notes
+        nodes = walk(model)
+        lenders = [child for node in nodes if isinstance(node.inner, nn.MultiheadAttention) for child in node.children]
+        self._lenders = {child.fqn for child in lenders}
+        """Modules of torch's own whose weights are used without a call: nothing in the program can be changed."""
         self._weights = {
             node.fqn: [(one, one._version) for one in node.inner._parameters.values() if _is_trained(one)]
-            for node in walk(model)
+            for node in nodes
         }
         self._cut: int | None = None
         self._steps = 0
@@ -52,7 +56,7 @@ class UncalledModules(Observer):
 
     def finish(self, *, complete: bool) -> None:
         """Note the modules that ran without a call."""
-        uncalled = self._recorded - self._called - self._compiled.named
+        uncalled = self._recorded - self._called - self._compiled.named - self._lenders
         found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]
         outermost = [fqn for fqn in found if not any(_is_inside(fqn, other) for other in found)]
         if outermost:

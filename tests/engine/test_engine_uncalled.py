@@ -84,3 +84,25 @@ def test_lazy_parameters_are_no_obstacle():
     with autoprof.instrument(model, {"sinks": {}}) as session:
         model(torch.ones(1, 2)).sum().backward()
     assert session.summary().notes == ()
+
+
+def test_a_projection_that_torch_uses_without_a_call_is_not_named():
+    """``nn.MultiheadAttention`` reads the weights of its ``out_proj``: nothing in the program can be changed."""
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(2, 1)
+
+        def forward(self, x):
+            return self.attention(x, x, x)[0]
+
+    model = Attention()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    config = {"targets": [{"match": ".*"}], "sinks": {}, "sample": {"budget": None}}
+    session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[ListSink()])
+    for _ in range(5):
+        model(torch.ones(1, 1, 2)).sum().backward()
+        optimizer.step()
+    session.close()
+    assert not [note for note in session.summary().notes if "never called" in note]
