@@ -32,7 +32,7 @@ from .._process.ranks import rank as rank_here
 from .._reports.card import HEALTHY, render_card
 from .._stats import Aggregate
 from ..devices import HostClock
-from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, diagnose
+from ..diagnose import MIN_STEPS, Evidence, EvidenceCollector, RunFacts, diagnose
 from ..errors import OutputError
 from ..summary import Finding, Summary
 from ._display import Display
@@ -212,7 +212,8 @@ class TimingLogger:
             bare = nest_rows(self._aggregate.summary(skipped=skipped), self._builder.nesting, self._covered_ns)
             # The rules search modules; here each name is treated as one.
             named = replace(bare, rows=tuple(replace(row, fqn=row.name) for row in bare.rows))
-            judged = diagnose(Evidence(named, longest=self._evidence.longest())) if bare.steps else bare
+            facts = RunFacts(has_model=False)
+            judged = diagnose(Evidence(named, facts, longest=self._evidence.longest())) if bare.steps else bare
             findings = (one for one in judged.findings if one.severity != "info" or one.rule in APPLICABLE_RULES)
             return replace(bare, findings=tuple(findings))
 

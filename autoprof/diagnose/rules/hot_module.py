@@ -25,6 +25,8 @@ MAX_TIMES: Final = 3.0
 MIN_EXCESS: Final = 0.1
 """The least excess over the siblings, as a share of the step."""
 MIN_SIBLINGS: Final = 3
+MAX_NAME_SHARE: Final = 0.5
+"""A name given by hand that takes half of the step determines its length."""
 MIN_SHARE: Final = 0.4
 """Own time over the step, from which a module with next to no arithmetic is named."""
 MAX_SLOWER: Final = 50.0
@@ -56,13 +58,16 @@ def judge(run: Evidence) -> Finding | None:
     own = _own_times(run)
     if len(own) < 2:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
+    if not run.facts.has_model:
+        return _judge_names(run, own)
     return _judge_siblings(run, own) or _judge_work(run, own)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in run.summary.rows:
-        if row.lane == TRAINING_LANE and row.fqn is not None and row.phase.traits.in_module:
+        in_module = row.phase.traits.in_module or not run.facts.has_model
+        if row.lane == TRAINING_LANE and row.fqn is not None and in_module:
             rows[row.name].append(row)
     found = []
     for name, several in rows.items():
@@ -70,6 +75,29 @@ def _own_times(run: Evidence) -> list[OwnTime]:
         calls = max(row.calls / max(row.steps, 1) for row in several)
         found.append(OwnTime(name, longest.parent, run.self_time(several), longest, calls))
     return found
+
+
+def _judge_names(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Find the name that dominates, where names are given by hand and nothing is known of the arithmetic in them."""
+    hot, beside, *_ = sorted(own, key=lambda one: (-one.ns.middle, one.name))
+    share, times = hot.ns.over(run.step_time), hot.ns.over(beside.ns)
+    evidence = {"share": round(share.middle, 4), "times_next": round(times.middle, 2), "next": beside.name}
+    evidence["bound"] = MAX_NAME_SHARE
+    positions = {classify(share, MAX_NAME_SHARE), classify(times, MAX_TIMES)}
+    if "below" in positions:
+        return None
+    if "near" in positions:
+        return inconclusive("hot-module", share, MAX_NAME_SHARE, evidence)
+    return Finding(
+        "hot-module",
+        "warning",
+        f"{hot.name} takes {format_percent(share.middle)} of the step, {times.middle:.1f} x as long as {beside.name}, "
+        "the longest name beside it",
+        "look there first: time its parts under names of their own; the possible gain was not measured",
+        hot.name,
+        hot.row.phase,
+        evidence={**evidence, "steps": run.summary.steps},
+    )
 
 
 def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
