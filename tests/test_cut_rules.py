@@ -122,7 +122,7 @@ class TestText:
             == """\
 # Targets chosen by autoprof: 3 rows, 5 modules.
 # To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
-# To see what is inside a row, add a rule such as
+# To time the modules inside a row, add a rule such as
 #   - match: '\\d+\\.0\\.\\w+'
 targets:
   # Sequential, 2 modules, 81.2% of the step

@@ -13,7 +13,7 @@ from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_
 from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
 
 Fact = tuple[str, str]
-"""A label of at most ten characters, and what it says."""
+"""A label of at most ten characters, and its text."""
 EXCLUDED: Final = 3
 """Kinds of excluded time named one by one."""
 

@@ -393,7 +393,7 @@ class _Builder:
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:
-    """Return the torch optimizers in what the user gave: one, a list, a dict of them, or wrappers around them."""
+    """Return the torch optimizers in the argument: one, a list, a dict of them, or wrappers around them."""
     if given is None:
         return ()
     if isinstance(given, Mapping):

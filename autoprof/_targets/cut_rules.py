@@ -18,14 +18,14 @@ _DIGITS: Final = re.compile(r"(.*?)(\d+)", re.DOTALL)
 _HEAD: Final = """\
 # Targets chosen by autoprof: {rows}, {modules}.
 # To time exactly these in the next run: autoprof.instrument(model, "targets.yaml", optimizer=optimizer)
-# To see what is inside a row, add a rule such as
+# To time the modules inside a row, add a rule such as
 #   - match: '{example}'
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CutGroup:
-    """A group to time, and what is known of it: its share of the step, and the reason for which it was not opened."""
+    """A group to time, with its share of the step and the reason for which it was not opened."""
 
     group: ModuleGroup
     share: float | None = None

@@ -43,7 +43,7 @@ class RefreshedSink(LiveSink, Protocol):
     """A live sink that shows how old its statistics are."""
 
     def refresh(self) -> None:
-        """Show what was shown again, with its age. Called about every two seconds between recorded steps."""
+        """Show the last figures again, with their age. Called about every two seconds between recorded steps."""
 
 
 @runtime_checkable

@@ -32,12 +32,12 @@ class NotebookOutput:
         return None if getattr(shell, "kernel", None) is None else cls(shell)
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show lines of text in place of what was shown."""
+        """Replace the shown output by lines of text."""
         text = "\n".join(lines)
         self.show(text, _PRE.format(escape(text)))
 
     def show(self, text: str, html: str) -> None:
-        """Show the HTML in place of what was shown; the text is for outputs without HTML."""
+        """Replace the shown output by the HTML; the text is for outputs without HTML."""
         from IPython.display import display, update_display
 
         bundle = {"text/plain": text, "text/html": html}

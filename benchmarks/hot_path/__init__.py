@@ -1,1 +1,1 @@
-"""Does a run without a configuration name what a record of every module shows to be longest?"""
+"""Does a run without a configuration name the modules that a record of every module shows to be longest?"""

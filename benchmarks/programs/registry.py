@@ -1,4 +1,4 @@
-"""The table of programs: a decorator gives each its section and a sentence that says what it does."""
+"""The table of programs: a decorator gives each its section and a sentence that describes it."""
 
 from __future__ import annotations
 

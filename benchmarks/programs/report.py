@@ -24,8 +24,9 @@ INTRO: Final = """\
 
 `python -m benchmarks.programs` runs small programs, each in a process of its own, with one line of autoprof and no
 configuration. Their modules sleep for a known time in forward and in backward, and the program measures with its own
-clock what the report will say. A time is right within 5 % or 0.3 ms, a number of steps within 1, a throughput within
-2 %. *Uncertain* is allowed only where the report itself says that other processes kept the machine busy.
+clock the figures that the report will state. A time is right within 5 % or 0.3 ms, a number of steps within 1, a
+throughput within 2 %. *Uncertain* is allowed only where the report itself says that other processes kept the machine
+busy.
 """
 
 
@@ -60,7 +61,9 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
 def render_page(results: Sequence[Result], missing: Sequence[Program], machine: Mapping[str, Any], busy: bool) -> str:
     """Return ``docs/programs.md``."""
     where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}"
-    state = "a deliberately busy machine: a busy process on every core" if busy else "a quiet machine"
+    state = "a busy process added on every core" if busy else "no load added"
+    if machine.get("load"):
+        state += f", load average {machine['load'][0]:.1f} at the start"
     text = [INTRO, f"{machine['date']}, {where}, {state}.", "", "| section | programs | right | uncertain | wrong |"]
     text.append("|---|---|---|---|---|")
     for section in (*SECTIONS, "all"):

@@ -61,7 +61,7 @@ def operation_beside_a_module() -> Judge:
 
 
 class OnlySomeChildrenCalled(Root):
-    """A child that is never called itself; the model calls what is inside it."""
+    """A child that is never called itself; the model calls the modules inside it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -425,7 +425,7 @@ def two_stacks() -> Judge:
     return judge_model(EncoderDecoder(), 160).named(r"encoder\.\*(\..*)?").named(r"decoder\.\*(\..*)?")
 
 
-@program("targets", "explicit rules name what they match, and the phases stay whole")
+@program("targets", "explicit rules name the modules that they match, and the phases stay whole")
 def explicit_rules() -> Judge:
     config = {"targets": [{"match": r"layers\.(\d+)\.attention", "name": "Attention"}, {"match": "head"}]}
     judge = judge_model(Transformer([Block() for _ in range(3)]), config=config)
