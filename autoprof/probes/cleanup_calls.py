@@ -13,11 +13,15 @@ from .._process.replace import Attribute, InCompiler, Replacement
 from ._base import ProbeContext, ProbeFactory
 from ._timed_calls import TimedCallProbe, time_calls
 
-FUNCTIONS: Final[tuple[tuple[Any, str, str], ...]] = (
-    (gc, "collect", "gc.collect"),
-    (torch.cuda, "empty_cache", "torch.cuda.empty_cache"),
+FUNCTIONS: Final[tuple[tuple[Any, str, str, InCompiler], ...]] = (
+    (gc, "collect", "gc.collect", InCompiler.PRESENT),
+    (torch.cuda, "empty_cache", "torch.cuda.empty_cache", InCompiler.RETIRED),
 )
-"""Each function by its module; a program that imported it by name before the session calls the original."""
+"""Each function by its module; a program that imported it by name before the session calls the original.
+
+``gc.collect`` breaks a graph, and so does its replacement, so the graphs are the same and calls are also recorded after
+a compilation. ``empty_cache`` can be part of a graph.
+"""
 
 
 class CleanupProbe(TimedCallProbe):
@@ -33,10 +37,10 @@ _replacements: dict[str, Replacement] = {}
 
 
 def _find_replacements() -> Iterator[Replacement]:
-    for owner, name, call in FUNCTIONS:
+    for owner, name, call, in_compiler in FUNCTIONS:
         if call not in _replacements:
             _replacements[call] = Replacement(
-                Attribute(owner, name), time_calls(call), in_compiler=InCompiler.RETIRED, listeners=listeners
+                Attribute(owner, name), time_calls(call), in_compiler=in_compiler, listeners=listeners
             )
         yield _replacements[call]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import gc
 import io
 import logging
 import sys
@@ -300,6 +301,7 @@ def test_a_session_compiles_nothing_anew_around_a_graph_break(monkeypatch: pytes
             if x.sum().item() > 100:
                 x = x / 2
             print("said", file=stream)
+            gc.collect()
             return x + 1
 
         compiled: Any = torch.compile(block, backend="eager")
@@ -406,6 +408,18 @@ def test_a_thread_beside_the_training_does_not_count(bench: Bench) -> None:
     thread.join()
     bench.step()
     assert bench.logs().sites == ()
+
+
+def test_a_collection_by_hand_is_seen_after_a_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlike ``print``, it breaks every graph, with or without its replacement."""
+    monkeypatch.setattr(replace, "_compiled", True)
+    session = open_session(nn.Linear(2, 2), CONFIG, clock=FakeClock())
+    for _ in range(2):
+        gc.collect()
+        session.step()
+    session.close()
+    cleanups = diagnosis_of(session).facts().cleanups
+    assert [(site.call, site.count) for site in cleanups.sites] == [("gc.collect", 2)]
 
 
 def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
