@@ -19,8 +19,6 @@ from .models import Case, chosen
 from .page import render, render_page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FULL_STEPS: Final = 80
-"""Steps of a full record, which has each of them."""
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -77,17 +75,13 @@ def write(
 
 
 def compare(case: Case, steps: int) -> Agreement:
-    """Train the model under both kinds of recording, each in a process of its own."""
-    full = _record(case, "full", min(steps, FULL_STEPS))
-    return Agreement(case.name, steps, _record(case, "default", steps), full)
-
-
-def _record(case: Case, mode: str, steps: int) -> Record:
+    """Train the model in a process of its own: by default, and with a full record before and after."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / "record.json"
-        command = [sys.executable, "-m", "benchmarks.hot_path.worker", case.name, mode, str(steps), str(output)]
+        output = Path(folder) / "records.json"
+        command = [sys.executable, "-m", "benchmarks.hot_path.worker", case.name, str(steps), str(output)]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-        return Record(**json.loads(output.read_text(encoding="utf-8")))
+        records = {kind: Record(**one) for kind, one in json.loads(output.read_text(encoding="utf-8")).items()}
+    return Agreement(case.name, steps, records["default"], records["before"].averaged_with(records["after"]))
 
 
 if __name__ == "__main__":

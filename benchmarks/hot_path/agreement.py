@@ -24,7 +24,7 @@ class Record:
 
     shares: Mapping[str, Mapping[str, float]]
     errors: Mapping[str, float]
-    """The standard error of each name's share, from step to step."""
+    """The standard error of each name's share: from step to step, and between two records."""
     recorded: int
     step_ns: int
 
@@ -35,6 +35,21 @@ class Record:
     def top(self, count: int = TOP) -> list[str]:
         """Return the names that take longest, the longest first."""
         return sorted(self.shares, key=lambda name: -self.share(name))[:count]
+
+    def averaged_with(self, later: Record) -> Record:
+        """Return the mean of two records of one program; half of their difference is an error too.
+
+        Machine and program drift between the two, and what was measured between them lies anywhere on that way.
+        """
+        shares: dict[str, dict[str, float]] = {}
+        for name in {**self.shares, **later.shares}:
+            one, other = self.shares.get(name, {}), later.shares.get(name, {})
+            shares[name] = {phase: (one.get(phase, 0.0) + other.get(phase, 0.0)) / 2 for phase in {**one, **other}}
+        errors = {}
+        for name in shares:
+            drift = self.share(name) - later.share(name)
+            errors[name] = math.hypot(self.errors.get(name, 0.0), later.errors.get(name, 0.0), drift) / 2
+        return Record(shares, errors, self.recorded + later.recorded, (self.step_ns + later.step_ns) // 2)
 
     def within(self, names: Collection[str]) -> Record:
         """Return the record with these names alone: each module without a row counts for the row around it."""

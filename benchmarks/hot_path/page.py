@@ -15,16 +15,16 @@ SHOWN: Final = 5
 INTRO: Final = f"""\
 # Does the default find the hot path?
 
-`python -m benchmarks.hot_path` trains each model twice, in two processes: with one line and no configuration,
-`autoprof.instrument(model, optimizer=optimizer)`, and with a record of every module in every step. It compares the
-modules that take longest, by the time that each takes itself, without the modules inside it. Repeated blocks are one
-row, in both.
+`python -m benchmarks.hot_path` trains each model in a process of its own: with one line and no configuration,
+`autoprof.instrument(model, optimizer=optimizer)`, and before and after that with a record of every module in every
+step. It compares the modules that take longest, by the time that each takes itself, without the modules inside it.
+Repeated blocks are one row, in both. The full record is the mean of the two.
 
 A module without a row counts for the row around it. They agree if the {TOP} longest modules of the full record
 have rows of their own in the default, every share is equal, and the order is the same where the shares differ.
 
 Two shares of the step are equal if they differ by at most {POINTS * 100:.0f} points, {RELATIVE:.0%},
-or {CERTAIN:.0f} standard errors of their difference from step to step.
+or {CERTAIN:.0f} standard errors of their difference: from step to step, and between the two full records.
 """
 
 

@@ -1,4 +1,4 @@
-"""Train one model in this process under one kind of recording; write the rows of the run as JSON."""
+"""Train one model in this process, by default and between two full records; write the rows of the three as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from statistics import stdev
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -22,25 +22,43 @@ from autoprof.frame import MODULE_PHASES, TRAINING_LANE, StepFrame
 from autoprof.summary import Summary
 from autoprof.testing import ListSink
 
-from .models import chosen
+from .models import Training, chosen
+
+FULL_STEPS: Final = 30
+"""Steps of each of the two full records, which have each of them."""
+WARM_STEPS: Final = 5
+"""Steps before the first record: the first ones of a process allocate and load."""
 
 
-def main(name: str, mode: str, steps: int, output: Path) -> None:
-    """Train for so many steps, ``mode`` is default or full; write the record."""
+def main(name: str, steps: int, output: Path) -> None:
+    """Train by default for so many steps, with a full record before and after; write the three records."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warnings.filterwarnings("ignore")  # the models' own, about their configuration
     case = next(case for case in chosen(name) if case.name == name)
     os.chdir(tempfile.mkdtemp(prefix="hot-path-"))  # the default writes a run's folder
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        model, optimizer, step = case.make()
-        config, sink = every_module(model) if mode == "full" else None, ListSink()
-        session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[sink])
-        for _ in range(steps):
-            step()
-        session.close()
-    record = to_record(session.summary(), sink.frames)
-    output.write_text(json.dumps(record), encoding="utf-8")
+        training = case.make()
+        for _ in range(WARM_STEPS):
+            training[2]()
+        full, full_steps = every_module(training[0]), min(steps, FULL_STEPS)
+        records = {
+            "before": record(training, full, full_steps),
+            "default": record(training, None, steps),
+            "after": record(training, full, full_steps),
+        }
+    output.write_text(json.dumps(records), encoding="utf-8")
+
+
+def record(training: Training, config: dict[str, Any] | None, steps: int) -> dict[str, Any]:
+    """Train for so many steps in a session of its own; return its record."""
+    model, optimizer, step = training
+    sink = ListSink()
+    session = autoprof.instrument(model, config, optimizer=optimizer, sinks=[sink])
+    for _ in range(steps):
+        step()
+    session.close()
+    return to_record(session.summary(), sink.frames)
 
 
 def every_module(model: torch.nn.Module) -> dict[str, Any]:
@@ -74,4 +92,4 @@ def _standard_errors(frames: Sequence[StepFrame]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from autoprof._session.builder import open_session
@@ -49,6 +50,14 @@ class TestAgreement:
         """Within two standard errors of it."""
         assert compared(record(error=0.02, a=0.3), record(error=0.02, a=0.25)) == []
         assert len(compared(record(error=0.01, a=0.3), record(error=0.01, a=0.25))) == 1
+
+    def test_a_difference_between_the_full_records_is_none(self) -> None:
+        """The machine drifts: the default was measured between them."""
+        full = record(a=0.30).averaged_with(record(a=0.40))
+        assert full.share("a") == pytest.approx(0.35)
+        assert full.recorded == 180
+        assert compared(record(a=0.44), full) == []
+        assert len(compared(record(a=0.46), full)) == 1
 
     def test_a_long_module_without_a_row(self) -> None:
         """The default stopped above it: a sentence each for the missing row and the one that holds its time."""
@@ -122,7 +131,7 @@ def test_a_record_has_the_shares_of_self_time() -> None:
     assert found["recorded"] == session.summary().steps
 
 
-def test_the_command_compares_in_processes_of_their_own(tmp_path: Path) -> None:
+def test_the_command_compares_in_a_process_of_its_own(tmp_path: Path) -> None:
     """A few steps of the smallest model; the status says whether it agrees."""
     threads, page = torch.get_num_threads(), tmp_path / "hot_path.md"
     try:
