@@ -30,10 +30,17 @@ class UncalledModules(Observer):
         lenders = [child for node in nodes if isinstance(node.inner, nn.MultiheadAttention) for child in node.children]
         self._lenders = {child.fqn for child in lenders}
         """Modules of torch's own whose weights are used without a call: nothing in the program can be changed."""
+        self._called_by_parts = {node.fqn for node in nodes if type(node.inner).forward is nn.Sequential.forward}
+        """Modules whose work is that of the modules in them, which a program may call one by one."""
         self._weights = {
             node.fqn: [(one, one._version) for one in node.inner._parameters.values() if _is_trained(one)]
             for node in nodes
         }
+        self._owners: dict[int, list[str]] = {}
+        """The fqns of the modules that own each weight: more than one where they share it, as an embedding does."""
+        for fqn, weights in self._weights.items():
+            for weight, _version in weights:
+                self._owners.setdefault(id(weight), []).append(fqn)
         self._cut: int | None = None
         self._steps = 0
         self._recorded: set[str] = set()
@@ -57,20 +64,30 @@ class UncalledModules(Observer):
     def finish(self, *, complete: bool) -> None:
         """Note the modules that ran without a call."""
         uncalled = self._recorded - self._called - self._compiled.named - self._lenders
-        found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn)]
+        found = [fqn for fqn in self._weights if fqn in uncalled and self._ran(fqn, uncalled)]
         outermost = [fqn for fqn in found if not any(_is_inside(fqn, other) for other in found)]
         if outermost:
             names = shorten(visible(", ".join(fqn or "the model itself" for fqn in outermost)), 200)
             self._notes.warn_once(
-                f"model: trained, but never called: {names}. Its .forward() is called directly, which skips hooks, "
-                "or another module uses its weights; its time is in the module around it. Call the module itself"
+                f"model: trained, but never called: {names}. Either .forward() is called directly, which skips hooks "
+                "(call the module itself), or another module uses the weights; the time is in the module around it"
             )
 
-    def _ran(self, fqn: str) -> bool:
+    def _ran(self, fqn: str, uncalled: set[str]) -> bool:
+        """Return whether a module without a call did some work, seen by calls in it or by weights that changed."""
         if any(_is_inside(other, fqn) for other in self._called):
-            return True
+            return fqn not in self._called_by_parts
         inside = (weights for other, weights in self._weights.items() if other == fqn or _is_inside(other, fqn))
-        return any(weight._version != version for weights in inside for weight, version in weights)
+        return any(
+            weight._version != version and not self._is_shared(weight, fqn, uncalled)
+            for weights in inside
+            for weight, version in weights
+        )
+
+    def _is_shared(self, weight: nn.Parameter, fqn: str, uncalled: set[str]) -> bool:
+        """Return whether a module elsewhere owns the weight too and may have been called: its calls change it."""
+        owners = self._owners[id(weight)]
+        return any(owner != fqn and owner not in uncalled and not _is_inside(owner, fqn) for owner in owners)
 
 
 def _is_inside(fqn: str, other: str) -> bool:
