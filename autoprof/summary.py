@@ -189,11 +189,16 @@ def read_shapes(shapes: Any) -> tuple[NamedShape, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not."""
+    """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not.
+
+    ``steps`` is the number of steps in or after which it happened: the files of one checkpoint are several calls after
+    one step, and a check before the first step is in none. None in older runs.
+    """
 
     name: str
     calls: int
     total_ns: int
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +353,25 @@ class Summary:
     unsampled_ns: int = 0
     run_steps: int = 0
     run_ns: int = 0
+
+    @property
+    def all_steps(self) -> int:
+        """The number of steps of the run, recorded or not, with the warm-up."""
+        return self.steps + self.skipped.get(OTHER_TARGETS, 0) + self.warmup_steps + self.unsampled_steps
+
+    @property
+    def wall_ns(self) -> int:
+        """The time of all steps and of all that is excluded; a step whose time was not kept counts as the mean."""
+        if self.run_steps:
+            steps_ns = self.run_ns + self.step_mean_ns * max(self.all_steps - self.run_steps, 0)
+        else:  # older versions
+            steps_ns = self.step_mean_ns * (self.steps + self.warmup_steps) + self.unsampled_ns
+        return steps_ns + sum(one.total_ns for one in self.excluded)
+
+    @property
+    def excluded_share(self) -> float:
+        """The part of the wall time that belongs to no step."""
+        return sum(one.total_ns for one in self.excluded) / max(self.wall_ns, 1)
 
     @property
     def sampling_bias(self) -> float | None:

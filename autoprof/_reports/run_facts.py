@@ -31,7 +31,7 @@ def count(number: int, word: str) -> str:
 def headline(summary: Summary) -> str:
     """Phrase how many steps there were, how many of them were recorded, and by which clock."""
     unshown = summary.skipped.get(OTHER_TARGETS, 0)
-    steps = summary.steps + unshown + summary.warmup_steps + summary.unsampled_steps
+    steps = summary.all_steps
     parts = [f"{summary.steps} recorded" if steps != summary.steps or not steps else "all recorded"]
     parts += [f"{unshown} with other names"] if unshown else []
     parts += [f"{summary.warmup_steps} warm-up"] if summary.warmup_steps else []
@@ -130,10 +130,13 @@ def _excluded(summary: Summary) -> str:
     texts = [f"{one.name} {format_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
     if len(texts) > EXCLUDED:
         texts[EXCLUDED:] = [f"{len(texts) - EXCLUDED} more"]
-    total_ns = sum(one.total_ns for one in parts)
-    steps_ns = summary.total_step_ns + summary.unsampled_ns
-    share = f", {format_percent(total_ns / (total_ns + steps_ns))} of the run" if total_ns and steps_ns else ""
-    return f"{'; '.join(texts)}{share}; in no step"
+    return f"{'; '.join(texts)}{excluded_share(summary, *parts)}; in no step"
+
+
+def excluded_share(summary: Summary, *parts: Excluded) -> str:
+    """Phrase the part of the wall time that these take; nothing where there is no step to compare it with."""
+    share = sum(one.total_ns for one in parts) / max(summary.wall_ns, 1)
+    return f", {format_percent(share)} of the wall time" if 0 < summary.excluded_share < 1 else ""
 
 
 def _length(one: Excluded) -> int:

@@ -12,7 +12,7 @@ from .card import render_findings, render_outlook
 from .hot_tree import hot_tree, separate_tree
 from .measurements import measured_lines, overhead_lines, work_table
 from .memory_text import readings, render_memory
-from .run_facts import NOTHING, bias_text, count, format_time, headline
+from .run_facts import NOTHING, bias_text, count, excluded_share, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
 from .text import crop, glyphs_for, safe, wrap
@@ -76,7 +76,7 @@ def _facts(summary: Summary, width: int) -> Iterator[str]:
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.excluded:
         often = f"{count(one.calls, 'time')}, " if one.calls > 1 else ""
-        yield f"excluded   {one.name}: {often}{format_ms(one.total_ns)}, in no step"
+        yield f"excluded   {one.name}: {often}{format_ms(one.total_ns)}{excluded_share(summary, one)}; in no step"
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
     if summary.steps:

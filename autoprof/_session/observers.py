@@ -47,16 +47,20 @@ class ExcludedTime:
 
     def __init__(self) -> None:
         self._spent: dict[str, list[int]] = {}
+        self._last_step: dict[str, int] = {}
 
-    def add(self, name: str, ns: int) -> None:
-        """Count one interval."""
-        spent = self._spent.setdefault(name, [0, 0])
+    def add(self, name: str, ns: int, step: int) -> None:
+        """Count one interval; ``step`` steps have ended before it."""
+        spent = self._spent.setdefault(name, [0, 0, 0])
         spent[0] += 1
         spent[1] += max(ns, 0)
+        if step != self._last_step.get(name, 0):
+            self._last_step[name] = step
+            spent[2] += 1
 
     def all(self) -> tuple[Excluded, ...]:
         """Return the counts so far, in order of first appearance."""
-        return tuple(Excluded(name, calls, ns) for name, (calls, ns) in self._spent.items())
+        return tuple(Excluded(name, *counts) for name, counts in self._spent.items())
 
 
 class OutsideSteps(Observer):

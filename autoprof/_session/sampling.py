@@ -280,9 +280,14 @@ class Sampling:
         """Whether steps went unsampled since the last recorded one."""
         return self._steps > 0
 
+    @property
+    def steps_in_gap(self) -> int:
+        """The steps of the present gap so far; none while steps are recorded."""
+        return self._steps and self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
+
     def abort_gap(self) -> tuple[int, int]:
         """End the gap before its last step; return its steps so far and their nanoseconds."""
-        steps = self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
+        steps = self.steps_in_gap
         self.gap_remaining = self._steps = self._later = 0
         return steps, perf_counter_ns() - self._began_ns
 

@@ -187,6 +187,11 @@ class StepTracker:
         """The number of steps that have ended, recorded or not."""
         return self._number - (self.open is not None)
 
+    @property
+    def ended(self) -> int:
+        """The number of steps that have ended, those of the present gap so far included."""
+        return self.count + self._sampling.steps_in_gap
+
     def warn_once(self, note: str) -> None:
         """Keep a note for the reports; log it the first time."""
         self._notes.warn_once(note)

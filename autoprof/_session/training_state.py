@@ -216,9 +216,9 @@ class TrainingState:
         finally:
             ended, name = self.steps.resume(), self._names.pop()
             if outermost:
-                self._excluded.add(name, ended - began)
+                self._excluded.add(name, ended - began, self.steps.ended)
             elif self._began is not None and not self._names:  # saving during validation is no part of it
-                self._excluded.add(name, ended - began)
+                self._excluded.add(name, ended - began, self.steps.ended)
                 self._began += ended - began
 
     # Events.
@@ -373,7 +373,7 @@ class TrainingState:
         ns = self._blocks.excess_ns()
         if ns:
             self.steps.exclude_ns(ns)
-            self._excluded.add(UNGRADED, ns)
+            self._excluded.add(UNGRADED, ns, self.steps.ended)
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
@@ -566,7 +566,7 @@ class TrainingState:
         host_ns = self._recorder.clock.host_ns
         begin, ended = self._marks.exclude(start, end)
         self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
-        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin))
+        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin), self.steps.ended)
 
     def _exclude_calls(self, calls: list[OutermostModuleCall], *, all_of_them: bool) -> None:
         end = calls[-1].end
@@ -686,7 +686,7 @@ class TrainingState:
             self._fetches, self._checked = 0, None
             if not self._watches_backward:
                 unwatch_backward(self)
-            self._excluded.add(self._name, self.steps.resume() - began)
+            self._excluded.add(self._name, self.steps.resume() - began, self.steps.ended)
 
     def _begin_validation(self, *, retract: bool, name: str = VALIDATION) -> None:
         if self._began is None:

@@ -10,6 +10,7 @@ from evidence_builders import MS, evidence_of, finding_of, found
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autoprof._reports.run_facts import run_facts
 from autoprof._session.governor import Governor
 from autoprof._stats import Aggregate
 from autoprof._stats.intervals import Interval
@@ -17,7 +18,7 @@ from autoprof.diagnose import MIN_STEPS, Evidence, OptimizerInfo, RunFacts, clas
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
-from autoprof.summary import Summary, Work
+from autoprof.summary import OTHER_TARGETS, Excluded, Summary, Work
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -224,6 +225,40 @@ def test_counted_recompute_that_was_not_timed_is_stated() -> None:
         why = [finding.why for finding in findings if finding.rule == "recompute"]
         assert bool(why) is stated
         assert all("3.00 GFLOP of recompute a step, but none was timed" in one for one in why)
+
+
+@pytest.mark.parametrize(("steps", "often"), [(1, "once"), (0, "before the first step")])
+def test_what_is_excluded_once_may_never_recur(steps: int, often: str) -> None:
+    """The validation at the end of a short run, or Lightning's check before it, says nothing of a longer one."""
+    excluded = (Excluded("validation", 4, 2_000 * MS, steps), Excluded("torch.save", 5, 300 * MS, 5))
+    judged = judge(evidence_of({"forward": 90}, repeat=80, excluded=excluded))
+    (finding,) = [one for one in judged if one.rule == "excluded"]
+    assert finding.severity == "info"
+    assert finding.why.startswith(f"inconclusive: validation took 19.4 % of the wall time, {often}: ")
+
+
+def test_what_is_excluded_twice_is_found() -> None:
+    """Beside what happened once, which is no part of the gain; older versions saved only the number of calls."""
+    for times in (2, None):
+        excluded = (Excluded("validation", 2, 2_000 * MS, times), Excluded("torch.save", 1, 3_000 * MS, 1))
+        judged = judge(evidence_of({"forward": 90}, repeat=50, excluded=excluded))
+        (finding,) = [one for one in judged if one.rule == "excluded"]
+        assert (finding.severity, finding.name, finding.gain_ns) == ("warning", "validation", 10 * MS)
+        assert finding.why == (
+            "validation takes 20.0 % of the wall time: 2 times, about every 25 steps, 1.0 s each, torch.save 30.0 %"
+        )
+
+
+def test_the_excluded_part_is_that_of_the_report() -> None:
+    """Of the time of all steps, recorded under these names or others or not, with the warm-up."""
+    excluded = (Excluded("validation", 5, 3_000 * MS, 5),)
+    run = evidence_of({"forward": 90}, repeat=50, excluded=excluded, warmup_steps=3, unsampled_steps=20)
+    other = {"skipped": {OTHER_TARGETS: 7}, "run_steps": 77, "run_ns": 7_700 * MS, "unsampled_ns": 2_000 * MS}
+    summary = replace(run.summary, **other)
+    (finding,) = [one for one in judge(replace(run, summary=summary)) if one.rule == "excluded"]
+    assert (summary.wall_ns, summary.all_steps) == (11_000 * MS, 80)
+    assert finding.why.startswith("validation takes 27.3 % of the wall time: 5 times, about every 16 steps")
+    assert dict(run_facts(summary))["excluded"] == "validation 3.0 s (5 times), 27.3 % of the wall time; in no step"
 
 
 def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:

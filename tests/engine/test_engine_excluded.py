@@ -113,7 +113,7 @@ def test_validation_is_recognised_without_being_told(program: Program) -> None:
     assert program.lengths == [15] * 5
     assert [(one.name, one.calls, one.total_ns) for one in summary.excluded] == [("validation", 2, 440)]
     assert {count(frame, Phase.FORWARD)["layer"] for frame in program.watched.sink.frames} == {1}
-    assert "excluded   validation: 2 times, <0.01 ms, in no step" in render_summary(summary)
+    assert "excluded   validation: 2 times, <0.01 ms, 85.4 % of the wall time; in no step" in render_summary(summary)
 
 
 @pytest.mark.parametrize("step", ["auto", "manual"])
@@ -238,8 +238,25 @@ def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
         program.train()
         program.validate()
     summary = program.end()
-    assert (summary.steps, summary.excluded[0].calls) == (1, 4)
+    assert (summary.steps, summary.excluded[0].calls, summary.excluded[0].steps) == (1, 4, 4)
     assert 4 * 200 <= summary.excluded[0].total_ns <= 4 * 220
+
+
+def test_what_is_excluded_after_one_step_happens_once(program: Program) -> None:
+    """A checkpoint of three files is written after one step; what comes before the first step is after none."""
+    session = program.watched.session
+    program.validate()
+    for _ in range(3):
+        program.train()
+    for _ in range(2):
+        for _ in range(3):
+            with session.pause():
+                program.clock.advance(10)
+        program.train()
+    excluded = {one.name: (one.calls, one.steps) for one in program.end().excluded}
+    assert excluded["pause"] == (6, 2)
+    if "validation" in excluded:  # at once only where the model is in eval mode under no_grad
+        assert excluded["validation"] == (1, 0)
 
 
 def test_the_model_under_validation_is_bare_after_its_first_forward(program: Program) -> None:

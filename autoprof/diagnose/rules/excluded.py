@@ -14,6 +14,9 @@ from .._thresholding import CRITICAL_SHARE, abstain, classify
 
 MAX_SHARE: Final = 0.15
 """One tenth for validation and a little for checkpoints is usual; above this the schedule is worth a look."""
+MIN_STEPS: Final = 2
+"""What happened after one step only may be the end of the run: how much of a longer run it would take is unknown, for
+nothing shows how often it recurs. What happens before the first step, as Lightning's sanity check, does not recur."""
 SAVING: Final = "torch.save"
 VALIDATION: Final = "validation"
 _ADVICE: Final = {
@@ -26,19 +29,14 @@ _ADVICE: Final = {
 def judge(run: Evidence) -> Finding | None:
     """Judge the excluded time as a share of the time of all steps and of itself; name its largest part."""
     summary = run.summary
-    excluded_ns = sum(one.total_ns for one in summary.excluded)
-    if not excluded_ns:
-        return None
-    recorded = summary.steps + summary.warmup_steps
-    steps_ns = summary.step_mean_ns * recorded + summary.unsampled_ns
-    steps, wall_ns = recorded + summary.unsampled_steps, steps_ns + excluded_ns
-    share = excluded_ns / wall_ns
+    share, wall_ns, steps = summary.excluded_share, summary.wall_ns, summary.all_steps
     evidence = {
         "share": round(share, 4),
         "bound": MAX_SHARE,
         "steps": steps,
         "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
         "calls": {one.name: one.calls for one in summary.excluded},
+        "times": {one.name: _times(one) for one in summary.excluded},
     }
     position = classify(Interval.exact(share), MAX_SHARE)
     if position == "below":
@@ -46,27 +44,44 @@ def judge(run: Evidence) -> Finding | None:
     if position == "near":
         missing = f"inconclusive: {format_percent(share)} of the wall time is excluded from steps, near the bound"
         return abstain("excluded", missing, "a longer run", evidence)
-    largest = max(summary.excluded, key=lambda one: one.total_ns)
+    recurring = [one for one in summary.excluded if _times(one) >= MIN_STEPS]
+    recurring_share = sum(one.total_ns for one in recurring) / wall_ns
+    if classify(Interval.exact(recurring_share), MAX_SHARE) != "above":
+        once = max((one for one in summary.excluded if one not in recurring), key=_length)
+        missing = (
+            f"inconclusive: {once.name} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
+            f"{'once' if _times(once) else 'before the first step'}: a longer run shows how often it recurs"
+        )
+        return abstain("excluded", missing, "a longer run", evidence)
+    largest = max(recurring, key=_length)
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
     return Finding(
         "excluded",
-        "critical" if share >= CRITICAL_SHARE else "warning",
+        "critical" if recurring_share >= CRITICAL_SHARE else "warning",
         f"{_describe(largest, steps, largest.total_ns / wall_ns)}{_others(run, largest, wall_ns)}{lines}",
         _ADVICE.get(largest.name, "do this less often, or beside the training"),
         largest.name,
-        gain_ns=round((share - MAX_SHARE) * wall_ns / max(steps, 1)),
+        gain_ns=round((recurring_share - MAX_SHARE) * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
     )
 
 
+def _times(one: Excluded) -> int:
+    """Return how often it happened between steps; older versions saved only the number of calls."""
+    return one.calls if one.steps is None else one.steps
+
+
+def _length(one: Excluded) -> int:
+    return one.total_ns
+
+
 def _describe(one: Excluded, steps: int, share: float) -> str:
-    every = steps / max(one.calls, 1)
+    every = steps / _times(one)
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
-    times = f"{one.calls} times, {often}" if one.calls > 1 else "once"
     return (
-        f"{one.name} takes {format_percent(share)} of the wall time: {times}, "
-        f"{format_ns(one.total_ns // max(one.calls, 1))} each"
+        f"{one.name} takes {format_percent(share)} of the wall time: {one.calls} times, {often}, "
+        f"{format_ns(one.total_ns // one.calls)} each"
     )
 
 
