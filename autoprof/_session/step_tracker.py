@@ -338,8 +338,9 @@ class StepTracker:
         with self.work:
             self._pauses += 1
             try:
+                now = None if since is not None else self._clock.read()  # detaching the probes belongs to the pause
                 begins = self._pauses == 1 and self._attach(False)
-                return self._read(PAUSE, begins) if since is None else self._clock.host_ns(since)
+                return self._clock.host_ns(since) if since is not None else self._mark(PAUSE, now, begins)
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0
@@ -349,7 +350,8 @@ class StepTracker:
         with self.work:
             self._pauses -= 1
             try:
-                return self._read(UNPAUSE, not self._pauses and self._attach(True))
+                ends = not self._pauses and self._attach(True)
+                return self._mark(UNPAUSE, self._clock.read(), ends)
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0
@@ -372,14 +374,13 @@ class StepTracker:
         self._sampling.switch(on)
         return True
 
-    def _read(self, code: int, marks: bool) -> int:
-        clock = self._clock
-        reading = clock.read()
-        now = clock.host_ns(reading)
-        if marks:
+    def _mark(self, code: int, reading: Reading, counts: bool) -> int:
+        """Append a mark where it counts, or give the reading back; return its host time in ns."""
+        now = self._clock.host_ns(reading)
+        if counts:
             self._recorder.append(code, reading, get_ident())
         else:
-            clock.release((reading,))
+            self._clock.release((reading,))
         return now
 
     # The end.

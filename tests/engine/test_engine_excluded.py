@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from autoprof import Phase, Summary
 from autoprof._capture.probes import backward
 from autoprof._reports.summary_text import render_summary
+from autoprof._session.sampling import Sampling
 from autoprof.testing import FakeClock, FakeDevice
 
 
@@ -221,6 +222,27 @@ def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
         ("validation", 1, 220),
         ("pause", 1, 7),
     ]
+
+
+def test_detaching_and_attaching_the_probes_belong_to_the_pause(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause lasts from its begin, as the program's own clock says, and the step holds none of that work."""
+    switch = Sampling.switch
+
+    def slow(sampling: Sampling, on: bool) -> None:
+        program.clock.advance(4)
+        switch(sampling, on)
+
+    program.train()
+    monkeypatch.setattr(Sampling, "switch", slow)
+    with program.watched.session.pause():
+        program.clock.advance(7)
+    monkeypatch.setattr(Sampling, "switch", switch)
+    program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("pause", 15)]
 
 
 def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
