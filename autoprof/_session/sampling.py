@@ -65,6 +65,8 @@ class Sampling:
     ) -> None:
         self.gap_remaining = 0
         """Steps of the open gap until the next check; 0 outside of gaps. In auto mode counted in optimizer steps."""
+        self.counted_ns = 0
+        """The host time at which the last step of the open gap was counted, without pauses since."""
         self._step_probes = tuple(step_probes)
         self.settling = False
         """Whether the open step is excluded from statistics: the code that records is in no cache yet."""
@@ -217,10 +219,11 @@ class Sampling:
         self._before_first = inside and steps > 1
         self.gap_remaining = (1 if self._before_first else self._compared_steps or 1) * per_step
         self._later = steps * per_step - self.gap_remaining
-        self._began_ns = self._compared_ns = perf_counter_ns()
+        self._began_ns = self._compared_ns = self.counted_ns = perf_counter_ns()
 
     def check_gap(self, now_ns: int) -> bool:
         """Return whether the gap goes on at the end of a part; after the first one compare its steps."""
+        self.counted_ns = now_ns
         if self._before_first:
             self._before_first, self._compared_ns = False, now_ns
             self.gap_remaining = self._compared_steps * self._per_step
@@ -286,12 +289,17 @@ class Sampling:
         return self._steps and self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
 
     def abort_gap(self) -> tuple[int, int]:
-        """End the gap before its last step; return its steps so far and their nanoseconds."""
+        """End the gap before its last step; return its steps so far and their nanoseconds.
+
+        More time than a step took since the last one was counted is no part of them: the loop has ended.
+        """
         steps = self.steps_in_gap
         self.gap_remaining = self._steps = self._later = 0
-        return steps, perf_counter_ns() - self._began_ns
+        counted_ns, since_ns = self.counted_ns - self._began_ns, perf_counter_ns() - self.counted_ns
+        return steps, counted_ns if since_ns * steps > counted_ns else counted_ns + since_ns
 
     def exclude_pause(self, ns: int) -> None:
         """Exclude a pause from the open step or gap."""
         self._began_ns += ns
         self._compared_ns += ns
+        self.counted_ns += ns

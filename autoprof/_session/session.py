@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -147,6 +148,7 @@ class OpenSession(Session):
         sampling = self._sampling
         if sampling.gap_remaining > 1 and not self._state.auto:  # an unsampled step: each statement here costs
             sampling.gap_remaining -= 1
+            sampling.counted_ns = perf_counter_ns()
         elif not self._closed:
             self._state.step()
         else:

@@ -278,9 +278,10 @@ class StepTracker:
         if start is None:
             opened.start = self._clock.read()
 
-    def _close(self) -> RawStep:
-        """Close the recorded step and pass it on."""
-        end, opened, recorder = self._clock.read(), self.open, self._recorder
+    def _close(self, end: Reading = None) -> RawStep:
+        """Close the recorded step at the reading ``end``, by default at one taken now, and pass it on."""
+        end = self._clock.read() if end is None else end
+        opened, recorder = self.open, self._recorder
         assert opened is not None
         serial = recorder.serial
         mark_batch = recorder.take()
@@ -393,7 +394,7 @@ class StepTracker:
             self._number += steps
             self._pipeline.count_unsampled(steps, elapsed_ns)
         if self.open is not None and whole:
-            self._close()
+            self._close(self._end_of_loop(self.open))
             self.open = None
         elif self.open is not None:
             if self.open.gap_steps:
@@ -401,6 +402,17 @@ class StepTracker:
             if self._recorder.has_phase(Phase.FORWARD):
                 self._notes.skip("steps unfinished at the end")
         self._pipeline.finish(patient=patient)
+
+    def _end_of_loop(self, opened: OpenStep) -> Reading:
+        """Return the reading of the last mark if more time has passed since than before it in the step; else None.
+
+        No event ends the last step of a loop: a plot drawn after the loop is no part of it.
+        """
+        last, now = self._recorder.last_reading(), self._clock.read()
+        host_ns = self._clock.host_ns
+        ended = last is not None and host_ns(now) - host_ns(last) > host_ns(last) - host_ns(opened.start)
+        self._clock.release((now,))
+        return last if ended else None
 
     def detach(self) -> None:
         """Detach all probes, whatever fails."""

@@ -436,6 +436,7 @@ class TrainingState:
 
     def _count_unsampled(self) -> None:
         """Count an update in a gap."""
+        self._sampling.counted_ns = perf_counter_ns()
         if self._blocks.lengths_ns:
             self._exclude_gap_blocks()
         if self._sampling.gap_remaining > 1:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import dropwhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal
 
 import autoprof
-from autoprof import Finding, Phase, Row, Summary
+from autoprof import Finding, Phase, Row, StepFrame, Summary
+from autoprof.diagnose._contention import QUIET
 from autoprof.summary import OTHER_TARGETS
 
 from .clock import CLOCK, EXCLUDED, ProgramStep
@@ -75,17 +77,28 @@ class Judge:
         return re.sub(r"\s+", " ", text + " ".join(self.summary.notes))
 
     @cached_property
+    def _frames(self) -> tuple[StepFrame, ...]:
+        """The recorded steps of the run's folder, warm-up included."""
+        return () if self.folder is None else tuple(autoprof.read_run(self.folder).frames)
+
+    @cached_property
     def counted(self) -> Sequence[ProgramStep]:
         """The program's steps that the recorded ones are; all after the warm-up where that is unknown."""
         later = CLOCK.steps[WARMUP:] or CLOCK.steps
-        if self.folder is None or not self.summary.steps:
-            return later
-        frames = [frame for frame in autoprof.read_run(self.folder).frames if not frame.warmup]
-        middles = [frame.start_unix_ns + frame.duration_ns // 2 for frame in frames]
+        middles = [_middle(frame) for frame in self._frames if not frame.warmup]
         found = [
             step for step in CLOCK.steps if any(step.start_unix_ns <= middle < step.end_unix_ns for middle in middles)
         ]
-        return found if len(found) >= 0.9 * self.summary.steps else later
+        return found if found and len(found) >= 0.9 * self.summary.steps else later
+
+    @cached_property
+    def trained(self) -> Sequence[ProgramStep]:
+        """The program's steps from the end of the warm-up to the last recorded one, recorded or not."""
+        later = CLOCK.steps[WARMUP:] or CLOCK.steps
+        middles = [_middle(frame) for frame in dropwhile(lambda frame: frame.warmup, self._frames)]
+        if not middles:
+            return later
+        return [step for step in CLOCK.steps if middles[0] < step.end_unix_ns and step.start_unix_ns <= middles[-1]]
 
     def rows(self, pattern: str, phase: str) -> list[Row]:
         """Return the rows of a phase whose whole name or fqn the pattern matches, without regard to ``.`` and ``/``."""
@@ -189,6 +202,12 @@ class Judge:
         right = re.fullmatch(pattern, top.replace("/", ".")) is not None
         return self.add("longest module", readable(pattern), top, right, "another")
 
+    def run_time(self) -> Judge:
+        """Compare the mean of all steps after the warm-up, recorded or not, also those after the last recorded one."""
+        reported = self.summary.run_ns / self.summary.run_steps if self.summary.run_steps else None
+        steps = CLOCK.steps[CLOCK.steps.index(self.trained[0]) :]
+        return self.time("mean of all steps", fmean(step.step_ns for step in steps), reported)
+
     def excluded(self, relative: float = RELATIVE) -> Judge:
         """Compare all excluded time of the run; the absolute tolerance holds for each step that has some."""
         times = [step.phases[EXCLUDED] for step in CLOCK.steps if EXCLUDED in step.phases]
@@ -196,12 +215,15 @@ class Judge:
         return self.time("excluded", sum(times), reported, relative, ABSOLUTE_MS * max(len(times), 1))
 
     def throughput(self, units: float | None, may_be_absent: bool = False) -> Judge:
-        """Compare the throughput with units per step over the mean step; None requires that it is absent."""
+        """Compare the throughput with units per step over the mean step; None requires that it is absent.
+
+        The report's figure is that of all steps from the end of its warm-up to the last recorded one.
+        """
         reported = self.summary.throughput
         if units is None:
             text = "absent" if reported is None else f"{reported:.1f}/s"
             return self.add("throughput", "absent", text, reported is None, "invented")
-        truth = units * 1e9 / fmean(s.step_ns for s in (CLOCK.steps[WARMUP:] or CLOCK.steps))
+        truth = units * 1e9 / fmean(step.step_ns for step in self.trained)
         if reported is None:
             text = f"{truth:.1f}/s or absent" if may_be_absent else f"{truth:.1f}/s"
             return self.add("throughput", text, "absent", may_be_absent, "absent")
@@ -216,7 +238,19 @@ class Judge:
         missing = [word for word in words if re.search(word, text) is None]
         shown = f"{rule}: {text[:120]}" if found else f"only {self._rules()}"
         truth = ", ".join((rule, *map(readable, words)))
-        return self.add("finding", truth, shown, bool(found) and not missing, "not found")
+        return self.add("finding", truth, shown, bool(found) and not missing, "not found", soft=self.abstains(rule))
+
+    def names(self, truth: str, pattern: str, *rules: str) -> Judge:
+        """Require a finding with these words, of whichever rule; ``rules`` are those that may have abstained."""
+        text = " ".join(f"{f.rule} {f.name or ''} {f.why} {f.next}" for f in self.findings)
+        soft = any(map(self.abstains, rules))
+        shown = text[:120] or "no finding"
+        return self.add("named", truth, shown, re.search(pattern, text) is not None, "not named", soft=soft)
+
+    def abstains(self, rule: str) -> bool:
+        """Whether a rule says that it cannot tell: others keep the machine busy, or the steps differ too much."""
+        of = [str(f.evidence.get("missing", "")) for f in self.summary.findings if f.rule == rule]
+        return any(missing == QUIET or missing.startswith("inconclusive") for missing in of)
 
     def silent(self, *rules: str) -> Judge:
         """Require that none of the rules has a finding; without rules, that there is no finding of the program.
@@ -248,6 +282,11 @@ class Judge:
         worst = [row for row in self.summary.rows if not 0 <= row.self_ns <= row.total_ns]
         names = ", ".join(row.name for row in worst) or "none"
         return self.add("children above their parent", "none", names, not worst, "above")
+
+
+def _middle(frame: StepFrame) -> int:
+    """Return the middle of a recorded step: it lies in the same step of the program, whichever marks end the two."""
+    return frame.start_unix_ns + frame.duration_ns // 2
 
 
 def readable(pattern: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
 from autoprof import Finding, Summary
+from autoprof.diagnose._contention import QUIET
+from autoprof.testing import make_frame
 from benchmarks.programs import clock as clock_module
 from benchmarks.programs.__main__ import choose, main, parse
-from benchmarks.programs.clock import CLOCK, Clock
+from benchmarks.programs.clock import CLOCK, Clock, ProgramStep
 from benchmarks.programs.judge import Check, Judge
 from benchmarks.programs.registry import SECTIONS, Program, program, programs
 from benchmarks.programs.report import render_page, render_result, render_totals
@@ -84,6 +87,34 @@ def test_a_wrong_number_of_steps_is_never_uncertain(judge: Judge) -> None:
     """A busy machine is no reason to find other steps."""
     finding = Finding("busy-machine", "info", "others hold the processors", "compare on a quiet machine")
     assert Judge(FixedSession(findings=(finding,))).steps(60).checks[0].verdict == "wrong"
+
+
+def test_a_missing_finding_is_uncertain_only_where_its_rule_abstains(judge: Judge) -> None:
+    """A rule that says nothing about a busy machine has overlooked the defect."""
+    busy = Finding("busy-machine", "warning", "others hold the processors", "compare on a quiet machine")
+    abstaining = Finding("optimizer", "info", "missing", "measure again", evidence={"missing": QUIET})
+    sessions = [FixedSession(findings=(busy,)), FixedSession(findings=(busy, abstaining))]
+    assert [Judge(one).finds("optimizer").checks[0].verdict for one in sessions] == ["wrong", "uncertain"]
+    assert [Judge(one).names("it", "it is", "optimizer").checks[0].verdict for one in sessions] == [
+        "wrong",
+        "uncertain",
+    ]
+
+
+def test_throughput_is_compared_over_the_time_that_the_report_covers(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow steps of the warm-up, and those after the last recorded step, are in neither figure."""
+    times = [9, 9, 1, 1, 1, 1, 5]
+    ends = list(accumulate(times))
+    steps = [ProgramStep(end - ns, end, ns) for ns, end in zip(times, ends, strict=True)]
+    monkeypatch.setattr(CLOCK, "steps", steps)
+    frames = [
+        make_frame([], duration_ns=times[at], start_unix_ns=ends[at] - times[at], warmup=at < 2)
+        for at in (0, 1, 2, 4, 5)
+    ]
+    monkeypatch.setattr(Judge, "_frames", tuple(frames))
+    assert Judge(FixedSession(throughput=8e9)).throughput(8).checks[0].verdict == "right"
 
 
 def test_an_accusation_is_seen(judge: Judge) -> None:

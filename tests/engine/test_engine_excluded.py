@@ -253,6 +253,27 @@ def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
     assert program.lengths == [15]
 
 
+def test_what_follows_the_loop_is_no_part_of_the_last_step(program: Program) -> None:
+    """A figure is drawn before the session closes: no event ends the last step, so its last mark does."""
+    program.train()
+    program.train()
+    program.clock.advance(1000)
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert summary.run_ns == 30
+
+
+def test_the_end_of_a_step_that_logs_for_a_while_is_part_of_it(program: Program) -> None:
+    """Also in the last step, where no mark follows: the time is no longer than the step before it."""
+    for _ in range(2):
+        program.train()
+        program.clock.advance(12)
+    if program.manual:
+        program.watched.step()
+    program.end()
+    assert sum(program.lengths) == 54
+
+
 def test_validation_during_steps_that_are_not_sampled_is_counted() -> None:
     """What is apart does not depend on which steps are recorded."""
     program = Program("manual", sample={"every": 4, "warmup": 0, "budget": None})

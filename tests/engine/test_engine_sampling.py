@@ -229,6 +229,14 @@ def test_the_first_step_earns_what_it_lasted(govern: Any) -> None:
     assert 0 < governor.lengths[0] < lasted
 
 
+def fake_host_time(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list whose only item is the host time from now on."""
+    now = [0]
+    for module in ("sampling", "session", "step_tracker", "training_state"):
+        monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: now[0])
+    return now
+
+
 @pytest.mark.parametrize(
     ("step_ns", "apart"),
     [(100_000_000, [6, 7, 23, 24]), (1_000_000, [6, 7, 8, 23, 24, 25]), (10_000, [*range(6, 14), *range(23, 31)])],
@@ -349,11 +357,8 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
     governor = govern(2)
     model, optimizer = model_and_optimizer()
     sink = ListSink()
-    now = [0]
     monkeypatched = pytest.MonkeyPatch()
-    monkeypatched.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatched.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
-    monkeypatched.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
+    now = fake_host_time(monkeypatched)
     with monkeypatched.context(), autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
         session.step()
         now[0] += 70
@@ -372,10 +377,7 @@ def test_time_in_a_gap_is_training_time(govern: Any) -> None:
 
 def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of the gap, however long it is; with ``step: auto``, from one optimizer step on to another."""
-    now = [0]
-    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
+    now = fake_host_time(monkeypatch)
     for config in (MANUAL, EVERYTHING):
         governor = govern(6)
         model, optimizer = model_and_optimizer()
@@ -391,10 +393,7 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
 
 def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolving and writing the burst before it is work of ours like any other."""
-    now = [0]
-    monkeypatch.setattr(sampling, "perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof._session.step_tracker.perf_counter_ns", lambda: now[0])
-    monkeypatch.setattr("autoprof._session.training_state.perf_counter_ns", lambda: now[0])
+    now = fake_host_time(monkeypatch)
     governor = govern(0, 4)
 
     class Slow(ListSink):
@@ -425,6 +424,25 @@ def test_a_run_that_ends_in_a_gap_counts_its_steps(govern: Any) -> None:
     assert sink.summary is not None
     assert sink.summary.unsampled_steps == 2
     assert not sink.summary.skipped
+
+
+@pytest.mark.parametrize("config", [MANUAL, EVERYTHING], ids=["manual", "auto"])
+def test_what_follows_a_loop_that_ends_in_a_gap_is_no_part_of_it(
+    govern: Any, monkeypatch: pytest.MonkeyPatch, config: Any
+) -> None:
+    """A figure is drawn for a second; the unsampled steps took as long as the last count of them says."""
+    govern(5)
+    now = fake_host_time(monkeypatch)
+    model, optimizer = model_and_optimizer()
+    with autoprof.instrument(model, config) as session:
+        for _ in range(4):
+            now[0] += 100
+            train(model, optimizer)
+            if config is MANUAL:
+                session.step()
+        now[0] += 1_000_000_000
+    summary = session.summary()
+    assert (summary.unsampled_steps, summary.unsampled_ns) == (3, 300 if config is MANUAL else 200)
 
 
 def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> None:

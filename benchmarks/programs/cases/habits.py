@@ -1,0 +1,338 @@
+"""Loops as people write their scripts: a figure after the loop, ``next`` on an iterator, prefetching, EMA, AMP."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import autoprof
+
+from ..clock import CLOCK, EXCLUDED
+from ..judge import Judge
+from ..parts import Chain, ClockedSGD, Root, Sleep, batches, rest, sgd, train, train_step
+from ..registry import program
+
+STEPS = 80
+
+
+def net() -> Chain:
+    """Return a model of two layers."""
+    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
+
+
+def draw_figure(ms: float) -> None:
+    """Take a time in plain code, as a script does that draws its curves."""
+    time.sleep(ms / 1e3)
+
+
+@contextmanager
+def backward() -> Iterator[None]:
+    """Charge the block to backward."""
+    with CLOCK.phase("backward"):
+        yield
+
+
+@program("steps", "a figure that takes 1.5 s, drawn after the loop and before the session closes, is in no step")
+def figure_after_the_loop() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, STEPS)
+    draw_figure(1500)
+    session.close()
+    return Judge(session).steps().phases("forward", "backward", "other").step_time().run_time().throughput(8)
+
+
+@program("steps", "the same after a loop over a DataLoader of 400 steps, which ends where nothing is recorded")
+def figure_after_a_long_loop() -> Judge:
+    model = Chain(Sleep(0.5, 0.5), Sleep(0.5, 0.5))
+    optimizer = sgd(model)
+    loader = DataLoader(TensorDataset(torch.randn(8 * 400, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    train(model, optimizer, (batch for (batch,) in loader))
+    draw_figure(1500)
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").run_time().throughput(8)
+
+
+@program("excluded", "validation at the end of each epoch, with a figure of 0.5 s after the last one")
+def figure_after_the_last_validation() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    loader = DataLoader(TensorDataset(torch.randn(8 * 20, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(4):
+        model.train()
+        for number, (batch,) in enumerate(loader, 1):
+            train_step(model, optimizer, batch)
+            if number == 20:
+                model.eval()
+                with CLOCK.phase(EXCLUDED), torch.no_grad():
+                    for other in batches(4):
+                        model(other)
+            CLOCK.step()
+    draw_figure(500)
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").run_time().excluded(relative=0.1)
+
+
+@program("steps", "next() on an iterator that is made anew when a DataLoader is exhausted")
+def next_on_an_iterator() -> Judge:
+    class Slow(TensorDataset):
+        """Samples that take a quarter of a millisecond each."""
+
+        def __getitem__(self, index: int) -> Any:
+            with CLOCK.phase("data"):
+                rest(0.25)
+            return super().__getitem__(index)
+
+    model = net()
+    optimizer = sgd(model)
+    loader = DataLoader(Slow(torch.randn(8 * 15, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    iterator = iter(loader)
+    for _ in range(STEPS):
+        try:
+            (batch,) = next(iterator)
+        except StopIteration:
+            iterator = iter(loader)
+            (batch,) = next(iterator)
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        with backward():
+            loss.backward()
+        optimizer.step()
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("data", "forward", "backward").step_time().throughput(8)
+
+
+class Scaler:
+    """What a gradient scaler does: an optimizer step is left out where gradients are infinite."""
+
+    def __init__(self) -> None:
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
+
+    def update(self, loss: Tensor, optimizer: torch.optim.Optimizer, overflows: bool) -> None:
+        """Make the backward pass and the update."""
+        scaled = self.scaler.scale(loss * float("inf") if overflows else loss)
+        with backward():
+            scaled.backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad()
+
+
+@program("steps", "torch.amp.GradScaler, whose first two steps overflow and are left out")
+def gradient_scaler() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    scaler = Scaler()
+    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for number, (batch,) in enumerate(loader):
+        loss = model(batch).square().mean()
+        scaler.update(loss, optimizer, number < 2)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps(within=2).phases("forward", "backward").step_time().throughput(8)
+
+
+@program("excluded", "latent diffusion: a frozen encoder that is no part of the model runs before each forward")
+def frozen_encoder_outside() -> Judge:
+    encoder = nn.Sequential(Sleep(4, 0)).requires_grad_(False).eval()
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        with torch.no_grad():
+            latents = encoder(batch)
+        train_step(model, optimizer, latents + torch.randn_like(latents))
+        CLOCK.step()
+    session.close()
+    judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
+    total = sum(one.total_ns for one in judge.summary.excluded)
+    return judge.is_true("excluded", total == 0, f"{total / 1e6:.1f} ms", "0 ms")
+
+
+@program("excluded", "an EMA of the weights updated after every step stays in the step")
+def average_every_step() -> Judge:
+    model = net()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for batch in batches(STEPS):
+        train_step(model, optimizer, batch)
+        average.update_parameters(model)
+        rest(2)
+        CLOCK.step()
+    session.close()
+    judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
+    total = sum(one.total_ns for one in judge.summary.excluded)
+    return judge.is_true("excluded", total == 0, f"{total / 1e6:.1f} ms", "0 ms")
+
+
+@program("throughput", "contrastive learning: two views of a batch through the model, one loss")
+def two_views() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for (batch,) in loader:
+        loss = (model(batch) - model(batch + 0.1 * torch.randn_like(batch))).square().mean()
+        with backward():
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time().throughput(8)
+
+
+@program("throughput", "two loaders in a zip: labelled and unlabelled batches for one step")
+def zipped_loaders() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    labelled = DataLoader(TensorDataset(torch.randn(4 * STEPS, 16)), batch_size=4)
+    unlabelled = DataLoader(TensorDataset(torch.randn(12 * STEPS, 16)), batch_size=12)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for (first,), (second,) in zip(labelled, unlabelled, strict=True):
+        train_step(model, optimizer, torch.cat([first, second]))
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time().throughput(16, may_be_absent=True)
+
+
+@program("findings", "batches from a queue that a slow thread fills: the wait is named with its file and line")
+def queue_of_a_thread() -> Judge:
+    filled: queue.Queue[Tensor | None] = queue.Queue(2)
+
+    def fill() -> None:
+        for batch in batches(STEPS):
+            rest(20)
+            filled.put(batch)
+        filled.put(None)
+
+    model = net()
+    optimizer = sgd(model)
+    threading.Thread(target=fill, daemon=True).start()
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    while (batch := filled.get()) is not None:
+        train_step(model, optimizer, batch)
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward", "other").finds("unattributed", r"habits\.py:\d+")
+
+
+@program("steps", "truncated backpropagation through time: five chunks of a sequence, an update after each")
+def truncated_sequences() -> Judge:
+    class Recurrent(Root):
+        """A model that takes a chunk of a sequence and a state."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.body = nn.GRU(16, 16, batch_first=True), Sleep(2, 3)
+
+        def forward(self, x: Tensor, state: Tensor | None) -> Any:
+            x, state = self.cell(x, state)
+            return self.body(x), state
+
+    model = Recurrent()
+    optimizer = sgd(model)
+    loader = DataLoader(TensorDataset(torch.randn(8 * 16, 20, 16)), batch_size=8)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for (sequences,) in loader:
+        state = None
+        for chunk in sequences.chunk(5, 1):
+            output, state = model(chunk, state if state is None else state.detach())
+            loss = output.square().mean()
+            with backward():
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time()
+
+
+@program("steps", "WGAN-GP: five critic updates with a gradient penalty, then one of the generator")
+def gradient_penalty() -> Judge:
+    class Gan(Root):
+        """A generator and a critic in one module, called by the name of the part."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.generator = nn.Linear(16, 16)
+            self.critic = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
+
+        def forward(self, x: Tensor, part: str) -> Any:
+            rest(1)
+            return self.critic(x) if part == "critic" else self.generator(x)
+
+    model = Gan()
+    critic, generator = (
+        ClockedSGD(model.critic.parameters(), sleep_ms=0.5),
+        ClockedSGD(model.generator.parameters(), sleep_ms=0.5),
+    )
+    session = autoprof.instrument(model, optimizer=[critic, generator])
+    CLOCK.start()
+    for number, batch in enumerate(batches(200), 1):
+        mixed = model(batch, "generator").detach().requires_grad_()
+        scores = model(mixed, "critic")
+        with backward():
+            (slope,) = torch.autograd.grad(scores.sum(), mixed, create_graph=True)
+        loss = scores.mean() + (slope.norm(dim=1) - 1).square().mean()
+        with backward():
+            loss.backward()
+        critic.step()
+        model.zero_grad()
+        if number % 5 == 0:
+            loss = -model(model(batch, "generator"), "critic").mean()
+            with backward():
+                loss.backward()
+            generator.step()
+            model.zero_grad()
+            CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward", "optimizer").step_time()
+
+
+@program("findings", "healthy: loss.item(), gradient clipping, a scheduler and a progress line in every step")
+def healthy_habits() -> Judge:
+    model = net()
+    optimizer = sgd(model)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8, shuffle=True)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    total = 0.0
+    for number, (batch,) in enumerate(loader, 1):
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(batch).square().mean()
+        with backward():
+            loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+        total += loss.item()
+        print(f"\rstep {number} loss {total / number:.3f}", end="")
+        CLOCK.step()
+    session.close()
+    return Judge(session).steps().phases("forward", "backward").step_time().throughput(8).silent()
