@@ -9,6 +9,8 @@ HISTORY: Final = 64
 OPTIMIZERS: Final = 8
 """Optimizers that are distinguished; a program that makes new ones all the time has no order to learn."""
 _FIRST: Final = ord("a")
+_GAP: Final = "|"
+"""In place of optimizer steps that were not seen."""
 
 
 class OptimizerCycle:
@@ -66,16 +68,31 @@ class OptimizerCycle:
         """Begin another training step."""
         self._open, self._owned = "", False
 
+    def skip(self) -> None:
+        """Continue after optimizer steps that were not seen."""
+        self._history = (self._history.removesuffix(_GAP) + _GAP)[-HISTORY:]
+
     def _due(self) -> str | None:
-        """Return the optimizer that is due next; None where nothing was learnt. A tie goes to one that has stepped."""
-        history = self._history
-        for length in range(len(history) - 1, 0, -1):
-            latest = history[-length:]
-            if latest not in history[:-1]:
+        """Return the optimizer that is due next; None where nothing was learnt."""
+        *before, latest = self._history.split(_GAP)
+        return self._follower(self._history, latest, cut=bool(before)) or (
+            self._follower("".join((*before, latest)), latest, cut=True) if before else None
+        )
+
+    def _follower(self, history: str, latest: str, *, cut: bool) -> str | None:
+        """Return the optimizer that followed most often in this history; a tie goes to one that has stepped.
+
+        ``latest`` are the last steps. Where they are ``cut``, the order may have begun anywhere before them: if no
+        longer sequence decides, one that has stepped is due if it ever was.
+        """
+        for length in range(min(len(latest), len(history) - 1), 0, -1):
+            sequence = latest[-length:]
+            if sequence not in history[:-1]:
                 continue
-            counts = {symbol: history.count(latest + symbol) for symbol in self._symbols.values()}
+            counts = {symbol: history.count(sequence + symbol) for symbol in self._symbols.values()}
             most = max(counts.values())
             if most:
-                likely = [symbol for symbol, count in counts.items() if count == most]
+                least = 1 if cut and length == len(latest) else most
+                likely = [symbol for symbol, count in counts.items() if count >= least]
                 return next((symbol for symbol in likely if symbol in self._open), likely[0])
         return None

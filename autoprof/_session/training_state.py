@@ -627,6 +627,7 @@ class TrainingState:
         self._sources.clear()
         if following is not _RECORDED:
             self._usual = None
+            self._cycle.skip()
 
     def _updates(self) -> int:
         """Choose the optimizer whose steps count the training steps of a gap; return its steps in each of them."""

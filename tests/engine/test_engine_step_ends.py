@@ -12,6 +12,7 @@ from engine_laws import check_laws, everything
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from autoprof._session.optimizer_cycle import OptimizerCycle
 from autoprof.testing import FakeClock, ListSink, open_session
 
 ITERATIONS = 12
@@ -338,6 +339,22 @@ def test_gaps_count_the_same_steps(name: str) -> None:
     summary, frames = record(loop, named=False, around=around, sample={"every": 4, "warmup": 0, "budget": None})
     found = len(frames) + summary.unsampled_steps
     assert abs(found - 8 * ITERATIONS) <= (1 if name != "several critic steps" else 8 * ITERATIONS / 3)
+
+
+def test_the_order_of_optimizers_is_unknown_after_a_gap() -> None:
+    """Four critic steps before each of the generator, of which every third stretch of seven is not seen."""
+    cycle, steps = OptimizerCycle(2), 0
+    for number, symbol in enumerate("ddddg" * 60):
+        unseen = number % 21 >= 14
+        if not unseen and (number % 21 == 0 or (symbol == "d" and cycle.is_whole)):
+            cycle.begin_step()
+            steps += 1
+        if unseen:
+            cycle.skip()
+        else:
+            cycle.add(ord(symbol))
+    seen = sum(number % 21 < 14 and symbol == "d" for number, symbol in enumerate("ddddg" * 60))
+    assert abs(steps - seen) <= 6
 
 
 def test_a_model_may_train_in_another_thread() -> None:
