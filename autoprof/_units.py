@@ -38,10 +38,10 @@ def format_ms(ns: float, limit_ns: float = 0.0) -> str:
     return f"{ms:.2f} ms" if abs(ms) < 9.995 else f"{ms:.1f} ms"
 
 
-def format_short(ns: float, limit_ns: float = 0.0, unit_ns: int = NS_PER_MS) -> str:
-    """Format a duration as a number of its column's unit in at most five characters; no time is a dash."""
+def format_short(ns: float, limit_ns: float = 0.0, unit_ns: int = NS_PER_MS, *, none: str = "-") -> str:
+    """Format a duration as a number of its column's unit in at most five characters; no time is ``none``."""
     if not ns:
-        return "-"
+        return none
     if ns < limit_ns:
         return "<" + above(limit_ns / unit_ns, 2 if limit_ns < 9.99 * unit_ns else 0)
     count = ns / unit_ns
@@ -72,8 +72,9 @@ def format_percent(fraction: float, limit: float = 0.0) -> str:
     """Format a fraction: ``45.2 %``; a fraction that would round to zero becomes ``<0.1 %``.
 
     One below ``limit``, the clock's limit as a fraction of the same whole, becomes ``<0.3 %``: the limit, rounded up.
+    Zero stays ``0.0 %``: there was no such time.
     """
-    if abs(fraction) < limit:
+    if 0 < abs(fraction) < limit:
         return f"<{above(100 * limit, 1)} %"
     percent = 100 * fraction
     if percent and abs(percent) < 0.05:
@@ -88,7 +89,7 @@ def format_signed_percent(fraction: float) -> str:
 
 def format_round_percent(fraction: float, limit: float = 0.0) -> str:
     """Format a fraction as a whole number of percent without its sign; ``limit`` is as in ``format_percent``."""
-    return f"<{above(100 * limit, 0)}" if abs(fraction) < limit else f"{100 * fraction:.0f}"
+    return f"<{above(100 * limit, 0)}" if 0 < abs(fraction) < limit else f"{100 * fraction:.0f}"
 
 
 def format_rate(per_second: float, unit: str = "samples") -> str:

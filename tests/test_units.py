@@ -11,6 +11,7 @@ from autoprof._units import (
     format_ns,
     format_percent,
     format_rate,
+    format_short,
     format_round_percent,
 )
 
@@ -88,3 +89,10 @@ def test_a_value_below_a_limit_is_less_than_the_limit() -> None:
     assert format_percent(0.0021, limit=0.0021) == "0.2 %"
     assert format_round_percent(0.002, limit=0.011) == "<2"
     assert format_round_percent(0.5, limit=0.011) == "50"
+
+
+def test_no_time_is_zero_whatever_the_clock_resolves() -> None:
+    """The rest of a step may be nothing: less than the limit would claim that there is some."""
+    assert format_percent(0.0, limit=0.0021) == "0.0 %"
+    assert format_round_percent(0.0, limit=0.011) == "0"
+    assert format_short(0, 300, none="0") == "0"

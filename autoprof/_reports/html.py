@@ -84,7 +84,7 @@ def _tree(summary: Summary) -> str:
     for row in tree.rows:
         split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
         steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
-        cells = [format_short(row.total_ns, row.limit_ns, unit_ns), *split, *steps]
+        cells = [format_short(row.total_ns, row.limit_ns, unit_ns, none="0"), *split, *steps]
         lines.append(
             f"<tr><td>{_text(row_name(row))}</td><td>{_share(row, summary)}</td>"
             f'<td class="bars"><span class="bar" style="width: {_percent(row.share)}"></span></td>'

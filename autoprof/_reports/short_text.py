@@ -94,7 +94,7 @@ def _phases(summary: Summary, width: int, glyphs: Glyphs) -> list[str]:
     limit = summary.clock_limit_ns * summary.steps / whole
     shown = [(str(phase), ns) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
     shown.append(("step", summary.total_step_ns))
-    times = [format_short(ns / summary.steps, summary.clock_limit_ns, unit_ns) for _, ns in shown]
+    times = [format_short(ns / summary.steps, summary.clock_limit_ns, unit_ns, none="0") for _, ns in shown]
     shares = [format_percent(ns / whole, limit) for _, ns in shown]
     columns = list(zip([word for word, _ in shown], times, shares, strict=True))
     lines: list[str] = []

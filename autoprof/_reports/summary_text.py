@@ -109,7 +109,7 @@ def _phases(summary: Summary, full: str) -> Iterator[str]:
 
 def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
     share = format_percent(ns / whole, limit_ns * steps / whole)
-    return f"{name:<12}{format_ms(ns / steps, limit_ns):>14}{share:>9}"
+    return f"{name:<12}{format_ms(ns / steps, limit_ns if ns else 0):>14}{share:>9}"
 
 
 def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:

@@ -51,7 +51,7 @@ def render_tree(
         names.append(safe(row_name(row, calls=not calls), encoding))
         counted = [format_count(row.calls) if row.calls else ""] if calls else []
         share = format_percent(row.share, row.limit_ns / max(summary.step_mean_ns, 1))
-        total = format_short(row.total_ns, row.limit_ns, unit_ns)
+        total = format_short(row.total_ns, row.limit_ns, unit_ns, none="0")
         split = [format_short(part(row), row.limit_ns, unit_ns) if row.is_split else "" for _, part in parts]
         steps = [str(row.steps) if row.steps not in (0, summary.steps) else ""] if partial else []
         numbers.append([*counted, share, total, *split, *steps])

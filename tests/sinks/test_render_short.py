@@ -67,6 +67,16 @@ def test_the_report_at_80_columns(judged: Summary) -> None:
     assert "\n".join(render_short(judged, folder=Path("/runs/one"))) + "\n" == GOLDEN
 
 
+def test_a_phase_without_time_is_zero(judged: Summary) -> None:
+    """Where the spans cover the step, other is 0: no dash, and not less than the clock's limit."""
+    phases = {**judged.phases, Phase.OTHER: 0, Phase.DATA: judged.phases[Phase.DATA] + judged.phases[Phase.OTHER]}
+    lines = render_short(replace(judged, phases=phases, clock_limit_ns=20_000_000))
+    head, times, shares = (line for line in lines if line.split()[:1] in (["phase"], ["ms/step"], ["share"]))
+    at = head.split().index("other")
+    assert times.split()[at] == "0"
+    assert shares.replace(" %", "").split()[at] == "0.0"
+
+
 def test_a_long_report_keeps_its_length_and_ends_with_the_folder(judged: Summary) -> None:
     """However many findings, notes and names there are: the others are counted."""
     rows = tuple((f"block{at}", "forward", -1, 10) for at in range(60))
