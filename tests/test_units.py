@@ -11,8 +11,8 @@ from autoprof._units import (
     format_ns,
     format_percent,
     format_rate,
-    format_short,
     format_round_percent,
+    format_short,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import NamedTuple
 
 from .._units import NS_PER_S, UNITS
 from ..frame import StepFrame
@@ -131,3 +132,59 @@ class UnitRates:
         """Return the number of steps from one log of the unit to the next, on average; 1 where there is none."""
         whole = self._rates[unit].whole() if unit in self._rates else _Period()
         return whole.steps / whole.logs if whole.logs else 1.0
+
+
+class UnitsSinceLog(NamedTuple):
+    """The units of one log, and the time of all steps since the log before, recorded or not."""
+
+    units: float
+    ns: int
+
+    @property
+    def per_second(self) -> float | None:
+        """The units a second; None where no number holds it."""
+        rate = self.units * NS_PER_S / self.ns if self.ns > 0 else float("inf")
+        return rate if isfinite(rate) else None
+
+
+class LogPeriods:
+    """Find the steps that each log of a unit covers, for the records of single steps: all since the log before.
+
+    The units logged in a gap belong to the next log. Where frames are missing, the log that follows covers an unknown
+    time, and has no period; nor has one that covers a warm-up step without a log, which takes longer than others.
+    """
+
+    def __init__(self) -> None:
+        self._ns = self._last_step = 0
+        self._since_ns: dict[str, int] = {}
+        self._in_gaps: dict[str, float] = {}
+        self._unknown: set[str] = set()
+        self._settling = False
+
+    def add(self, frame: StepFrame) -> dict[str, UnitsSinceLog]:
+        """Add the next frame of the run; return the period that ends with it for each unit that it has."""
+        if frame.step - frame.gap_steps != self._last_step + 1:
+            self._unknown.update(UNITS)
+        self._last_step = frame.step
+        self._ns += frame.gap_ns + frame.step_ns
+        self._settling = frame.gap_steps > 0 or (self._settling and frame.warmup)
+        scalars, gap = frame.scalars, frame.gap_scalars
+        found = self._periods(scalars, gap) if scalars or gap else {}
+        if frame.warmup and not self._settling:
+            self._unknown.update(unit for unit in UNITS if unit not in scalars)
+        return found
+
+    def _periods(self, scalars: Mapping[str, float], gap: Mapping[str, float]) -> dict[str, UnitsSinceLog]:
+        found = {}
+        for unit in UNITS:
+            if unit in gap:
+                self._in_gaps[unit] = self._in_gaps.get(unit, 0.0) + gap[unit]
+            if unit not in scalars:
+                continue
+            units = scalars[unit] + self._in_gaps.pop(unit, 0.0)
+            ns, self._since_ns[unit] = self._ns - self._since_ns.get(unit, 0), self._ns
+            if unit in self._unknown:
+                self._unknown.discard(unit)
+            elif isfinite(units):
+                found[unit] = UnitsSinceLog(units, ns)
+        return found

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._stats.self_times import SignedSums, self_time_terms
+from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
@@ -71,6 +72,11 @@ class FrameEncoder:
     def __init__(self) -> None:
         self._formats: dict[_FormatKey, _LineFormat] = {}
         self._count = 0
+        self._periods = LogPeriods()
+
+    def skip(self, frame: StepFrame) -> None:
+        """Pass over a frame that gets no line: the units logged later cover its time too."""
+        self._periods.add(frame)
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline."""
@@ -91,7 +97,7 @@ class FrameEncoder:
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
         return (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-            f"{_scalars(frame)}{micro}{cut}"
+            f"{_scalars(frame, self._periods.add(frame))}{micro}{cut}"
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
@@ -107,7 +113,7 @@ class FrameEncoder:
         return format_
 
 
-def _scalars(frame: StepFrame) -> str:
+def _scalars(frame: StepFrame, periods: Mapping[str, UnitsSinceLog]) -> str:
     scalars = frame.scalars
     if not scalars:
         return ""
@@ -115,9 +121,9 @@ def _scalars(frame: StepFrame) -> str:
     not_finite = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
     reserved = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
     text = _dumps(top)[1:-1] + "," if top else ""
-    unit, held = next(((unit, held) for unit in UNITS if (held := top.get(unit)) is not None), ("", None))
-    throughput = held * NS_PER_S / frame.step_ns if held is not None and frame.step_ns > 0 else None
-    if throughput is not None and isfinite(throughput):
+    unit = next((unit for unit in UNITS if top.get(unit) is not None), "")
+    throughput = periods[unit].per_second if unit in periods else None
+    if throughput is not None:
         text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
     if reserved:
         text += f'"scalars":{_dumps(reserved)},'

@@ -11,7 +11,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,8 @@ from pydantic import Field
 
 from .._options import Options
 from .._stats.rows import step_rows
-from .._units import NS_PER_MS, NS_PER_S
+from .._stats.unit_rates import LogPeriods
+from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..errors import OutputError, import_extra
 from ..frame import UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
@@ -51,7 +51,8 @@ class StepSums:
     """Sums over several recorded steps, and the last value of each logged scalar and memory reading.
 
     ``rows`` and ``phases`` are nanoseconds over these steps; a row counts a span nested in its own row once.
-    ``throughput`` and ``overhead`` are by the host's clock. ``recorded`` and ``dropped`` count from the run's start.
+    ``throughput`` is that of the logs in these steps, each over all steps since the log before; ``overhead`` is by the
+    host's clock. ``recorded`` and ``dropped`` count from the run's start.
     """
 
     step: int
@@ -91,6 +92,7 @@ class MeansOfSteps:
 
     def __init__(self) -> None:
         self._recorded = self._dropped = 0
+        self._periods = LogPeriods()
         self._begin()
 
     def _begin(self) -> None:
@@ -106,8 +108,16 @@ class MeansOfSteps:
     def __len__(self) -> int:
         return self._steps
 
+    def skip(self, frame: StepFrame) -> None:
+        """Pass over a step of the warm-up: samples that are logged later may be those of its time too."""
+        self._periods.add(frame)
+
     def add(self, frame: StepFrame) -> None:
         """Add one step. A step whose device time is unknown is left out, as it is from the statistics."""
+        samples = self._periods.add(frame).get(UNITS[0])
+        if samples is not None:
+            self._samples += samples.units
+            self._sampled_ns += samples.ns
         if frame.scalars:
             self._scalars.update(frame.scalars)
         if frame.memory:
@@ -129,10 +139,6 @@ class MeansOfSteps:
         self._observed_ns += frame.duration_ns
         self._overhead_ns += frame.overhead_ns
         self._last = frame.step, frame.start_unix_ns
-        samples = frame.scalars.get("samples")
-        if samples is not None and isfinite(samples):
-            self._samples += samples
-            self._sampled_ns += frame.duration_ns
 
     def _fold(self) -> None:
         for layout, sums in self._sums.items():
@@ -184,6 +190,7 @@ class MetricsSink(ABC):
     def write(self, frame: StepFrame) -> None:
         """Add one step's frame; report when enough steps and enough time have passed."""
         if frame.warmup:
+            self._means.skip(frame)
             return
         self._means.add(frame)
         if len(self._means) >= self._every and self._clock() >= self._due:

@@ -17,9 +17,10 @@ import numpy as np
 from pydantic import Field
 
 from .._options import Options
+from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
-from .._units import NS_PER_S
+from .._units import UNITS
 from ..frame import NOT_MEASURED, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
@@ -74,6 +75,7 @@ class StepTable:
         """The values that were logged after the header was written."""
         self._phases = tuple(Phase)
         """The phases of the header: a phase that is added later has no column."""
+        self._periods = LogPeriods()
 
     def header(self, first: Mapping[str, object]) -> str:
         """Return the header for rows that have these extra values."""
@@ -87,7 +89,9 @@ class StepTable:
         self.late.update(dict.fromkeys(late))
         known = (_number(extra.get(name)) for name in self.extra)
         more = json.dumps({name: _number(value) for name, value in late.items()}, ensure_ascii=False) if late else ""
-        return line((*_step_values(frame, self.rank, self._phases), *known, more))
+        return line(
+            (*_step_values(frame, self.rank, self._phases, self._periods.add(frame).get(UNITS[0])), *known, more)
+        )
 
 
 def extras(frame: StepFrame) -> dict[str, float]:
@@ -98,10 +102,11 @@ def extras(frame: StepFrame) -> dict[str, float]:
     }
 
 
-def _step_values(frame: StepFrame, rank: int, columns: tuple[Phase, ...]) -> tuple[object, ...]:
+def _step_values(
+    frame: StepFrame, rank: int, columns: tuple[Phase, ...], samples: UnitsSinceLog | None
+) -> tuple[object, ...]:
     phases = frame.phase_ns()
-    samples = frame.scalars.get("samples")
-    throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else ""
+    throughput = "" if samples is None or samples.per_second is None else samples.per_second
     device = "" if frame.device_duration_ns is None else frame.device_duration_ns
     return (
         rank, frame.step, int(frame.warmup), frame.start_unix_ns, frame.step_ns, frame.duration_ns, device, throughput,

@@ -28,14 +28,16 @@ class JsonlSink:
     def __init__(self, options: JsonlOptions, run: RunInfo) -> None:
         self._every = options.every
         self._count = 0
-        self._encode = FrameEncoder().encode
+        self._encoder = FrameEncoder()
         self._file = LineFile(folder_of(run).rank_path / "steps.jsonl", options.flush_s, run.clock)
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's line."""
         self._count += 1
         if self._count % self._every == 0:
-            self._file.write(self._encode(frame))
+            self._file.write(self._encoder.encode(frame))
+        else:
+            self._encoder.skip(frame)
 
     def close(self, summary: Summary) -> None:
         """Write the pending lines and close the file."""

@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
-from .._units import NS_PER_S
+from .._units import UNITS
 from ..frame import NOT_MEASURED, Layout, StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
@@ -60,6 +61,7 @@ class TraceEncoder:
         self._tids: dict[tuple[Track, int], int] = {}
         self._flows = rank << 40
         self._static: dict[Layout, list[str]] = {}
+        self._periods = LogPeriods()
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's events, each a line that begins with a comma (but the first line of a file)."""
@@ -139,9 +141,9 @@ class TraceEncoder:
         place = f'"pid":{self._pid},"tid":{self._pid},"ts":{_us(at)}'
         values: list[tuple[str, Mapping[str, float]]] = [("memory", frame.memory)] if frame.memory else []
         scalars = {name: value for name, value in frame.scalars.items() if isfinite(value)}
-        samples = scalars.get("samples")
-        throughput = samples * NS_PER_S / frame.step_ns if samples is not None and frame.step_ns > 0 else None
-        if throughput is not None and isfinite(throughput):
+        samples = self._periods.add(frame).get(UNITS[0])
+        throughput = None if samples is None else samples.per_second
+        if throughput is not None:
             values.append(("throughput", {"samples_per_s": throughput}))
         values += [(name, {"value": value}) for name, value in scalars.items()]
         return [f'{{"ph":"C","name":{_dumps(name)},{place},"args":{_dumps(dict(args))}}}' for name, args in values]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from math import inf, isnan, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +48,49 @@ def test_the_phases_are_those_of_the_frame(tree: list[tuple[str, int]]) -> None:
     frame = frame_of(rows, lanes=[0] * len(rows))
     phases = json.loads(FrameEncoder().encode(frame))["phases_ms"]
     assert phases == {str(phase): ns / 1_000_000 for phase, ns in frame.phase_ns().items()}
+
+
+def throughputs(frames: Iterable[StepFrame], every: int = 1) -> list[float | None]:
+    """Return the throughput in the records of these frames, of which each Nth is written."""
+    encoder, found = FrameEncoder(), []
+    for at, frame in enumerate(frames, 1):
+        if at % every:
+            encoder.skip(frame)
+        else:
+            found.append(json.loads(encoder.encode(frame)).get("throughput"))
+    return found
+
+
+def step_frame(step: int, samples: float | None = None, **changes: Any) -> StepFrame:
+    """Make a step of one second with these samples."""
+    return replace(frame_of(scalars={} if samples is None else {"samples": samples}), step=step, **changes)
+
+
+def test_samples_of_several_steps_are_divided_by_their_time() -> None:
+    """Where a program logs each third step, the record of that step has the rate of all three."""
+    frames = [step_frame(step, None if step % 3 else 6.0) for step in range(1, 10)]
+    assert throughputs(frames) == [None, None, 2.0] * 3
+    assert throughputs(frames, every=3) == [2.0] * 3
+
+
+def test_samples_logged_in_a_gap_belong_to_the_next_record() -> None:
+    """With the time of the gap."""
+    gap = step_frame(5, 2.0, gap_steps=3, gap_ns=2_000_000_000, gap_scalars={"samples": 7.0})
+    assert throughputs([step_frame(1, 2.0), gap, step_frame(6, 2.0)]) == [2.0, 3.0, 2.0]
+
+
+def test_samples_of_warm_up_steps_that_logged_none_have_no_rate() -> None:
+    """They take longer than others; a warm-up step with a log of its own has its rate, and settling steps count."""
+    first = step_frame(1, warmup=True), step_frame(2, 4.0), step_frame(3, 2.0)
+    settling = step_frame(6, gap_steps=2, gap_ns=2_000_000_000, warmup=True), step_frame(7, 8.0)
+    assert throughputs([*first, *settling]) == [None, None, 2.0, None, 2.0]
+    assert throughputs([step_frame(1, 2.0, warmup=True), step_frame(2, 2.0)]) == [2.0, 2.0]
+
+
+def test_samples_of_missing_steps_have_no_rate() -> None:
+    """The first log after them covers an unknown time."""
+    assert throughputs([step_frame(1, 2.0), step_frame(4, 6.0), step_frame(5, 2.0)]) == [2.0, None, 2.0]
+    assert throughputs([step_frame(3, 2.0), step_frame(4, 2.0)]) == [None, 2.0]
 
 
 def test_without_samples_there_is_no_throughput() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +77,22 @@ def test_names_say_what_the_numbers_are() -> None:
         "autoprof/memory/rss_bytes": 5.0,
         "autoprof/scalar/samples": 4.0, "autoprof/scalar/loss": 0.5, "autoprof/scalar/gpu_util": 93.0,
     }  # fmt: skip
+
+
+def test_samples_of_several_steps_are_divided_by_their_time() -> None:
+    """A program that logs each third step; the first log is left out, for it covers a step of the warm-up."""
+    stretch = MeansOfSteps()
+    stretch.skip(replace(frame_of(step=1), warmup=True))
+    for step in (2, 3, 4):
+        stretch.add(frame_of(step=step, scalars={"samples": 6.0} if step == 3 else {}))
+    metrics = stretch.take()
+    assert metrics is not None
+    assert metrics.throughput is None
+    for step in (5, 6):
+        stretch.add(frame_of(step=step, scalars={"samples": 6.0} if step == 6 else {}))
+    metrics = stretch.take()
+    assert metrics is not None
+    assert metrics.throughput == 2.0
 
 
 def test_each_stretch_begins_anew() -> None:
