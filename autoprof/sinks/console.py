@@ -13,9 +13,8 @@ from .._options import Options
 from .._reports.card import verdict_line
 from .._reports.html import render_html
 from .._reports.panel import render_panel
-from .._reports.plain import render_plain
+from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
-from .._reports.text import safe
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo
@@ -134,7 +133,7 @@ class ConsoleSink:
         verdict = verdict_line(summary, gain=False)
         if verdict is not None and verdict != self._verdict:  # printed when it changes, not each time
             self._verdict = verdict
-            line += "\n" + safe(f"autoprof | verdict: {verdict_line(summary)}", self._encoding)
+            line += f"\n{render_plain_verdict(summary, encoding=self._encoding)}"
         self._stream.write(f"\n{line}\n" if on_terminal else f"{line}\n")  # a progress bar may be on the line
         self._stream.flush()
 

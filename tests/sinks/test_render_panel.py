@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
 from autoprof._reports.panel import render_panel, top_lines
-from autoprof._reports.plain import render_plain
+from autoprof._reports.plain import render_plain, render_plain_verdict
 from autoprof._stats.name_lines import name_lines
-from autoprof.summary import Summary
+from autoprof.summary import Finding, Summary
 
 _COLOR = re.compile(r"\x1b\[\d*m")
 NASTY = st.text(alphabet=st.sampled_from("a/中é\x1b\x9b\n\t\u202e\u200b\ud800$…[2J"), min_size=1, max_size=60)
@@ -123,15 +123,35 @@ def test_no_name_acts_on_the_terminal_nor_widens_the_panel(
     summary = summary_of([frame_of(rows, step_ms=3000)], notes=(note,))
     lines = render_panel(summary, width=width, top=top, color=False, encoding=encoding)
     assert max(map(cell_len, lines)) <= width
-    assert not acts("".join([*lines, render_plain(summary, step=1, encoding=encoding)]))
+    plain = render_plain(summary, step=1, encoding=encoding)
+    assert cell_len(plain) <= 100
+    assert not acts("".join([*lines, plain]))
 
 
 def test_the_plain_line(summary: Summary) -> None:
-    """One line says where the step goes."""
+    """One line of at most 100 cells says where the step goes: the longest phases and the longest name come first."""
     assert render_plain(summary, step=120) == (
-        "autoprof | step 120 | 1000.0 ms | data 4 % fwd 28 % rec 10 % bwd 44 % opt 6 % user 2 % other 6 % | "
-        "2.00 samples/s | top VRT/Stage8 50 %, Spike时间自注意力 24 %, VRT (self) 8 % | overhead 0.30 %"
+        "autoprof | step 120 | 1000.0 ms | 2.00 samples/s | fwd 28% rec 10% bwd 44% | top VRT/Stage8 50%"
     )
+
+
+def test_a_plain_line_has_what_fits(make_summary: Callable[..., Summary]) -> None:
+    """All phases, several names and the overhead, where they are short."""
+    rows = (("A", "forward", -1, 300), ("B", "forward", -1, 200), ("A", "backward", -1, 460))
+    assert render_plain(replace(make_summary(rows), throughput=None), step=9) == (
+        "autoprof | step 9 | 1000.0 ms | fwd 50% bwd 46% other 4% | top A 76%, B 20% | overhead 0.30 %"
+    )
+
+
+def test_the_plain_verdict_keeps_to_the_width(summary: Summary) -> None:
+    """Without the gain, and with a shorter name, where there is no room."""
+    for length, end in ((10, "could be saved)"), (60, "x"), (200, "x")):
+        found = Finding("jitter", "warning", "", "", name="x" * length, gain_ns=30_000_000)
+        line = render_plain_verdict(replace(summary, findings=(found,)))
+        assert line is not None
+        assert cell_len(line) <= 100
+        assert line.startswith("autoprof | verdict: jitter: xxx")
+        assert line.endswith(end)
 
 
 def test_the_plain_line_before_the_first_recorded_step() -> None:
@@ -145,5 +165,4 @@ def test_a_time_below_the_clocks_resolution_is_less_than_it(make_summary: Callab
     summary = replace(make_summary(rows), clock_limit_ns=6_000_000)
     line = render_panel(summary, width=80, top=5, color=False)[2]
     assert re.search(r"B .* <12\.00 ms   <1\.2 %  fwd   <12  bwd   <12$", line)
-    assert "B <2 %" in render_plain(summary, step=1)
-    assert "A 90 %" in render_plain(summary, step=1)
+    assert "top A 90%, B <2%" in render_plain(summary, step=1)
