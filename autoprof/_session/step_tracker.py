@@ -357,6 +357,12 @@ class StepTracker:
                 self._recorder.handle_failure("pauses")
                 return 0
 
+    def now_ns(self) -> int:
+        """Return the host time on the session's clock."""
+        reading = self._clock.read()
+        self._clock.release((reading,))
+        return self._clock.host_ns(reading)
+
     def exclude_ns(self, ns: int) -> None:
         """Exclude time whose marks became a pause afterwards."""
         self._sampling.exclude_pause(ns)

@@ -175,6 +175,8 @@ class TrainingState:
         # Validation.
         self._names: list[str] = []
         self._began: int | None = None
+        self._block_ended_ns = 0
+        """The host time at which a block without gradients ended last during this validation."""
         self._name = VALIDATION
         self._graded = False
         self._by_fetch = False
@@ -339,6 +341,8 @@ class TrainingState:
         blocks = self._blocks
         if self.steps.work.depth:  # autoprof's own, such as a count of FLOPs
             return
+        if self._began is not None and not begins:
+            self._block_ended_ns = self.steps.now_ns()
         if not self.is_recording:
             self._report_gap_block(begins=begins)
         elif not begins:
@@ -678,8 +682,12 @@ class TrainingState:
 
     # Validation.
 
-    def end_validation(self) -> None:
-        """End validation, if the session is in it."""
+    def end_validation(self, *, at_end: bool = False) -> None:
+        """End validation, if the session is in it.
+
+        ``at_end`` of the run no event ends it: what takes longer than all of it, after its last block without
+        gradients, is no part of it.
+        """
         if self._began is not None:
             began, self._began, self._graded, self._by_fetch = self._began, None, False, False
             if self._fetches >= MIN_FETCHES:
@@ -688,11 +696,14 @@ class TrainingState:
             self._fetches, self._checked = 0, None
             if not self._watches_backward:
                 unwatch_backward(self)
-            self._excluded.add(self._name, self.steps.resume() - began, self.steps.ended)
+            ended, known = self.steps.resume(), self._block_ended_ns
+            if at_end and known > began and ended - known > known - began:
+                ended = known
+            self._excluded.add(self._name, ended - began, self.steps.ended)
 
     def _begin_validation(self, *, retract: bool, name: str = VALIDATION) -> None:
         if self._began is None:
-            self._name = name
+            self._name, self._block_ended_ns = name, 0
             self._began = self.steps.pause(self._marks.retract_fetches() if retract else None)
             self._thread = get_ident()
             watch_backward(self)
@@ -730,7 +741,7 @@ class TrainingState:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
-        self.end_validation()
+        self.end_validation(at_end=True)
         if self._between:
             self._end_between()
         updates = self._cycle.has_stepped or (self._custom is not None and self._custom.has_updated)

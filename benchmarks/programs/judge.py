@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import dropwhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, Literal
@@ -93,12 +92,25 @@ class Judge:
 
     @cached_property
     def trained(self) -> Sequence[ProgramStep]:
-        """The program's steps from the end of the warm-up to the last recorded one, recorded or not."""
-        later = CLOCK.steps[WARMUP:] or CLOCK.steps
-        middles = [_middle(frame) for frame in dropwhile(lambda frame: frame.warmup, self._frames)]
-        if not middles:
-            return later
-        return [step for step in CLOCK.steps if middles[0] < step.end_unix_ns and step.start_unix_ns <= middles[-1]]
+        """The program's steps from the end of the warm-up to the last recorded one; warm-up later on is left out.
+
+        The report's figures of the whole run rest on these. The first steps after a gap are no warm-up for them.
+        """
+        counted: list[int] = []
+        warmups: list[int] = []
+        settling = False
+        for frame in self._frames:
+            settling = frame.gap_steps > 0 or (settling and frame.warmup)
+            (warmups if frame.warmup and not settling else counted).append(_middle(frame))
+        if not counted:
+            return CLOCK.steps[WARMUP:] or CLOCK.steps
+        return [
+            step
+            for step in CLOCK.steps
+            if counted[0] < step.end_unix_ns
+            and step.start_unix_ns <= counted[-1]
+            and not any(step.start_unix_ns <= middle < step.end_unix_ns for middle in warmups)
+        ]
 
     def rows(self, pattern: str, phase: str) -> list[Row]:
         """Return the rows of a phase whose whole name or fqn the pattern matches, without regard to ``.`` and ``/``."""
@@ -205,7 +217,7 @@ class Judge:
     def run_time(self) -> Judge:
         """Compare the mean of all steps after the warm-up, recorded or not, also those after the last recorded one."""
         reported = self.summary.run_ns / self.summary.run_steps if self.summary.run_steps else None
-        steps = CLOCK.steps[CLOCK.steps.index(self.trained[0]) :]
+        steps = [*self.trained, *CLOCK.steps[CLOCK.steps.index(self.trained[-1]) + 1 :]]
         return self.time("mean of all steps", fmean(step.step_ns for step in steps), reported)
 
     def excluded(self, relative: float = RELATIVE) -> Judge:

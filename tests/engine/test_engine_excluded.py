@@ -263,6 +263,20 @@ def test_what_follows_the_loop_is_no_part_of_the_last_step(program: Program) -> 
     assert summary.run_ns == 30
 
 
+def test_what_follows_the_last_validation_is_no_part_of_it(program: Program) -> None:
+    """A figure is drawn after it: the last block without gradients has ended long before."""
+    program.train()
+    program.model.eval()
+    with torch.no_grad():
+        program.model(torch.ones(1, 2))
+        program.clock.advance(210)
+    program.model.train()
+    program.clock.advance(1000)
+    summary = program.end()
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("validation", 220)]
+    assert program.lengths == [15]
+
+
 def test_the_end_of_a_step_that_logs_for_a_while_is_part_of_it(program: Program) -> None:
     """Also in the last step, where no mark follows: the time is no longer than the step before it."""
     for _ in range(2):

@@ -293,7 +293,7 @@ def gradient_penalty() -> Judge:
     )
     session = autoprof.instrument(model, optimizer=[critic, generator])
     CLOCK.start()
-    for number, batch in enumerate(batches(200), 1):
+    for number, batch in enumerate(batches(100), 1):
         mixed = model(batch, "generator").detach().requires_grad_()
         scores = model(mixed, "critic")
         with backward():
