@@ -124,3 +124,8 @@ def format_span(ns: float) -> str:
 def format_count(count: float) -> str:
     """Format a count or a mean count, without decimals if it is whole: ``4``, ``1.5``."""
     return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"
+
+
+def count(number: int, word: str) -> str:
+    """Phrase a number of things: ``1 step``, ``12 steps``."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autoprof._units import (
+    count,
     format_bytes,
     format_count,
     format_ms,
@@ -89,6 +90,11 @@ def test_a_value_below_a_limit_is_less_than_the_limit() -> None:
     assert format_percent(0.0021, limit=0.0021) == "0.2 %"
     assert format_round_percent(0.002, limit=0.011) == "<2"
     assert format_round_percent(0.5, limit=0.011) == "50"
+
+
+def test_one_thing_is_singular() -> None:
+    """In every sentence with a number of things."""
+    assert [count(number, "step") for number in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
 
 
 def test_no_time_is_zero_whatever_the_clock_resolves() -> None:

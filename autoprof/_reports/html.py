@@ -7,13 +7,13 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from .._units import format_percent, format_short
+from .._units import count, format_percent, format_short
 from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .figures import COLORS
 from .hot_tree import TreeRow, hot_tree
-from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
+from .run_facts import FULL, NOTHING, headline, run_facts, shown_path
 from .text import safe
 from .tree_text import PARTS, clock_legend, column_unit, legend, row_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import format_bytes, format_flops, format_percent, format_rate, format_signed_percent, format_span
+from .._units import count, format_bytes, format_flops, format_percent, format_rate, format_signed_percent, format_span
 from ..frame import MODULE_PHASES, Phase
 from ..summary import MetricStats, PairedCost, Summary, Work, WorkRow
 from .text import fit, safe, wrap
@@ -118,7 +118,7 @@ def _phrases(summary: Summary, prefix: str) -> Iterator[str]:
     if (heat := of("temperature_c")) is not None:
         yield _range(heat, 1, " °C")
     if (throttled := of("throttled")) is not None:
-        yield f"throttled in {format_percent(throttled.mean)} of {throttled.readings} readings"
+        yield f"throttled in {format_percent(throttled.mean)} of {count(throttled.readings, 'reading')}"
         for name, gauge in gauges.items():
             if name.startswith("gpu_throttled_by_") and gauge.mean:
                 cause = name.removeprefix("gpu_throttled_by_").replace("_", " ")
@@ -152,7 +152,7 @@ def work_table(work: Work | None, width: int, ellipsis: str) -> Iterator[str]:
         cells += _shares(row, recomputed) if rated else []
         yield fit(safe(row.name), room, ellipsis) + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
     if len(rows) > ROWS:
-        yield f"{ellipsis} and {len(rows) - ROWS} more names with less work each"
+        yield f"{ellipsis} and {count(len(rows) - ROWS, 'more name')} with less work each"
 
 
 def _shares(row: WorkRow, recomputed: bool) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from .._units import format_bytes, format_percent
+from .._units import count, format_bytes, format_percent
 from ..summary import MemoryRow, Summary
 from .text import fit, safe, wrap
 
@@ -58,9 +58,9 @@ def _whole(whole: MemoryRow) -> Iterator[str]:
         (REST, None if peak is None else max(peak - whole.held_bytes, 0)),
     )
     yield f"{'memory':<40}{'bytes':>{CELL}}{'of the peak' if peak is not None else 'share':>{CELL}}"
-    for word, count in parts:
-        if count:
-            yield f"{word:<40}{format_bytes(count):>{CELL}}{format_percent(count / max(against, 1)):>{CELL}}"
+    for word, held in parts:
+        if held:
+            yield f"{word:<40}{format_bytes(held):>{CELL}}{format_percent(held / max(against, 1)):>{CELL}}"
     if peak is not None:
         yield f"{'peak allocated':<40}{format_bytes(peak):>{CELL}}{'100.0 %':>{CELL}}"
     else:
@@ -79,7 +79,7 @@ def _names(names: list[MemoryRow], width: int, ellipsis: str) -> Iterator[str]:
         text = "".join(f"{_cell(word, of(row), row):>{CELL}}" for word, of in columns)
         yield fit(safe(row.name or ""), room, ellipsis) + text
     if len(shown) > NAMES:
-        yield f"{ellipsis} and {len(shown) - NAMES} more names with less"
+        yield f"{ellipsis} and {count(len(shown) - NAMES, 'more name')} with less"
     yield "A name includes the modules in it; a shared tensor counts once in each name."
     if any(row.peak_bytes is not None for row in shown):
         yield "forward: the most that a step's forward left allocated. >=: a lower bound:"

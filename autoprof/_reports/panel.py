@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from .._stats.name_lines import Line, Lines, name_lines
-from .._units import NS_PER_S, format_ms, format_percent, format_rate, format_round_percent, format_short, format_span
+from .._units import (
+    NS_PER_S,
+    count,
+    format_ms,
+    format_percent,
+    format_rate,
+    format_round_percent,
+    format_short,
+    format_span,
+)
 from ..frame import Phase
 from ..summary import Summary, format_counts
 from .card import verdict_line
@@ -126,7 +135,9 @@ def render_panel(
         parts.pop()
     lines = [painter.edge(painter.glyphs.top, dot.join(parts))]
     if not summary.steps:
-        lines.append(painter.text(f"{summary.warmup_steps} warm-up steps so far, excluded from all statistics"))
+        lines.append(
+            painter.text(f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics")
+        )
         return [*lines, painter.edge(painter.glyphs.bottom, "")]
     bars = top_lines(name_lines(summary), top, summary.total_step_ns, summary.clock_limit_ns)
     rest = summary.total_step_ns - sum(bar.total_ns for bar in bars)

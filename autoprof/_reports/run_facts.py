@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Final
 
 from .._stats.intervals import difference_error
-from .._units import NS_PER_MS, format_bytes, format_ms, format_ns, format_percent, format_rate, format_span
+from .._units import (
+    NS_PER_MS,
+    NS_PER_S,
+    count,
+    format_bytes,
+    format_ms,
+    format_ns,
+    format_percent,
+    format_rate,
+    format_span,
+)
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_counts
 from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
 
@@ -21,11 +31,6 @@ EXCLUDED: Final = 3
 def format_time(ns: float) -> str:
     """Format the length of a step: milliseconds, or microseconds where it is shorter than one."""
     return format_ns(ns) if 0 < ns < NS_PER_MS else format_ms(ns)
-
-
-def count(number: int, word: str) -> str:
-    """Phrase a number of things: ``1 step``, ``12 steps``."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def headline(summary: Summary) -> str:
@@ -127,7 +132,7 @@ def _difference(summary: Summary) -> str | None:
 
 def _excluded(summary: Summary) -> str:
     parts = sorted(summary.excluded, key=_length)
-    texts = [f"{one.name} {format_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
+    texts = [f"{one.name} {_short_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
     if len(texts) > EXCLUDED:
         texts[EXCLUDED:] = [f"{len(texts) - EXCLUDED} more"]
     return f"{'; '.join(texts)}{excluded_share(summary, *parts)}; in no step"
@@ -137,6 +142,10 @@ def excluded_share(summary: Summary, *parts: Excluded) -> str:
     """Phrase the part of the wall time that these take; nothing where there is no step to compare it with."""
     share = sum(one.total_ns for one in parts) / max(summary.wall_ns, 1)
     return f", {format_percent(share)} of the wall time" if 0 < summary.excluded_share < 1 else ""
+
+
+def _short_span(ns: int) -> str:
+    return format_span(ns) if ns >= NS_PER_S else format_ns(ns)
 
 
 def _length(one: Excluded) -> int:

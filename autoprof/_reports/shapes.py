@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from .._stats.name_lines import name_lines, walk
-from .._units import format_count, format_ms
+from .._units import count, format_count, format_ms
 from ..frame import MODULE_PHASES, NOT_MEASURED, NamedShape, StepFrame
 from ..summary import Row, Shapes, Summary
 from .text import crop, safe, wrap
@@ -22,7 +22,7 @@ def phrase_shapes(shapes: Iterable[NamedShape]) -> str:
     every = list(shapes)
     texts = [f"{one.name} {_sizes(one)}" if one.name else _sizes(one) for one in every[:TENSORS]]
     if len(every) > TENSORS:
-        texts.append(f"and {len(every) - TENSORS} more tensors")
+        texts.append(f"and {count(len(every) - TENSORS, 'more tensor')}")
     return ", ".join(texts) or "no tensor"
 
 

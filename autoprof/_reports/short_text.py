@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from .._units import format_percent, format_short
+from .._units import count, format_percent, format_short
 from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
-from .run_facts import FULL, NOTHING, count, headline, run_facts, shown_path
+from .run_facts import FULL, NOTHING, headline, run_facts, shown_path
 from .table import GAP, render_rows
 from .text import Glyphs, crop, glyphs_for, safe, wrap
 from .tree_text import clock_legend, column_unit, legend, render_tree

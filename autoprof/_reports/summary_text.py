@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from .._units import format_ms, format_ns, format_percent
+from .._units import count, format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Summary, format_counts
 from .card import render_findings, render_outlook
 from .hot_tree import hot_tree, separate_tree
 from .measurements import measured_lines, overhead_lines, work_table
 from .memory_text import readings, render_memory
-from .run_facts import NOTHING, bias_text, count, excluded_share, format_time, headline
+from .run_facts import NOTHING, bias_text, excluded_share, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
 from .text import crop, glyphs_for, safe, wrap

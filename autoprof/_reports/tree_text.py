@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from .._units import NS_PER_MS, NS_PER_S, format_count, format_ns, format_percent, format_short
+from .._units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
-from .run_facts import count
 from .table import render_rows
 from .text import HOST_BOUND, glyphs_for, safe
 

@@ -40,6 +40,7 @@ from .._capture.recorder import Recorder
 from .._process import lifecycle
 from .._process.failures import contain, ignore
 from .._targets import find_module
+from .._units import count
 from .custom_updates import CustomUpdates
 from .loader_use import Feeds, LoaderUse
 from .observers import ExcludedTime
@@ -543,13 +544,13 @@ class TrainingState:
         if calls and calls[-1].end < 0:  # the call around this forward: the step begins with it from now on
             self._add_entry(calls.pop().fqn)
         if calls:
-            place, count = history.place(len(calls))
+            place, excess = history.place(len(calls))
             if not counted:
                 self._add_entry(calls[0].fqn)
                 place = Place.AMBIGUOUS if place is Place.EXCLUDED else place
             if place is Place.EXCLUDED:
-                excluded = count
-                self._exclude_calls(calls[:count], all_of_them=count == len(calls))
+                excluded = excess
+                self._exclude_calls(calls[:excess], all_of_them=excess == len(calls))
             elif place is Place.AMBIGUOUS:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
@@ -639,7 +640,7 @@ class TrainingState:
             return 1
         calls, usual = self._calls, self._usual
         if usual is not None and usual != calls:
-            usual = {key: count for key, count in usual.items() if calls.get(key) == count}
+            usual = {key: steps for key, steps in usual.items() if calls.get(key) == steps}
         self._usual = usual = calls if usual is None else usual
         self._anchor = next(reversed(usual), None) if usual else None
         self._counts_passes = self._custom is not None
@@ -749,7 +750,8 @@ class TrainingState:
         most = max(self._totals.values(), default=self.steps.count)
         if self.auto and abs(most - self.steps.count) > 1:
             self.steps.warn_once(
-                f"{self.steps.count} steps were found, but one optimizer made {most} steps; "
+                f"{count(self.steps.count, 'step')} {'was' if self.steps.count == 1 else 'were'} found, "
+                f"but one optimizer made {count(most, 'step')}; "
                 "call session.step() at the end of each iteration to say where a step ends"
             )
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from .._names import shorten, visible
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
-from .._units import format_ms, format_percent
+from .._units import count, format_ms, format_percent
 from .data import Change, Comparison, Difference, RunNote, UnpairedRow
 from .wording import by_phase, headline, interval, label, limit_result, percent, reason, tally, value
 
@@ -63,7 +63,7 @@ def _steps(run: RunNote) -> str:
     counts = ((run.warmup, "warm-up"), (run.unsampled, "unsampled"))
     excluded = [f"{count} {kind}" for count, kind in counts if count]
     ranks = f", {len(run.ranks)} ranks" if len(run.ranks) > 1 else ""
-    return f"{run.steps} steps{ranks}" + (f" ({', '.join(excluded)} excluded)" if excluded else "")
+    return f"{count(run.steps, 'step')}{ranks}" + (f" ({', '.join(excluded)} excluded)" if excluded else "")
 
 
 def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
     hidden = [row for row in comparison.rows if row not in shown]
     if hidden:
         yield ""
-        yield f"… and {len(hidden)} more rows: {tally(hidden)}"
+        yield f"… and {count(len(hidden), 'more row')}: {tally(hidden)}"
     if comparison.small:
         yield ""
         yield f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"

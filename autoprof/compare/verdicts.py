@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from .._stats.intervals import LEVEL, MIN_STEPS, StepsMean, StepsMedian, Values, holm
-from .._units import format_ns
+from .._units import count, format_ns
 from .contrast import Contrast, RunEstimate, contrast
 from .data import Change, Over, Verdict
 from .series import RankSeries, RunSeries
@@ -88,7 +88,7 @@ def candidate(
     if side_a.center is None or side_b.center is None:
         return Candidate(replace(change, why=f"not in {'A' if side_a.center is None else 'B'}"), None)
     name, steps = ("A", side_a.steps) if not side_a.runs else ("B", side_b.steps)
-    return Candidate(replace(change, why=f"only {steps} steps in {name}; {MIN_STEPS} are needed"), None)
+    return Candidate(replace(change, why=f"only {count(steps, 'step')} in {name}; {MIN_STEPS} are needed"), None)
 
 
 def exclude_short(one: Candidate, limit_ns: float) -> Candidate:

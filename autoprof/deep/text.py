@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from .._reports.text import cells, crop, fit, safe
-from .._units import NS_PER_MS, format_bytes, format_percent
+from .._units import NS_PER_MS, count, format_bytes, format_percent
 from .profile import DeepProfile, Operator
 
 ROWS: Final = 40
@@ -50,7 +50,7 @@ def render_memory(profile: DeepProfile, *, calls: int = 100_000) -> list[str]:
             f"{format_bytes(call.grown_bytes or 0):>{COLUMN}}"
         )
     if len(shown) > calls:
-        lines.append(f"and {len(shown) - calls} more calls")
+        lines.append(f"and {count(len(shown) - calls, 'more call')}")
     if profile.end_allocated_bytes is not None:
         reserved = (
             "" if profile.end_reserved_bytes is None else f", {format_bytes(profile.end_reserved_bytes)} reserved"
@@ -94,7 +94,7 @@ def _layers(profile: DeepProfile, width: int, rows: int) -> Iterator[str]:
         lines.append((one.name, values))
     yield from _table("layers, in order", head, lines, width)
     if len(totals) > rows:
-        yield f"and {len(totals) - rows} more layers"
+        yield f"and {count(len(totals) - rows, 'more layer')}"
     yield "of all: self time as a share of the " + ("device time" if device else "captured time")
 
 

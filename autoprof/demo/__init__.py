@@ -65,10 +65,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(options: DemoOptions, result: DemoResult) -> str:
-    """Return the result of a training as two lines."""
+    """Return the result of a training as three lines of at most 80 characters."""
     trained = f"trained {result.steps} steps of size {options.size} on {options.device} in {result.seconds:.0f} s"
     return (
-        f"{trained}: loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and last tenth)\n"
+        f"{trained}\n"
+        f"loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and the last tenth of the steps)\n"
         f"unseen photograph: {result.psnr_blurred:.2f} dB blurred, {result.psnr_restored:.2f} dB restored"
     )
 

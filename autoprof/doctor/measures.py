@@ -12,7 +12,7 @@ import numpy as np
 
 from .._capture.calibration import LimitMeter, measure_mark_cost
 from .._capture.mark_cost import MarkCost
-from .._units import format_ns
+from .._units import count, format_ns
 from ..devices import Clock, ClockLimits
 from .result import Result, ok, problem, unknown, warning
 
@@ -87,7 +87,7 @@ def check_clock(clock: Clock, source: Path = _SOURCE) -> Result:
     }
     if quality.backward:
         advice = "times on this machine are unreliable"
-        return problem("clock", f"host clock: time went back {quality.backward} times", advice, **found)
+        return problem("clock", f"host clock: time went back {count(quality.backward, 'time')}", advice, **found)
     if not quality.resolution_ns:
         return problem("clock", "host clock: it does not advance", "times on this machine are unreliable")
     shown = (

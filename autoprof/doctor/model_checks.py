@@ -10,7 +10,7 @@ import numpy as np
 
 from .._names import quoted, shorten, visible
 from .._targets import Coverage, Reason
-from .._units import format_ms, format_percent
+from .._units import count, format_ms, format_percent
 from ..config import Sample
 from ..frame import TRAINING_LANE, Phase, StepFrame
 from ..summary import format_counts
@@ -93,7 +93,7 @@ def _different(bare: list[Outcome], others: Iterable[Outcome]) -> list[str]:
 def check_hooks_removed(profiled: Profiled) -> Result:
     """Check that the model has the same hooks as before."""
     if changed := profiled.changed_hooks:
-        message = f"after close() the hooks of {len(changed)} modules differ from before: {_named(changed)}"
+        message = f"after close() the hooks of {count(len(changed), 'module')} differ from before: {_named(changed)}"
         return problem("leaves-nothing", message, _report_it())
     return ok("leaves-nothing", "after close() every module has the same hooks as before")
 

@@ -15,6 +15,7 @@ from autoprof._session.governor import Governor
 from autoprof._stats import Aggregate
 from autoprof._stats.intervals import Interval
 from autoprof.diagnose import MIN_STEPS, Evidence, OptimizerInfo, RunFacts, classify, diagnose, find_rules, judge
+from autoprof.diagnose._stacks import UNATTRIBUTED, StackTable
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
@@ -259,6 +260,15 @@ def test_the_excluded_part_is_that_of_the_report() -> None:
     assert (summary.wall_ns, summary.all_steps) == (11_000 * MS, 80)
     assert finding.why.startswith("validation takes 27.3 % of the wall time: 5 times, about every 16 steps")
     assert dict(run_facts(summary))["excluded"] == "validation 3.0 s (5 times), 27.3 % of the wall time; in no step"
+
+
+@pytest.mark.parametrize(("samples", "text"), [(1, "1 sample of its stack is"), (3, "3 samples of its stack are")])
+def test_too_few_samples_of_the_stack_are_counted(samples: int, text: str) -> None:
+    """The finding says why it names no line."""
+    facts = RunFacts(stacks={UNATTRIBUTED: StackTable(samples, samples * MS, ())})
+    found = judge(evidence_of({"forward": 40}, repeat=40, facts=facts))
+    (finding,) = [one for one in found if one.rule == "unattributed"]
+    assert f"; {text} too few to name the lines" in finding.why
 
 
 def state_of(kind: str = "AdamW", **changes: object) -> OptimizerInfo:

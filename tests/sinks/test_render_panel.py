@@ -98,7 +98,7 @@ def test_durations_measured_elsewhere_are_shown_where_nothing_else_is(make_summa
 def test_before_the_first_recorded_step_the_panel_says_so() -> None:
     """Warm-up steps are not shown as a run of zero milliseconds."""
     text = "\n".join(render_panel(summary_of([frame_of(warmup=True)]), width=80, top=5, color=False))
-    assert "1 warm-up steps so far, excluded" in text
+    assert "1 warm-up step so far, excluded" in text
     assert "ms" not in text
 
 

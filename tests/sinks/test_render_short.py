@@ -25,7 +25,7 @@ Next       switch checkpointing off where memory allows
 also       [warning] optimizer (up to 30.0 ms a step could be saved)
 step       mean 1000.0 ms, p50 1000.0 ms, p95 1000.0 ms
 throughput 2.00 samples/s
-excluded   validation 0.5 s (1 time), 20.0 % of the wall time; in no step
+excluded   validation 500.0 ms (1 time), 20.0 % of the wall time; in no step
 overhead   0.3 % of the time of all steps
 
 name                   share  ms/step  forward  recompute  backward

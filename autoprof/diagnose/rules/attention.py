@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..._stats.intervals import Interval
-from ..._units import format_percent
+from ..._units import count, format_percent
 from ...summary import Finding, Summary, UnfusedAttention
 from .._evidence import Evidence
 from .._rule import Defect, Rule
@@ -40,7 +40,7 @@ def judge(run: Evidence) -> Finding | None:
     if position == "near":
         missing = f"inconclusive: {format_percent(share)} of the forward's FLOPs are unfused attention, near the bound"
         return abstain("attention", missing, "a run with the intended sequence lengths", evidence)
-    more = f" and {largest.modules - 1} more modules" if largest.modules > 1 else ""
+    more = f" and {count(largest.modules - 1, 'more module')}" if largest.modules > 1 else ""
     return Finding(
         "attention",
         "warning",

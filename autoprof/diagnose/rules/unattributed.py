@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..._stats.intervals import Interval
+from ..._units import count
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
@@ -30,7 +31,8 @@ def judge(run: Evidence) -> Finding | None:
     table = run.facts.stacks.get(UNATTRIBUTED)
     if table is None or not table.named:
         samples = 0 if table is None else table.samples
-        few = f"; {samples} samples of its stack are too few to name the lines" if samples else ""
+        word = "is" if samples == 1 else "are"
+        few = f"; {count(samples, 'sample')} of its stack {word} too few to name the lines" if samples else ""
         return found.finding(
             f"{found} are in no module, loader, optimizer or span{few}",
             'put with autoprof.span("…"): around the code between them to see which part takes the time',

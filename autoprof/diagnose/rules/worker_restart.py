@@ -31,8 +31,10 @@ def judge(run: Evidence) -> Finding | None:
     found = threshold_time("worker-restart", run, time, time.middle, MAX_SHARE, Phase.DATA, step=step)
     if not isinstance(found, ExceededBound):
         return found
+    number = loader["workers"]
+    workers = "1 worker process is" if number == 1 else f"{number} worker processes are"
     return found.finding(
-        f"{loader['workers']} worker processes are started again about every {round(batches / starts)} batches; "
+        f"{workers} started again about every {round(batches / starts)} batches; "
         f"{format_ms(each.middle)} pass until the first batch of each start, {found}",
         "DataLoader(..., persistent_workers=True) keeps them between epochs; or make epochs longer",
         evidence={"starts": starts, "batches": batches, "workers": loader["workers"]},
