@@ -42,7 +42,10 @@ class ProgressLine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bar is not None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._bar is not None and self._bar.live.is_started:
             self._bar.refresh()
             self._bar.stop()
 
@@ -56,5 +59,7 @@ class ProgressLine:
             if now >= self._due or step == self._steps:
                 self._due = now + REDRAW_S
                 self._bar.refresh()
+            if step == self._steps:  # the report follows: a later redraw would repeat the line below it
+                self._stop()
         elif step == self._steps or step % max(1, self._steps // PLAIN_LINES) == 0:
             print(f"step {step}/{self._steps}  {shown}".rstrip(), file=self._stream, flush=True)

@@ -128,6 +128,17 @@ def test_progress_without_a_terminal_is_a_few_plain_lines() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+def test_progress_is_not_drawn_again_after_the_last_step() -> None:
+    """The report is printed then: the line would stand twice, above and below it."""
+    stream = Terminal()
+    with ProgressLine(2, stream) as progress:
+        progress.advance(1, 0.25)
+        progress.advance(2, 0.25)
+        drawn = stream.getvalue()
+    assert "2/2" in drawn
+    assert stream.getvalue() == drawn
+
+
 def test_progress_on_a_terminal_stays_on_one_line() -> None:
     """The bar is redrawn in place; the only line feed is the one at the end."""
     stream = Terminal()
