@@ -162,7 +162,7 @@ class Diagnosis(Observer):
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
         self._has_steps = summary.steps >= MIN_STEPS
-        return diagnose(self._collector.evidence(summary, self.facts())) if summary.steps else summary
+        return diagnose(self._collector.evidence(summary, self.facts()))
 
     def run_info(self) -> dict[str, Any]:
         """Return the facts as the entry of ``run.json`` from which the saved run is diagnosed again."""

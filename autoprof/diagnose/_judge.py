@@ -29,26 +29,26 @@ def find_rules() -> dict[str, Rule]:
 
 
 def judge(run: Evidence) -> tuple[Finding, ...]:
-    """Return the findings by gain, then the abstentions; nothing for a run without a recorded step."""
+    """Return the findings by gain, then the abstentions; of a run without a recorded step there are no abstentions."""
     rules, steps = find_rules().values(), run.summary.steps
-    if not steps:
-        return ()
-    if steps < MIN_STEPS:
-        missing = f"recorded steps: {MIN_STEPS} needed, {steps} so far"
-        return tuple(abstain(rule.name, missing, "let the run continue") for rule in rules)
-    found = []
+    few = abstain("", f"recorded steps: {MIN_STEPS} needed, {steps} so far", "let the run continue")
+    found: list[Finding] = []
     used = contention(run)
     others = used is not None and used.by_others
     for rule in rules:
         try:
-            finding = rule.judge(run)
+            finding = None if steps < MIN_STEPS and rule.needs_steps else rule.judge(run)
         except Exception as error:  # the other package's code may raise anything
             RULE_KIND.exclude_failed(rule, error)
             continue
+        if steps < MIN_STEPS and (finding is None or finding.severity == "info"):
+            finding = replace(few, rule=rule.name)
         if finding is not None:
             finding = _on_busy_machine(rule, finding, used) if used is not None and others else finding
             found.append(_without_device(rule, run, finding))
-    places = {rule.name: int(rule.comes_last) - int(rule.comes_first) for rule in rules}
+    found = [finding for finding in found if steps or finding.severity != "info"]
+    enough = steps >= MIN_STEPS
+    places = {rule.name: enough * (int(rule.comes_last) - int(rule.comes_first)) for rule in rules}
     return tuple(
         sorted(found, key=partial(_sort_key, places))
     )  # findings with equal keys stay in the order of their rules

@@ -39,7 +39,8 @@ class Rule:
     ``needs_device``: on the CPU it has nothing to judge, and says only that. ``needs_quiet``: it abstains where other
     processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
-    whatever the gain. ``comes_last``: its findings follow all others.
+    whatever the gain. ``comes_last``: its findings follow all others. ``needs_steps``: it judges recorded steps, and
+    abstains while there are few; the others count what happened in any step.
     """
 
     name: str
@@ -51,3 +52,4 @@ class Rule:
     host_times: bool = True
     comes_first: bool = False
     comes_last: bool = False
+    needs_steps: bool = True

@@ -39,6 +39,9 @@ MAX_WAITING: Final = 256
 """Steps whose samples wait for their frames."""
 ENABLE_SHARE: Final = 0.1
 """Sampling begins when this part of the recorded steps is in no span, or waits for data."""
+OWN_SHARE: Final = 0.3
+"""Sampling also begins when the modules that hold others take this part of the steps themselves: three quarters of
+where ``hot-module`` names one of them."""
 MIN_FRAMES: Final = 4
 """Recorded steps before that is decided."""
 
@@ -109,9 +112,11 @@ class StackMonitor:
         self._tables: dict[str, dict[Sites, list[int]]] = {}
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
         self._frames = 0
-        self._total_ns = self._explained_ns = 0
+        self._total_ns = self._explained_ns = self._own_ns = 0
         self._layout: Layout | None = None
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
+        self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
+        """The spans of modules with others inside."""
 
     def observe_step(self, raw: RawStep) -> None:
         """Take the samples since the last step; those of the step wait for its frame."""
@@ -156,11 +161,16 @@ class StackMonitor:
         if layout is not self._layout:
             phases = layout.phases
             explained = [root for root in layout.roots.tolist() if phases[root] is not Phase.DATA]
+            held = {parent for parent, phase in zip(layout.parents, phases, strict=True) if phase.traits.in_module}
+            holding = [at for at in held if at >= 0 and layout.lanes[at] == TRAINING_LANE]
             self._layout, self._explained = layout, np.asarray(explained, dtype=np.int64)
+            self._holding = np.asarray(sorted(holding), dtype=np.int64)
         self._frames += 1
         self._total_ns += frame.step_ns
         self._explained_ns += int(frame.total_ns[self._explained].sum())
-        if self._frames >= MIN_FRAMES and self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns:
+        self._own_ns += int(layout.self_ns(frame.total_ns)[self._holding].sum())
+        unexplained = self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns
+        if self._frames >= MIN_FRAMES and (unexplained or self._own_ns >= OWN_SHARE * self._total_ns):
             self._probe.enable()
 
     def _add(self, kind: str, sample: StackSample) -> None:
@@ -181,8 +191,12 @@ class StackMonitor:
     def _table(self, kind: str) -> StackTable:
         """Add the samples up by the outermost line of each that does not call the rest of the step as well."""
         common = self._common_lines(kind)
+        loops = self._common_functions(kind) if kind.startswith(Phase.DATA) else set()
         groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
         for (users, inner), (count, ns) in self._tables[kind].items():
+            if loops:  # every batch is fetched by the loop: a line below it says more
+                inner = None if inner is not None and (inner.file, inner.function) in loops else inner
+                users = tuple(user for user in users if (user.file, user.function) not in loops)
             own = (user for user in reversed(users) if _line(user) not in common and user.call != NAMELESS)
             site = next(own, inner) if common else inner
             if site is not None:
@@ -193,15 +207,25 @@ class StackMonitor:
         return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
-        """Return the user's lines that are on the stack in a good part of the samples of all other kinds."""
+        """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
+
+        Those of a module in forward are compared with other modules' forwards: the lines of both call the modules.
+        """
         counts: Counter[tuple[str, int]] = Counter()
         total = 0
+        like = f"{Phase.FORWARD} " if kind.startswith(f"{Phase.FORWARD} ") else ""
         for other, table in self._tables.items():
-            for (users, _inner), (count, _ns) in table.items() if other not in (kind, EXCLUDED) else ():
+            counted = other not in (kind, EXCLUDED) and other.startswith(like)
+            for (users, _inner), (count, _ns) in table.items() if counted else ():
                 total += count
                 for line in {_line(user) for user in users}:
                     counts[line] += count
         return {line for line, count in counts.items() if count >= COMMON_SHARE * total}
+
+    def _common_functions(self, kind: str) -> set[tuple[str, str]]:
+        """Return the user's functions on the stack in samples of any other kind of step time: those of the loop."""
+        others = (table for other, table in self._tables.items() if other not in (kind, EXCLUDED))
+        return {(user.file, user.function) for table in others for users, _inner in table for user in users}
 
 
 def _line(site: Site) -> tuple[str, int]:

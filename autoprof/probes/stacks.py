@@ -238,7 +238,7 @@ def sites_of(frame: FrameType | None) -> Sites:
         if not is_own(file):
             owner = file_owner(file)
             if owner == "user" or (owner == "library" and inner is None):
-                site = Site(file, frame.f_lineno, code.co_name, call)
+                site = Site(file, frame.f_lineno or _last_line(frame), code.co_name, call)
                 inner = inner or site
                 if owner == "user":
                     users.append(site)
@@ -247,6 +247,13 @@ def sites_of(frame: FrameType | None) -> Sites:
             call = code.co_name
         frame = frame.f_back
     return tuple(users), inner
+
+
+def _last_line(frame: FrameType) -> int:
+    """Return the line before the instruction of a frame that is at none, as the jump at the end of a loop's body."""
+    code, last = frame.f_code, frame.f_lasti
+    lines = [line for start, _end, line in code.co_lines() if start <= last and line is not None]
+    return lines[-1] if lines else code.co_firstlineno
 
 
 def _make(context: ProbeContext) -> StackProbe:

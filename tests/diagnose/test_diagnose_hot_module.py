@@ -9,7 +9,8 @@ import pytest
 from evidence_builders import MS, finding_of
 
 from autoprof._stats import Aggregate
-from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, StackTable, diagnose
+from autoprof.diagnose._calls import CallSite
 from autoprof.frame import Phase, Span
 from autoprof.summary import MemoryRow, Summary, Work, WorkRow
 from autoprof.testing import make_frame
@@ -105,3 +106,28 @@ def test_a_module_without_arithmetic_that_takes_most_of_the_step_is_found() -> N
 def test_a_module_whose_arithmetic_is_slow_is_not_accused() -> None:
     """A depthwise convolution: a twentieth of the FLOPs, half of the time."""
     assert finding_of(run({"dw": 60, "layer": 40}, work=work_of(dw=50, layer=950)), "hot-module") is None
+
+
+@pytest.mark.parametrize(("backward_ms", "severity"), [(10, "warning"), (60, None)])
+def test_a_forward_longer_than_its_backward_is_code_that_is_no_arithmetic(
+    backward_ms: int, severity: str | None
+) -> None:
+    """A mask built for 50 ms in a model whose layer takes 5 ms; a model with a backward as long is healthy."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for number in range(1, 41):
+        spans = [
+            Span("Model", "", Phase.FORWARD, None, 0, 55 * MS),
+            Span("layer", "layer", Phase.FORWARD, 0, 50 * MS, 5 * MS),
+            Span("Model", "", Phase.BACKWARD, None, 55 * MS, backward_ms * MS),
+            Span("layer", "layer", Phase.BACKWARD, 2, 55 * MS, backward_ms * MS),
+        ]
+        frame = make_frame(spans, step=number, duration_ns=(60 + backward_ms) * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    lines = (CallSite("train.py", 88, "forward", "make_mask", "", 40, 400 * MS),)
+    facts = RunFacts(stacks={"forward Model": StackTable(40, 400 * MS, lines)})
+    finding = finding_of(diagnose(collector.evidence(aggregate.summary(), facts)), "hot-module")
+    assert (finding and finding.severity) == severity
+    if finding is not None:
+        assert (finding.name, finding.gain_ns) == ("Model", 45 * MS)
+        assert "train.py:88 make_mask" in finding.why

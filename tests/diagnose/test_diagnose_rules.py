@@ -14,12 +14,24 @@ from autoprof._reports.run_facts import run_facts
 from autoprof._session.governor import Governor
 from autoprof._stats import Aggregate
 from autoprof._stats.intervals import Interval
-from autoprof.diagnose import MIN_STEPS, Evidence, OptimizerInfo, RunFacts, classify, diagnose, find_rules, judge
+from autoprof.diagnose import (
+    MIN_STEPS,
+    Evidence,
+    EvidenceCollector,
+    OptimizerInfo,
+    RunFacts,
+    classify,
+    diagnose,
+    find_rules,
+    judge,
+)
+from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
+from autoprof.diagnose._environment import Environment
 from autoprof.diagnose._stacks import UNATTRIBUTED, StackTable
 from autoprof.diagnose.rules import overhead
 from autoprof.diagnose.rules.logging import LOGGING_NAME
 from autoprof.frame import Phase, Span
-from autoprof.summary import OTHER_TARGETS, Excluded, Summary, Work
+from autoprof.summary import OTHER_TARGETS, Excluded, MetricStats, Summary, Work
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -428,3 +440,29 @@ def test_time_in_several_modules_is_described_by_the_longest() -> None:
     finding = next(one for one in judge(Evidence(aggregate.summary(), longest=())) if one.rule == "recompute")
     assert (finding.rule, finding.name, finding.gain_ns) == ("recompute", None, 50 * MS)
     assert "takes 50.0 ms (25.0 % of the step), 30.0 ms of it in B" in finding.why
+
+
+def test_recompilations_are_found_where_every_step_compiles() -> None:
+    """No step is recorded then, because a step that compiles counts as warm-up."""
+    function = RecompiledFunction("forward", "model.py", 3, 20, "tensor 'x' size mismatch", False)
+    facts = RunFacts(compiled=CompileStatistics(24, 2_000 * MS, 24, 1_800 * MS, (function,)))
+    summary = diagnose(Evidence(Summary.empty(), facts))
+    assert [(finding.rule, finding.severity) for finding in summary.findings] == [("recompile", "warning")]
+
+
+@pytest.mark.parametrize(("calls", "named"), [(32, True), (1, False)])
+def test_a_model_called_for_each_sample_is_a_batch_in_pieces(calls: int, named: bool) -> None:
+    """15 modules called 32 times a step take 20 µs each; called once they take 640 µs, which is arithmetic."""
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    each_ns = round(9.6 * MS / calls)
+    for number in range(1, 21):
+        spans = [Span("Model", "", Phase.FORWARD, None, at * each_ns, each_ns) for at in range(calls)]
+        frame = make_frame(spans, step=number, duration_ns=10 * MS)
+        aggregate.add(frame)
+        collector.add(frame)
+    values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
+    metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
+    facts = RunFacts(leaf_modules=15, environment=Environment("cpu", machine_cores=2))
+    summary = diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics), facts))
+    finding = finding_of(summary, "small-batch")
+    assert (finding is not None and "the whole model is called 32 times" in finding.why) is named

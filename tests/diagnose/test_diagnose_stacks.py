@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +22,8 @@ from autoprof.diagnose._calls import CallSite
 from autoprof.diagnose._stacks import EXCLUDED, UNATTRIBUTED
 from autoprof.frame import Phase, Span
 from autoprof.probes import stacks
-from autoprof.probes.stacks import StackProbe, shows_its_moment, sites_of
+from autoprof.probes._call_table import Site
+from autoprof.probes.stacks import StackProbe, StackSample, shows_its_moment, sites_of
 from autoprof.testing import FakeClock, make_frame
 
 HERE = os.path.basename(__file__)
@@ -231,3 +232,59 @@ def test_a_sample_that_waited_for_the_interpreter_shows_the_line_only_where_it_i
     interval_ns = round(sys.getswitchinterval() * 1e9)
     waits_ns = (0, interval_ns // 2, interval_ns, 2 * interval_ns)
     assert [shows_its_moment(late_ns) for late_ns in waits_ns] == [True, False, True, True]
+
+
+def test_a_wait_for_data_names_the_line_of_the_dataset() -> None:
+    """The finding has the lines that ran while the step waited for its batch."""
+    lines = (CallSite("data.py", 12, "__getitem__", "augment", "", 40, 400 * MS),)
+    facts = RunFacts(stacks={"data data": StackTable(40, 400 * MS, lines)})
+    finding = finding_of(diagnose(evidence_of({"data": 60, "forward": 30}, repeat=20, facts=facts)), "data-wait")
+    assert finding is not None
+    assert "data.py:12 augment, 60.0 %" in finding.why
+
+
+def test_the_line_of_the_loop_is_not_named_for_its_data(probe: StackProbe, clock: FakeClock) -> None:
+    """The loop's function is on the stack of every sample; below it is the dataset's line."""
+    loop, fetch = Site("train.py", 8, "train", "__next__"), Site("data.py", 12, "__getitem__", "augment")
+    monitor = StackMonitor(probe)
+    step = Site("train.py", 9, "train", "forward")
+    for ms, users in ((1010, (fetch, loop)), (1020, (fetch, loop)), (1060, (step,))):
+        probe.samples.append(StackSample(ms * MS, 10 * MS, False, users, users[0]))
+    spans = [
+        Span("Data", None, Phase.DATA, None, 0, 50 * MS),
+        Span("net", "net", Phase.FORWARD, None, 50 * MS, 50 * MS),
+    ]
+    observed(monitor, clock, 1000, spans, 100)
+    assert [line.function for line in monitor.statistics()["data Data"].lines] == ["__getitem__"]
+
+
+def test_a_frame_between_two_lines_has_the_line_before() -> None:
+    """The jump at the end of a loop's body belongs to no line; ``f_lineno`` is None there."""
+    frame = SimpleNamespace(
+        f_code=SimpleNamespace(
+            co_filename=__file__, co_name="loop", co_firstlineno=3,
+            co_lines=lambda: [(0, 2, 3), (2, 8, 4), (8, 10, None)],
+        ),
+        f_lineno=None,
+        f_lasti=8,
+        f_back=None,
+    )  # fmt: skip
+    users, inner = sites_of(frame)  # type: ignore[arg-type]
+    assert (users[0].line, inner and inner.line) == (4, 4)
+
+
+@pytest.mark.parametrize(("own_ms", "enabled"), [(20, False), (40, True)])
+def test_samples_begin_when_modules_that_hold_others_take_long_themselves(
+    clock: FakeClock, own_ms: int, enabled: bool
+) -> None:
+    """Their own code may be anything; the time of a leaf is its arithmetic."""
+    probe = StackProbe(Recorder(clock), 0.01, frame_of_the_test)
+    monitor = StackMonitor(probe)
+    for step in range(1, 6):
+        spans = [
+            Span("Model", "", Phase.FORWARD, None, 0, 100 * MS),
+            Span("layer", "layer", Phase.FORWARD, 0, 0, (100 - own_ms) * MS),
+        ]
+        monitor.observe_frame(make_frame(spans, step=step, duration_ns=100 * MS))
+    assert probe.enabled is enabled
+    probe.remove()

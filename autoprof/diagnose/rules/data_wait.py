@@ -31,13 +31,17 @@ def judge(run: Evidence) -> Finding | None:
     if not isinstance(found, ExceededBound):
         return found
     loader = dict(run.summary.loader)
+    table = run.facts.stacks.get(f"{Phase.DATA} {max(rows, key=lambda row: row.self_ns).name}")
+    lines = f": {table.describe(found.mean_share)}" if table is not None and table.named else ""
     tiny_ns = _tiny_sample_ns(run, found)
     return found.finding(
-        f"each step waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}",
+        f"each step waits {found} for its batch{describe_longest(run, rows)}{_describe_prefetch(loader)}{lines}",
         "let the loader work ahead: more num_workers, persistent_workers, a larger prefetch_factor; or make each "
         "sample cheaper (decode and crop once, store the result)" + (_LARGER_SAMPLES if tiny_ns else ""),
         name=dominant_name(rows),
-        evidence=({"loader": loader} if loader else {}) | ({"sample_ns": round(tiny_ns)} if tiny_ns else {}),
+        evidence=({"loader": loader} if loader else {})
+        | ({"sample_ns": round(tiny_ns)} if tiny_ns else {})
+        | ({} if table is None else table.evidence()),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
-from ...frame import TRAINING_LANE
+from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row, Summary
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence
@@ -32,6 +32,10 @@ MIN_SHARE: Final = 0.4
 MAX_SLOWER: Final = 50.0
 """Times as long per FLOP as the rest of the model. Depthwise convolutions, the slowest arithmetic of the models of
 ``docs/hot_path.md``, take up to 20 times as long as products of matrices."""
+MIN_FORWARD_EXCESS: Final = 0.15
+"""Share of the step by which a module's forward is longer than its backward. Backward takes twice as long in theory,
+and hardly ever less: it follows every operation of forward. So the excess is code without gradients, and an expert
+calls a run healthy when at least 85 % of it is explained."""
 MIN_IDLE: Final = 0.2
 """Share of the step in which a module's own code certainly computes nothing: a fifth is worth a look."""
 SAME_BYTES: Final = 0.01
@@ -60,7 +64,7 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("hot-module", "spans of two modules side by side", "name the model's children as targets")
     if not run.facts.has_model:
         return _judge_names(run, own)
-    return _judge_siblings(run, own) or _judge_work(run, own)
+    return _judge_siblings(run, own) or _judge_work(run, own) or _judge_forward(run, own)
 
 
 def _own_times(run: Evidence) -> list[OwnTime]:
@@ -185,7 +189,8 @@ def _judge_work(run: Evidence, own: list[OwnTime]) -> Finding | None:
         "hot-module",
         "warning",
         f"{hot.name} itself takes {format_percent(share.middle)} of the step and has "
-        f"{format_percent(flops / total)} of the model's FLOPs: its time is not spent on arithmetic",
+        f"{format_percent(flops / total)} of the model's FLOPs: its time is not spent on arithmetic"
+        f"{_lines(run, hot, share)}",
         "look at the code of its forward outside of the modules in it: loops in Python, copies, indexing, waits, values"
         " read to Python; use operators on whole tensors",
         hot.name,
@@ -217,7 +222,7 @@ def _judge_idle(run: Evidence, own: list[OwnTime], hot: OwnTime, share: Interval
         "warning",
         f"{hot.name} itself takes {format_percent(share.middle)} of the step outside the modules in it, in its "
         f"{hot.row.phase}; at least {format_percent(idle)} of the step it computes nothing: this process keeps only "
-        f"{used.own:.1f} processors busy",
+        f"{used.own:.1f} processors busy{_lines(run, hot, share)}",
         "look in its forward, outside of the modules in it, for waits: sleep, files, the network, locks, subprocesses; "
         "move them into the loader's workers or to another thread",
         hot.name,
@@ -225,6 +230,59 @@ def _judge_idle(run: Evidence, own: list[OwnTime], hot: OwnTime, share: Interval
         gain_ns=round(idle * run.summary.step_mean_ns),
         evidence={"share": round(share.middle, 4), "idle": round(idle, 4), "own_cores": round(used.own, 2)},
     )
+
+
+def _judge_forward(run: Evidence, own: list[OwnTime]) -> Finding | None:
+    """Find the module that holds others and in whose own forward much happens that backward has no part in."""
+    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, [])}
+    backward = {row.name: row for row in run.rows.get(Phase.BACKWARD, [])}
+    holding = {row.parent for row in forward.values()}
+    worst: tuple[Interval, OwnTime] | None = None
+    for one in own:
+        if one.name not in holding or one.name not in backward or one.row.phase is not Phase.FORWARD:
+            continue
+        there, back = run.row_time(forward[one.name]), run.row_time(backward[one.name])
+        itself = run.self_time([forward[one.name]])
+        excess = Interval(*(min(itself[at], there[at] - back[2 - at]) for at in range(3)))
+        if worst is None or excess.middle > worst[0].middle:
+            worst = excess, one
+    if worst is None:
+        return None
+    excess, hot = worst
+    share = Interval(*(max(part, 0.0) for part in excess)).over(run.step_time)
+    evidence = {
+        "share": round(share.middle, 4),
+        "share_low": round(share.low, 4),
+        "bound": MIN_FORWARD_EXCESS,
+        "steps": run.summary.steps,
+    }
+    position = classify(share, MIN_FORWARD_EXCESS)
+    if position != "above":
+        return inconclusive("hot-module", share, MIN_FORWARD_EXCESS, evidence) if position == "near" else None
+    forward_ns, backward_ns = (rows[hot.name].total_ns / run.summary.steps for rows in (forward, backward))
+    return Finding(
+        "hot-module",
+        "warning",
+        f"the forward of {hot.name} takes {format_ms(forward_ns)}, its backward {format_ms(backward_ns)}: at least "
+        f"{format_ms(excess.middle)} "
+        f"({format_percent(share.middle)} of the step) in its own code are not part of the model's arithmetic"
+        f"{_lines(run, hot, share)}",
+        "look in its forward and its hooks, outside of the modules in it, for masks built in Python, statistics, "
+        "sorting, printing or copies: compute them once, or not in every step",
+        hot.name,
+        Phase.FORWARD,
+        gain_ns=round(excess.middle),
+        evidence=evidence,
+    )
+
+
+def _lines(run: Evidence, hot: OwnTime, share: Interval) -> str:
+    """Return the clause that names the lines in the module's longest phase; empty where they were not sampled."""
+    table = run.facts.stacks.get(f"{hot.row.phase} {hot.name}")
+    if table is None or not table.named:
+        return ""
+    part = hot.row.self_ns / max(hot.row.steps, 1) / max(hot.ns.middle, 1.0)
+    return f"; {table.describe(min(part, 1.0) * share.middle)}"
 
 
 def train_with_hot_layer(broken: bool) -> Summary:

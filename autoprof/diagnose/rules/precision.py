@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_ms, format_percent
-from ...summary import Finding, Summary
+from ...frame import Phase
+from ...summary import Finding, Summary, Work
 from .._evidence import Evidence
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
@@ -19,6 +20,11 @@ MAX_SHARE: Final = 0.25
 """Time at float32's own peak over the step. Work that is no arithmetic makes the step longer than its time at the
 peak, so from a quarter on arithmetic is a good part of it."""
 _FLOAT32 = "float32"
+_FLOAT64 = "float64"
+MIN_DOUBLE: Final = 0.5
+"""Share of the FLOPs in float64, and of the model in the step, from which the model as a whole computes in it."""
+MIN_FLOPS_PER_S: Final = 1e9
+"""Below this, Python and memory take the time, and not arithmetic."""
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -26,6 +32,9 @@ def judge(run: Evidence) -> Finding | None:
     work = counted_work("precision", run)
     if isinstance(work, Finding):
         return work
+    double = _judge_double(run, work)
+    if double is not None:
+        return double
     if work.peak is None or work.mfu is None:
         missing = f"the device's peak: {work.no_peak}" if work.no_peak else "the device's peak"
         return abstain("precision", missing, "nothing to do when the model trains on the CPU")
@@ -44,6 +53,42 @@ def judge(run: Evidence) -> Finding | None:
         gain_ns=peak_ns - half_ns,
         evidence={"half_ns": round(half_ns), "flops": sum(kind.flops for kind in kinds), "peak": work.peak},
     )
+
+
+def _judge_double(run: Evidence, work: Work) -> Finding | None:
+    """Find a model that computes in float64, on any device."""
+    summary = run.summary
+    flops, all_flops = (sum(kind.flops for kind in work.kinds if dtype in ("", kind.dtype)) for dtype in (_FLOAT64, ""))
+    model_ns = sum(summary.phases.get(phase, 0) for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD))
+    share = model_ns / max(summary.total_step_ns, 1)
+    if not flops or flops < MIN_DOUBLE * all_flops or share < MIN_DOUBLE:
+        return None
+    if (work.flops_per_s or 0.0) < MIN_FLOPS_PER_S:
+        return None
+    return Finding(
+        "precision",
+        "warning",
+        f"{format_percent(flops / all_flops)} of the products and convolutions are in float64, in a model that takes "
+        f"{format_percent(share)} of the step; float64 takes at least twice as long as float32 on a CPU, up to 64 "
+        "times on a GPU, and twice the memory",
+        "unless the results need it: model.float() and inputs in float32. numpy makes float64: convert its arrays with "
+        "torch.as_tensor(array, dtype=torch.float32)",
+        gain_ns=round(model_ns / summary.steps / 2),
+        evidence={"flops": flops, "share": round(share, 4), "bound": MIN_DOUBLE, "steps": summary.steps},
+    )
+
+
+def train_in_float64(broken: bool) -> Summary:
+    """Judge a training as with a teraflop a step in 64 bits; in the healthy twin it is in 32."""
+    from ...demo.defects import diagnose_again, four_layers, train
+    from ...summary import WorkKind
+    from ...testing import FakeClock
+
+    clock, flops = FakeClock(), 10**12
+    summary = train(four_layers(clock), clock)
+    kind = WorkKind(_FLOAT64 if broken else _FLOAT32, "matmul", flops)
+    rate = flops * 1e9 / summary.step_mean_ns
+    return diagnose_again(summary, work=Work(flops={Phase.FORWARD.value: flops}, flops_per_s=rate, kinds=(kind,)))
 
 
 def train_in_float32(broken: bool) -> Summary:
@@ -97,6 +142,9 @@ RULE = Rule(
     "precision",
     judge,
     order=80,
-    defects=(Defect("float32 instead of 16 bits", train_in_float32, "fake device"),),
+    defects=(
+        Defect("float32 instead of 16 bits", train_in_float32, "fake device"),
+        Defect("float64 as numpy has it", train_in_float64),
+    ),
     needs_device=True,
 )

@@ -23,8 +23,13 @@ MIN_CORES: Final = 0.8
 MAX_FLOPS_PER_S: Final = 2e9
 """A core does ten times as much in products of matrices: from here on arithmetic takes a good part of the time, and
 the model may have modules that are not called."""
-MIN_LEAVES: Final = 8
-"""In a model of a few modules the loop's own statements are as long as its calls."""
+MANY_CALLS: Final = 8
+"""Calls of the whole model in one backward pass from which its batch is in pieces: putting them together saves calls
+whatever the arithmetic in each is."""
+MIN_CALLS: Final = 8
+"""Where a step calls few modules, the loop's own statements are as long as these calls."""
+
+_TOGETHER: Final = "call it once with the whole batch (torch.stack, torch.func.vmap) where no call needs another; "
 
 
 def judge(run: Evidence) -> Finding | None:
@@ -35,9 +40,12 @@ def judge(run: Evidence) -> Finding | None:
         return None
     if leaves is None or used is None or not rows:
         return abstain("small-batch", "the time of the whole model, and processor use", "set monitor: auto, on Linux")
-    if leaves < MIN_LEAVES:
+    micro_steps = summary.micro_steps or 1
+    model_calls = max(_model_calls(rows), float(micro_steps))
+    calls = max(leaves * model_calls, _leaf_calls(run))
+    if calls < MIN_CALLS * micro_steps:
         return None
-    calls = leaves * (summary.micro_steps or 1)
+    in_pieces = model_calls >= MANY_CALLS * micro_steps
     each = _total(run, rows)
     each = Interval(*(part / calls for part in each))
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -45,29 +53,50 @@ def judge(run: Evidence) -> Finding | None:
     share = model_ns / max(summary.step_mean_ns, 1)
     computing = used.own + (used.waiting or 0.0)
     computed = 0.0 if summary.work is None else summary.work.flops_per_s or 0.0
-    position = classify(Interval.exact(each.middle), MAX_CALL_NS)
-    if position == "above" or share < MIN_SHARE or computing < MIN_CORES or computed > MAX_FLOPS_PER_S:
+    # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it.
+    bound_ns = MAX_CALL_NS * (2 if 0 < computed <= MAX_FLOPS_PER_S else 1)
+    position = classify(Interval.exact(each.middle), bound_ns)
+    if position == "above" or share < MIN_SHARE or computing < MIN_CORES:
+        return None
+    if computed > MAX_FLOPS_PER_S and not in_pieces:
         return None
     if position == "near":
         return abstain("small-batch", "inconclusive: the time of a module is near its bound", "nothing to do")
     return Finding(
         "small-batch",
         "warning",
-        f"the model's {leaves} smallest modules take {format_ns(round(each.middle))} each for forward and backward. "
-        "Calling a module takes about that long whatever the batch is: Python and launching operations take most of "
-        f"the {format_ms(model_ns)} ({format_percent(share)} of the step)",
-        "a larger batch takes nearly the same time, so each sample costs less; or torch.compile, or fewer and larger "
+        f"a step calls the model's {leaves} smallest modules {calls:.0f} times: {format_ns(round(each.middle))} each "
+        "for forward and backward. Calling a module takes about that long whatever the batch is: Python and launching "
+        "operations take most of "
+        f"the {format_ms(model_ns)} ({format_percent(share)} of the step)"
+        + (f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""),
+        (_TOGETHER if in_pieces else "")
+        + "a larger batch takes nearly the same time, so each sample costs less; or torch.compile, or fewer and larger "
         "modules",
         # The time of as many samples in batches twice as large.
         gain_ns=round(model_ns / 2),
         evidence={
             "call_ns": round(each.middle),
-            "bound_ns": MAX_CALL_NS,
+            "bound_ns": bound_ns,
             "leaves": leaves,
+            "model_calls": round(model_calls, 1),
             "cores": round(computing, 2),
             "steps": summary.steps,
         },
     )
+
+
+def _model_calls(rows: list[Row]) -> float:
+    """Return the calls of the whole model in a step; 1 where the model is called in several parts."""
+    forward = [row for row in rows if row.phase is Phase.FORWARD]
+    return forward[0].calls / max(forward[0].steps, 1) if len(forward) == 1 else 1.0
+
+
+def _leaf_calls(run: Evidence) -> float:
+    """Return the calls in a step of the modules with rows that hold no others, as far as there are rows."""
+    forward = [row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None]
+    holding = {row.parent for row in forward}
+    return sum(row.calls / max(row.steps, 1) for row in forward if row.name not in holding)
 
 
 def _total(run: Evidence, rows: list[Row]) -> Interval:
