@@ -44,7 +44,7 @@ def _training(model: nn.Module, loss: Callable[[], Tensor]) -> Training:
     return model, optimizer, step
 
 
-def _import(name: str) -> Any:
+def import_package(name: str) -> Any:
     """Import a package that imports torchvision, also where torchvision's operators do not load."""
     if find_spec("torchvision") is not None:
         spec = spec_from_file_location("zoo_torchvision_ops", _ROOT / "tests" / "zoo" / "zoo_torchvision_ops.py")
@@ -66,7 +66,7 @@ def _words(architecture: str, options: Mapping[str, Any], batch: int = 2, length
     """Return a maker of a language model of ``transformers`` with its own loss on tokens (batch, length)."""
 
     def make() -> Training:
-        kind: Any = getattr(_import("transformers"), architecture)
+        kind: Any = getattr(import_package("transformers"), architecture)
         model = kind(kind.config_class(**options))
         tokens = torch.randint(3, options["vocab_size"], (batch, length))
         return _training(model, lambda: model(input_ids=tokens, labels=tokens).loss)
@@ -75,7 +75,7 @@ def _words(architecture: str, options: Mapping[str, Any], batch: int = 2, length
 
 
 def _whisper() -> Training:
-    transformers = _import("transformers")
+    transformers = import_package("transformers")
     model = transformers.WhisperForConditionalGeneration(
         transformers.WhisperConfig(
             vocab_size=1000, d_model=128, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4,
@@ -92,7 +92,7 @@ def _images(package: str, name: str, batch: int, side: int, **options: Any) -> C
     """Return a maker of an image classifier: images (batch, 3, side, side), cross entropy."""
 
     def make() -> Training:
-        models = _import(package)
+        models = import_package(package)
         create = models.create_model if package == "timm" else models.models.get_model
         model = create(name, num_classes=10, **options)
         images, labels = torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
@@ -102,7 +102,7 @@ def _images(package: str, name: str, batch: int, side: int, **options: Any) -> C
 
 
 def _faster_rcnn() -> Training:
-    torchvision = _import("torchvision")
+    torchvision = import_package("torchvision")
     detection = torchvision.models.detection
     backbone = detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet18", weights=None, trainable_layers=5)
     model = detection.FasterRCNN(
@@ -120,7 +120,7 @@ def _faster_rcnn() -> Training:
 
 
 def _unet() -> Training:
-    diffusers = _import("diffusers")
+    diffusers = import_package("diffusers")
     model = diffusers.UNet2DConditionModel(
         sample_size=16, block_out_channels=(32, 64, 64), layers_per_block=2, norm_num_groups=8, attention_head_dim=8,
         cross_attention_dim=32, down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),

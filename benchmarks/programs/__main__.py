@@ -29,6 +29,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--limit", type=float, default=LIMIT_S, help="seconds a program may take (default: %(default)s)"
     )
     parser.add_argument("--load", action="store_true", help="keep every core busy with another process meanwhile")
+    parser.add_argument(
+        "--other-python", metavar="PATH", help="the interpreter for programs whose packages are missing in this one"
+    )
     parser.add_argument("--list", action="store_true", help="print the programs and run none")
     parser.add_argument("--show", action="store_true", help="print each program's output, with the report")
     parser.add_argument("--page", action="store_true", help="write docs/programs.md and the JSON file")
@@ -60,15 +63,15 @@ def main(arguments: list[str] | None = None) -> int:
         for entry in chosen:
             print(f"{entry.section:10} {entry.name:40} {entry.sentence}")
         return 0
-    missing = [entry for entry in chosen if entry.missing]
+    missing = [entry for entry in chosen if entry.missing and not options.other_python]
     machine = describe()
     results: list[Result] = []
     with ExitStack() as stack:
         if options.load:
             stack.enter_context(load(os.cpu_count() or 1))
-        for result in run_all(
-            [entry for entry in chosen if not entry.missing], options.jobs, options.limit * (2 if options.load else 1)
-        ):
+        runnable = [entry for entry in chosen if entry not in missing]
+        limit_s = options.limit * (2 if options.load else 1)
+        for result in run_all(runnable, options.jobs, limit_s, options.other_python):
             results.append(result)
             if options.show:
                 print(result.printed)

@@ -264,6 +264,24 @@ class Judge:
         of = [str(f.evidence.get("missing", "")) for f in self.summary.findings if f.rule == rule]
         return any(missing == QUIET or missing.startswith("inconclusive") for missing in of)
 
+    def verdict(self, rules: str | tuple[str, ...], *words: str, also: tuple[str, ...] = ()) -> Judge:
+        """Require that the verdict is of one of the rules and has all the words, and that no other rule accuses.
+
+        ``also`` has rules that are true of the program as well, after the verdict. Nothing found on a machine that
+        the report calls busy is uncertain; a wrong accusation is wrong on any machine.
+        """
+        rules = (rules,) if isinstance(rules, str) else rules
+        accusing = [f for f in self.findings if f.rule not in _NO_ACCUSATION]
+        others = [f.rule for f in accusing if f.rule not in (*rules, *also)]
+        truth = ", ".join((" or ".join(rules), *map(readable, words)))
+        if others or not accusing:
+            shown = "; ".join(f"{f.rule}: {f.why}" for f in accusing) or "nothing"
+            return self.add("verdict", truth, shown[:200], False, "wrong cause" if others else "missed", not others)
+        first = accusing[0]
+        text = f"{first.name or ''} {first.why} {first.next}"
+        right = first.rule in rules and all(re.search(word, text) for word in words)
+        return self.add("verdict", truth, f"{first.rule}: {text}"[:200], right, "another place")
+
     def silent(self, *rules: str) -> Judge:
         """Require that none of the rules has a finding; without rules, that there is no finding of the program.
 

@@ -11,7 +11,18 @@ from typing import Final
 
 from .judge import Judge
 
-SECTIONS: Final = ("recompute", "targets", "steps", "excluded", "throughput", "findings", "report", "random")
+SECTIONS: Final = (
+    "recompute",
+    "targets",
+    "steps",
+    "excluded",
+    "throughput",
+    "findings",
+    "defects",
+    "healthy",
+    "report",
+    "random",
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ _TITLES: Final = {
     "excluded": "Validation, saving, pauses",
     "throughput": "Throughput",
     "findings": "Findings",
+    "defects": "Defects",
+    "healthy": "Healthy programs",
     "report": "The report itself",
     "random": "Random programs",
 }
@@ -46,6 +48,18 @@ def render_result(result: Result) -> str:
     return "\n".join(lines)
 
 
+def render_verdicts(results: Sequence[Result]) -> str:
+    """Return how many defects were named and how many healthy programs were accused; empty where none was run."""
+    parts = []
+    for section, right in (("defects", "named rightly"), ("healthy", "without an accusation")):
+        of = [result.verdict for result in results if result.program.section == section]
+        uncertain = of.count("uncertain")
+        if of:
+            doubt = f" ({uncertain} uncertain: the report calls the machine busy)" if uncertain else ""
+            parts.append(f"{section}: {of.count('right')} of {len(of)} {right}{doubt}")
+    return "; ".join(parts)
+
+
 def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
     """Return the number of right, uncertain and wrong programs, by section."""
     lines = ["", f"{'section':12} {'programs':>8} {'right':>6} {'uncertain':>10} {'wrong':>6}"]
@@ -54,6 +68,7 @@ def render_totals(results: Sequence[Result], missing: Sequence[Program]) -> str:
         if of:
             counts = [sum(result.verdict == verdict for result in of) for verdict in ("right", "uncertain", "wrong")]
             lines.append(f"{section:12} {len(of):8} {counts[0]:6} {counts[1]:10} {counts[2]:6}")
+    lines += list(filter(None, [render_verdicts(results)]))
     lines += [f"not run: {entry.name} ({entry.missing} is not installed)" for entry in missing]
     return "\n".join(lines)
 
@@ -71,6 +86,8 @@ def render_page(results: Sequence[Result], missing: Sequence[Program], machine: 
         counts = [sum(result.verdict == verdict for result in of) for verdict in ("right", "uncertain", "wrong")]
         if of:
             text.append(f"| {_TITLES.get(section, 'all')} | {len(of)} | {' | '.join(map(str, counts))} |")
+    verdicts = render_verdicts(results)
+    text += ["", f"{verdicts[:1].upper()}{verdicts[1:]}."] if verdicts else []
     for section in SECTIONS:
         of = [result for result in results if result.program.section == section]
         if not of:

@@ -13,10 +13,12 @@ from autoprof.testing import make_frame
 from benchmarks.programs import clock as clock_module
 from benchmarks.programs.__main__ import choose, main, parse
 from benchmarks.programs.clock import CLOCK, Clock, ProgramStep
-from benchmarks.programs.judge import Check, Judge
+from benchmarks.programs.judge import Check, Judge, Verdict
 from benchmarks.programs.registry import SECTIONS, Program, program, programs
-from benchmarks.programs.report import render_page, render_result, render_totals
+from benchmarks.programs.report import render_page, render_result, render_totals, render_verdicts
 from benchmarks.programs.run import Result, run_one
+
+OUTCOMES: tuple[tuple[str, Verdict], ...] = (("defects", "right"), ("defects", "uncertain"), ("healthy", "right"))
 
 
 class FixedSession:
@@ -123,6 +125,44 @@ def test_an_accusation_is_seen(judge: Judge) -> None:
     abstaining = Finding("data-wait", "info", "no data", "none", evidence={"missing": "data spans"})
     verdicts = [Judge(FixedSession(findings=(f,))).silent().checks[0].verdict for f in (accusing, abstaining)]
     assert verdicts == ["wrong", "right"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [(("data-wait",), "right"), (("data-wait", "jitter"), "wrong"), (("jitter",), "wrong"), ((), "wrong")],
+)
+def test_a_defect_is_named_by_the_first_finding_alone(judge: Judge, rules: tuple[str, ...], verdict: str) -> None:
+    """Another cause beside the right one, another cause alone, and no finding are wrong."""
+    findings = tuple(Finding(rule, "warning", "data.py:12 augment", "look") for rule in rules)
+    assert Judge(FixedSession(findings=findings)).verdict("data-wait", "augment").checks[0].verdict == verdict
+
+
+def test_a_missed_defect_is_uncertain_on_a_busy_machine_but_never_a_wrong_cause(judge: Judge) -> None:
+    """A busy machine is a reason to abstain, not to accuse."""
+    busy = Finding("busy-machine", "warning", "others hold the processors", "compare on a quiet machine")
+    wrong = Finding("jitter", "warning", "long steps", "look")
+    verdicts = [
+        Judge(FixedSession(findings=found)).verdict("data-wait").checks[0].verdict for found in ((busy,), (busy, wrong))
+    ]
+    assert verdicts == ["uncertain", "wrong"]
+
+
+def test_the_totals_count_named_defects_and_healthy_programs() -> None:
+    """One line for the page: how many were named, and how many were not accused."""
+    results = [
+        Result(
+            Program("a", section, "a program", lambda: Judge(FixedSession())),
+            (Check("verdict", "", "", verdict),),
+            None,
+            1.0,
+            "",
+        )
+        for section, verdict in OUTCOMES
+    ]
+    assert render_verdicts(results) == (
+        "defects: 1 of 2 named rightly (1 uncertain: the report calls the machine busy); "
+        "healthy: 1 of 1 without an accusation"
+    )
 
 
 def test_every_section_has_programs() -> None:

@@ -86,7 +86,7 @@ def slow_code_in_forward() -> Judge:
     return judge.names("save_image or forward", "save_image|forward", "hot-module", "unattributed")
 
 
-@program("findings", "validation after every second step takes half of the time")
+@program("defects", "validation after every second step takes half of the time")
 def validating_too_often() -> Judge:
     model = net()
 
@@ -99,10 +99,10 @@ def validating_too_often() -> Judge:
                 model(other)
         model.train()
 
-    return loop(model, after=validate).steps().step_time().finds("excluded", "validation")
+    return loop(model, after=validate).steps().verdict("excluded", "validation")
 
 
-@program("findings", "the model is saved after every step")
+@program("defects", "the model is saved after every step")
 def saving_every_step() -> Judge:
     ballast = torch.randn(3_000_000)
 
@@ -110,13 +110,13 @@ def saving_every_step() -> Judge:
         with CLOCK.phase(EXCLUDED):
             torch.save(ballast, Path("checkpoint.pt"))
 
-    return loop(net(), 60, after=save).steps().finds("excluded", "sav")
+    return loop(net(), 60, after=save).steps().verdict("excluded", "sav")
 
 
-@program("findings", "torch.autograd.set_detect_anomaly(True) left on")
+@program("defects", "torch.autograd.set_detect_anomaly(True) left on")
 def anomaly_detection() -> Judge:
     torch.autograd.set_detect_anomaly(True)
-    judge = loop(net()).steps().finds("debug-mode", "anomaly")
+    judge = loop(net()).steps().verdict("debug-mode", "anomaly")
     torch.autograd.set_detect_anomaly(False)
     return judge
 
@@ -135,13 +135,13 @@ def anomaly_detection_in_a_block() -> Judge:
     return Judge(session).steps().finds("debug-mode", "anomaly")
 
 
-@program("findings", "gc.collect() after every step, with tens of thousands of objects")
+@program("defects", "gc.collect() after every step, with tens of thousands of objects")
 def collecting_by_hand() -> Judge:
     gc.freeze()  # torch's own objects would make each collection 0.1 s long
     heap = [{"number": number, "list": [number]} for number in range(60_000)]
-    judge = loop(net(), after=lambda number, batch: gc.collect()).steps()
-    heap.clear()  # it had to live until now
-    return judge.names("gc.collect", r"gc\.collect|garbage", "jitter")
+    judge = loop(net(), after=lambda number, batch: gc.collect())
+    assert heap
+    return judge.steps().verdict("cleanup-call", "gc.collect")
 
 
 class SmallDataset(Dataset[Tensor]):
@@ -154,7 +154,7 @@ class SmallDataset(Dataset[Tensor]):
         return torch.zeros(16)
 
 
-@program("findings", "two workers started anew in each epoch of eight batches")
+@program("defects", "two workers started anew in each epoch of eight batches")
 def workers_restarted() -> Judge:
     model = net()
     optimizer = sgd(model)
@@ -166,7 +166,7 @@ def workers_restarted() -> Judge:
             train_step(model, optimizer, batch)
             CLOCK.step()
     session.close()
-    return Judge(session).steps().names("persistent_workers", "persistent_workers", "data-wait")
+    return Judge(session).steps().verdict("worker-restart", "persistent_workers", also=("data-wait", "jitter"))
 
 
 class SlowDataset(Dataset[Tensor]):
@@ -202,17 +202,17 @@ class Narrow(Root):
         return self.layers(x)
 
 
-@program("findings", "batches of one sample through eighty tiny layers: the overhead of Python rules")
+@program("defects", "batches of one sample through eighty tiny layers: the overhead of Python rules")
 def tiny_batches() -> Judge:
     model = Narrow()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, batches(200, 1, 8))
     session.close()
-    return Judge(session).steps().names("a larger batch", "batch", "small-batch")
+    return Judge(session).steps().verdict("small-batch", "batch")
 
 
-@program("findings", "sixteen threads for each core, in a model of real arithmetic")
+@program("defects", "sixteen threads for each core, in a model of real arithmetic")
 def too_many_threads() -> Judge:
     torch.set_num_threads(16 * (os.cpu_count() or 1))
     model = Chain(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(4)))
@@ -220,7 +220,7 @@ def too_many_threads() -> Judge:
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, batches(100, 128, 256))
     session.close()
-    return Judge(session).steps().names("threads", "thread", "threads")
+    return Judge(session).steps().verdict("threads", "OMP_NUM_THREADS", also=("jitter",))
 
 
 @program("findings", "an optimizer that takes a third of the step")
@@ -229,7 +229,7 @@ def slow_optimizer() -> Judge:
     return loop(model, optimizer=sgd(model, 5)).steps().phases("optimizer").finds("optimizer")
 
 
-@program("findings", "checkpointing that takes a quarter of the step")
+@program("defects", "checkpointing that takes a quarter of the step")
 def recompute_found() -> Judge:
     class Model(Root):
         """A model whose only part is checkpointed as a lambda."""
@@ -241,7 +241,7 @@ def recompute_found() -> Judge:
         def forward(self, x: Tensor) -> Any:
             return checkpoint(lambda y: self.body(y), self.stem(x), use_reentrant=False)
 
-    return loop(Model()).steps().finds("recompute")
+    return loop(Model()).steps().verdict("recompute")
 
 
 @program("findings", "one layer ten times as long as any other, in plain sight")
@@ -250,13 +250,13 @@ def hot_layer() -> Judge:
     return loop(model).steps().finds("hot-module", r"\b1\b")
 
 
-@program("findings", "every seventh step waits a long time in plain code")
+@program("defects", "every seventh step waits a long time in plain code")
 def irregular_steps() -> Judge:
-    judge = loop(net(), 120, after=lambda number, batch: save_image(batch, 0 if number % 7 else 60)).steps()
-    return judge.names("jitter or save_image", "jitter|save_image", "jitter", "unattributed")
+    judge = loop(net(), 120, after=lambda number, batch: save_image(batch, 0 if number % 7 else 60))
+    return judge.steps().verdict(("jitter", "unattributed"), also=("jitter", "unattributed"))
 
 
-@program("findings", "hundreds of log lines to a slow handler in every step")
+@program("defects", "hundreds of log lines to a slow handler in every step")
 def logging_every_step() -> Judge:
     class Slow(logging.Handler):
         """A handler as of a network service."""
@@ -273,7 +273,7 @@ def logging_every_step() -> Judge:
         for index in range(10):
             logger.info("layer %d is fine", index)
 
-    return loop(net(), after=report).steps().names("logging, findings.py", r"logg.*findings\.py", "logging")
+    return loop(net(), after=report).steps().verdict("logging", r"findings\.py:\d+")
 
 
 # healthy programs: no finding accuses them
@@ -426,37 +426,37 @@ def healthy(model: Any, make: Any, steps: int = STEPS) -> Judge:
     return Judge(session).steps().silent()
 
 
-@program("findings", "healthy: a BERT-like encoder")
+@program("healthy", "a BERT-like encoder")
 def healthy_bert() -> Judge:
     return healthy(Bert(), lambda: torch.randint(0, 500, (8, 64)))
 
 
-@program("findings", "healthy: a GPT with its blocks in a ModuleList inside a ModuleDict")
+@program("healthy", "a GPT with its blocks in a ModuleList inside a ModuleDict")
 def healthy_gpt() -> Judge:
     return healthy(Gpt(), lambda: torch.randint(0, 500, (8, 64)))
 
 
-@program("findings", "healthy: a residual network")
+@program("healthy", "a residual network")
 def healthy_resnet() -> Judge:
     return healthy(ResNet(), lambda: torch.randn(8, 3, 32, 32))
 
 
-@program("findings", "healthy: a MobileNet-like network")
+@program("healthy", "a MobileNet-like network")
 def healthy_mobilenet() -> Judge:
     return healthy(MobileNet(), lambda: torch.randn(8, 3, 64, 64))
 
 
-@program("findings", "healthy: a vision transformer")
+@program("healthy", "a vision transformer")
 def healthy_vit() -> Judge:
     return healthy(Vit(), lambda: torch.randn(8, 3, 64, 64))
 
 
-@program("findings", "healthy: a U-Net")
+@program("healthy", "a U-Net")
 def healthy_unet() -> Judge:
     return healthy(UNet(), lambda: torch.randn(8, 3, 32, 32))
 
 
-@program("findings", "healthy: an LSTM for sequences")
+@program("healthy", "an LSTM for sequences")
 def healthy_lstm() -> Judge:
     class Tagger(Root):
         """An embedding, two layers of LSTM and a head."""
@@ -472,12 +472,12 @@ def healthy_lstm() -> Judge:
     return healthy(Tagger(), lambda: torch.randint(0, 500, (16, 48)))
 
 
-@program("findings", "healthy: two equal layers that sleep")
+@program("healthy", "two equal layers that sleep")
 def healthy_sleepers() -> Judge:
     return loop(net()).steps().silent()
 
 
-@program("findings", "healthy: a list of equal blocks, whose sum is most of the step")
+@program("healthy", "a list of equal blocks, whose sum is most of the step")
 def healthy_blocks() -> Judge:
     class Blocks(Root):
         """Equal blocks in a list, a short stem and a short head."""
@@ -496,7 +496,7 @@ def healthy_blocks() -> Judge:
     return loop(Blocks(), 120).steps().silent()
 
 
-@program("findings", "healthy: gradient accumulation, validation and saving now and then, logging each tenth step")
+@program("healthy", "gradient accumulation, validation and saving now and then, logging each tenth step")
 def healthy_everything() -> Judge:
     model = net()
     optimizer = sgd(model)
