@@ -64,7 +64,14 @@ def test_a_forward_that_waits_is_found_without_counted_flops() -> None:
     assert finding_of(run_of_model(own_cores=0.9), "hot-module") is None
 
 
-def run_of_model(own_cores: float) -> Summary:
+def test_a_forward_that_waits_for_a_processor_or_for_itself_is_an_abstention() -> None:
+    """The model takes 64 % of the step by itself, 60 % may be the wait for a processor that others hold."""
+    finding = finding_of(run_of_model(own_cores=0.1, waiting=0.6), "hot-module")
+    assert finding is not None
+    assert "quiet machine" in finding.why
+
+
+def run_of_model(own_cores: float, waiting: float = 0.0) -> Summary:
     """Diagnose a model of 80 ms that holds a child of 16 ms, beside an optimizer of 10 ms."""
     spans = [
         Span("Model", "", Phase.FORWARD, None, 0, 80 * MS),
@@ -76,7 +83,7 @@ def run_of_model(own_cores: float) -> Summary:
         frame = make_frame(spans, step=number, duration_ns=100 * MS)
         aggregate.add(frame)
         collector.add(frame)
-    values = {"host_cpu_cores": own_cores, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
+    values = {"host_cpu_cores": own_cores, "host_cpu_busy": 0.5, "host_cpu_waiting": waiting}
     metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
     facts = RunFacts(environment=Environment(machine_cores=2))
     return diagnose(collector.evidence(replace(aggregate.summary(), metrics=metrics), facts))

@@ -214,9 +214,13 @@ def _judge_idle(run: Evidence, own: list[OwnTime], hot: OwnTime, share: Interval
     holds_others = any(one.parent == hot.name and one.name != hot.name for one in own)
     if used is None or not holds_others or run.summary.clock != "host":
         return None
-    idle = share.low - used.own - used.children - (used.waiting or 0.0)
+    idle, waiting = share.low - used.own - used.children, used.waiting or 0.0
     if idle < MIN_IDLE:
         return None
+    idle -= waiting
+    if idle < MIN_IDLE:
+        evidence = {"share": round(share.middle, 4), "waiting": round(waiting, 4)}
+        return abstain("hot-module", QUIET, "stop them and measure again", evidence) if used.by_others else None
     return Finding(
         "hot-module",
         "warning",
