@@ -1,4 +1,4 @@
-"""All tests: Ctrl-C raises ``KeyboardInterrupt``, also where the shell that started the tests has it ignored."""
+"""All tests: Ctrl-C raises ``KeyboardInterrupt``, also where a shell has it ignored; no test has a deadline."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

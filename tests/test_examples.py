@@ -37,7 +37,7 @@ def test_an_example_runs(program: Path, tmp_path: Path) -> None:
     """It ends without an error and prints its result."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
     done = subprocess.run(
-        _command(program), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        _command(program), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert re.search(PRINTED[program.stem], done.stdout), done.stdout

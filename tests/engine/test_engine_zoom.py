@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof._capture.mark_cost import MarkCost
 from autoprof._notes import Notes
+from autoprof._session import pipeline
 from autoprof._session.governor import Governor
 from autoprof._session.sampling import Level
 from autoprof._session.zoom import MAX_CHANGES, SILENT_STEPS, Zoom
@@ -26,6 +27,13 @@ from autoprof.testing import FakeClock, ListSink, make_frame, open_session
 
 DEFAULT: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": None}, "flops": "off", "sinks": {}}
 """No targets, explicit steps, every step recorded."""
+
+
+@pytest.fixture(autouse=True)
+def each_step_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pass a step on at its end, on any machine: the fake steps are shorter than the pause between two deliveries."""
+    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
+    monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)
 
 
 class Busy(nn.Module):
