@@ -428,7 +428,7 @@ class TestClock:
         clock.read = lambda: read() - (10**6 if next(count) == 777 else 0)  # type: ignore[method-assign]
         found = measures.check_clock(clock)
         assert found.verdict is PROBLEM
-        assert "went back 1 times" in found.message
+        assert "went back 1 time" in found.message
 
     def test_a_clock_that_stands_still_is_a_problem(self) -> None:
         """It has no resolution at all."""
