@@ -30,7 +30,7 @@ class UncalledModules(Observer):
         lenders = [child for node in nodes if isinstance(node.inner, nn.MultiheadAttention) for child in node.children]
         self._lenders = {child.fqn for child in lenders}
         """Modules of torch's own whose weights are used without a call: nothing in the program can be changed."""
-        self._called_by_parts = {node.fqn for node in nodes if type(node.inner).forward is nn.Sequential.forward}
+        self._called_by_parts = {node.fqn for node in nodes if _is_sequence(node.inner)}
         """Modules whose work is that of the modules in them, which a program may call one by one."""
         self._weights = {
             node.fqn: [(one, one._version) for one in node.inner._parameters.values() if _is_trained(one)]
@@ -92,6 +92,11 @@ class UncalledModules(Observer):
 
 def _is_inside(fqn: str, other: str) -> bool:
     return fqn != other and (other == "" or fqn.startswith(f"{other}."))
+
+
+def _is_sequence(module: nn.Module) -> bool:
+    """Return whether a call of the module is only one of each module in it; False for a scripted one."""
+    return getattr(type(module), "forward", None) is nn.Sequential.forward
 
 
 def _is_trained(parameter: nn.Parameter | None) -> TypeGuard[nn.Parameter]:
