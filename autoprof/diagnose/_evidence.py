@@ -30,6 +30,8 @@ CLOCK_READINGS: Final = 256
 """Clock frequencies kept, the last ones."""
 MEMORY_KINDS: Final = ("allocated_bytes", "rss_bytes")
 """Readings that show growth, the better one first: an allocator counts tensors, the resident set everything."""
+PEAK_OF_KIND: Final = {"rss_bytes": "rss_peak_bytes"}
+"""The reading of the highest level since the process began, for kinds that also count freed memory."""
 
 
 class LongStep(NamedTuple):
@@ -56,6 +58,8 @@ class Evidence:
     """The device's usual clock frequency: the median of the last readings."""
     unattributed: Interval | None = None
     """The mean time of a step in no span, in nanoseconds; None where no frames were seen."""
+    memory_peaks: tuple[int, ...] = ()
+    """The highest level of the process up to each reading of ``memory``, in bytes; empty where it was not read."""
 
     @cached_property
     def rows(self) -> dict[Phase, list[Row]]:
@@ -93,7 +97,8 @@ class EvidenceCollector:
     def __init__(self) -> None:
         self._longest: list[tuple[int, int, LongStep]] = []
         self._memory_kind: str | None = None
-        self._memory: list[tuple[int, int]] = []
+        self._memory: list[tuple[int, int, int | None]] = []
+        """Step, level and the process's highest level so far."""
         self._stretch = 1
         """Number of readings in a stretch."""
         self._in_stretch = 0
@@ -126,7 +131,7 @@ class EvidenceCollector:
             self._memory_kind = next((kind for kind in MEMORY_KINDS if kind in memory), None)
         if self._memory_kind is None or self._memory_kind not in memory:
             return
-        reading = (step, memory[self._memory_kind])
+        reading = (step, memory[self._memory_kind], memory.get(PEAK_OF_KIND.get(self._memory_kind, "")))
         if self._in_stretch and reading[1] < self._memory[-1][1]:
             self._memory[-1] = reading
         elif not self._in_stretch:
@@ -145,7 +150,10 @@ class EvidenceCollector:
         """Return the evidence for the rules."""
         clock = median(self._clocks) if self._clocks else None
         rest = mean_from_moments(self._steps, self._unattributed_ns, self._squares) if self._steps else None
-        return Evidence(summary, facts, self.longest(), tuple(self._memory), self._memory_kind, clock, rest)
+        readings = tuple((step, level) for step, level, _ in self._memory)
+        peaks = tuple(peak for _, _, peak in self._memory if peak is not None)
+        known = peaks if len(peaks) == len(readings) else ()
+        return Evidence(summary, facts, self.longest(), readings, self._memory_kind, clock, rest, known)
 
 
 def evidence_of_run(run: Run) -> Evidence:

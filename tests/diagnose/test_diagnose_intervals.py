@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._session.governor import Governor
-from autoprof.diagnose import RunFacts, diagnose
+from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
 from autoprof.diagnose.rules import overhead
 from autoprof.summary import Finding, PairedCost
+from autoprof.testing import make_frame
 
 STEP = {"forward": 50.0, "backward": 50.0}
 MIB = 2**20
@@ -109,6 +111,35 @@ def test_scattered_readings_never_get_a_finding_by_chance() -> None:
     draw = random.Random(2)
     said = [growth_of(*(draw.gauss(400, 40) for _ in range(count))) for count in range(12, 121) for _ in range(3)]
     assert not [finding for finding in said if finding is not None and finding.severity != "info"]
+
+
+def test_growth_that_has_ceased_is_no_leak() -> None:
+    """Memory rises over two thirds of the run, and then no more: what filled is full."""
+    assert growth_of(*(400 + 2 * min(step, 66) for step in range(100))) is None
+
+
+def growth_under(peak: Callable[[int], float]) -> Finding | None:
+    """Return the finding for memory that grows by 1 MiB a step from 400 MiB, and these highest levels of the process."""
+    collector = EvidenceCollector()
+    for step in range(90):
+        memory = {"rss_bytes": (400 + step) * MIB, "rss_peak_bytes": round(peak(step) * MIB)}
+        collector.add(make_frame([], step=step + 1, duration_ns=100 * MS, memory=memory))
+    return finding_of(diagnose(collector.evidence(evidence_of(STEP, repeat=20).summary, RunFacts())), "memory-growth")
+
+
+def test_a_leak_raises_the_peak_as_well() -> None:
+    """A finding."""
+    finding = growth_under(lambda step: 500 + step)
+    assert finding is not None
+    assert finding.severity == "warning"
+
+
+def test_resident_memory_that_grows_below_a_constant_peak_is_inconclusive() -> None:
+    """A list of 640,000 tuples is built and dropped in each step: the allocators keep more of it from step to step."""
+    finding = growth_under(lambda step: 500 + (step > 40))
+    assert finding is not None
+    assert finding.severity == "info"
+    assert "the process's peak only by 1.0 MiB" in finding.evidence["missing"]
 
 
 def test_a_step_in_the_middle_is_no_slope() -> None:

@@ -22,12 +22,16 @@ STEADY: Final = 1 / 3
 """Growth rate of the second half over that of the first: caches that fill slow down, a leak does not."""
 MIN_READINGS: Final = 12
 """Readings needed, four in each third."""
+MIN_PEAK_RISE: Final = 0.5
+"""Rise of the process's highest level over that of its memory: a leak raises both alike. Memory that each step frees
+and takes again raises the first level only at the beginning, while the allocators return less of it to the system."""
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the smallest readings of the run's thirds, and the line through all readings.
 
-    The line must rise significantly as well, so that scattered readings are no finding.
+    The line must rise significantly as well, so that scattered readings are no finding; and of resident memory the
+    highest level must rise with it.
     """
     kind, readings = run.memory_kind, run.memory
     if kind is None:
@@ -39,10 +43,13 @@ def judge(run: Evidence) -> Finding | None:
     parts = readings[:third], readings[third:-third], readings[-third:]
     first, middle, last = (min(part, key=lambda one: (one[1], one[0])) for part in parts)
     grown = last[1] - first[1]
+    peak_rise = _peak_rise(run, first, last)
     per_step = grown / max(last[0] - first[0], 1)
     early, late = (_rate(*pair) for pair in ((first, middle), (middle, last)))
     enough = max(MIN_BYTES, MIN_SHARE * first[1])
     if grown < enough * (1 - MARGIN) or early <= 0 or late < STEADY * (1 - MARGIN) * early:
+        return None
+    if slope(parts[2]).high < STEADY * early:  # it has ceased
         return None
     line = slope(readings)
     evidence = {
@@ -53,6 +60,13 @@ def judge(run: Evidence) -> Finding | None:
         "bytes_per_step_low": round(line.low),
         "bytes_per_step_high": round(line.high),
     }
+    evidence |= {} if peak_rise is None else {"peak_rise_bytes": peak_rise}
+    if peak_rise is not None and peak_rise < MIN_PEAK_RISE * grown:
+        missing = (
+            f"inconclusive: {kind} grew by {format_bytes(grown)}, but the process's peak only by "
+            f"{format_bytes(peak_rise)}: each step may use again memory that was freed before"
+        )
+        return abstain("memory-growth", missing, "a longer run: a leak raises the peak as well", evidence)
     significant = line.low * (readings[-1][0] - readings[0][0]) >= enough
     if not significant or grown < enough * (1 + MARGIN) or late < STEADY * (1 + MARGIN) * early:
         reason = "near the bound" if significant else "but the readings scatter too much"
@@ -71,6 +85,14 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
+def _peak_rise(run: Evidence, first: tuple[int, int], last: tuple[int, int]) -> int | None:
+    """Return the growth of the process's highest level between two readings, in bytes; None where it was not read."""
+    if not run.memory_peaks:
+        return None
+    peaks = dict(zip(run.memory, run.memory_peaks, strict=True))
+    return peaks[last] - peaks[first]
+
+
 def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
     return (other[1] - one[1]) / max(other[0] - one[0], 1)
 
@@ -78,11 +100,15 @@ def _rate(one: tuple[int, int], other: tuple[int, int]) -> float:
 def train_with_leak(broken: bool) -> Summary:
     """Keep 2 MiB of activations in each step; the healthy twin frees them."""
     import mmap
+    from contextlib import suppress
+    from pathlib import Path
 
     import torch
 
     from ...demo.defects import STEPS, train_on_real_clock
 
+    with suppress(OSError):  # proc(5): the peak of earlier work in this process becomes the present level
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     kept = []
 
     def keep(_number: int, output: Tensor) -> None:

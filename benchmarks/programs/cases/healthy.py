@@ -227,3 +227,22 @@ def actor_critic_is_healthy() -> Judge:
         return value
 
     return train(model, loss, 60)
+
+
+@program("healthy", "640,000 tuples are built and dropped in each step: resident memory creeps, and none of it is a leak")
+def tuples_of_each_step_is_healthy() -> Judge:
+    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 8))
+
+    def loss() -> Tensor:
+        pairs = [(number, number + 1) for number in range(640_000)]
+        value: Tensor = model(torch.randn(64, 64)).square().mean() / len(pairs)
+        return value
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    for _ in range(60):
+        loss().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+    session.close()
+    return Judge(session).silent("memory-growth")
