@@ -192,13 +192,15 @@ class Excluded:
     """Host time that belongs to no step: validation, ``torch.save``, pauses; around all steps, recorded or not.
 
     ``steps`` is the number of steps in or after which it happened: the files of one checkpoint are several calls after
-    one step, and a check before the first step is in none. None in older runs.
+    one step, and a check before the first step is in none. None in older runs. ``before_ns`` is the part before the
+    first step: a rollout comes before each round of training, validation after it.
     """
 
     name: str
     calls: int
     total_ns: int
     steps: int | None = None
+    before_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

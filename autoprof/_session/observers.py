@@ -51,9 +51,10 @@ class ExcludedTime:
 
     def add(self, name: str, ns: int, step: int) -> None:
         """Count one interval; ``step`` steps have ended before it."""
-        spent = self._spent.setdefault(name, [0, 0, 0])
+        spent = self._spent.setdefault(name, [0, 0, 0, 0])
         spent[0] += 1
         spent[1] += max(ns, 0)
+        spent[3] += max(ns, 0) if step == 0 else 0
         if step != self._last_step.get(name, 0):
             self._last_step[name] = step
             spent[2] += 1

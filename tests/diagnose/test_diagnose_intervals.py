@@ -119,7 +119,7 @@ def test_growth_that_has_ceased_is_no_leak() -> None:
 
 
 def growth_under(peak: Callable[[int], float]) -> Finding | None:
-    """Return the finding for memory that grows by 1 MiB a step from 400 MiB, and these highest levels of the process."""
+    """Return the finding for memory that grows by 1 MiB a step from 400 MiB, below these peaks."""
     collector = EvidenceCollector()
     for step in range(90):
         memory = {"rss_bytes": (400 + step) * MIB, "rss_peak_bytes": round(peak(step) * MIB)}

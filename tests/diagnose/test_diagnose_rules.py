@@ -262,6 +262,29 @@ def test_what_is_excluded_twice_is_found() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "before"), [("validation", 1_000), ("forward without gradients", 0)], ids=["eval mode", "train mode"]
+)
+def test_a_rollout_before_each_round_of_updates_is_part_of_the_work(name: str, before: int) -> None:
+    """It is never advised to collect less experience, and the finding is not critical."""
+    excluded = (Excluded(name, 11, 10_000 * MS + before * MS, 10, before * MS),)
+    judged = judge(evidence_of({"forward": 90}, repeat=40, excluded=excluded))
+    (finding,) = [one for one in judged if one.rule == "excluded"]
+    assert (finding.severity, finding.name) == ("warning", "rollout or validation")
+    assert finding.why.startswith("rollout or validation takes")
+    assert "part of the work" in finding.next
+
+
+@pytest.mark.parametrize("before", [0, 50], ids=["none", "a sanity check"])
+def test_validation_after_each_round_is_no_rollout(before: int) -> None:
+    """It did not come before the first step, or was much shorter there."""
+    excluded = (Excluded("validation", 11, 10_000 * MS + before * MS, 10, before * MS),)
+    judged = judge(evidence_of({"forward": 90}, repeat=40, excluded=excluded))
+    (finding,) = [one for one in judged if one.rule == "excluded"]
+    assert (finding.severity, finding.name) == ("critical", "validation")
+    assert "validate less often" in finding.next
+
+
 def test_the_excluded_part_is_that_of_the_report() -> None:
     """Of the time of all steps, recorded under these names or others or not, with the warm-up."""
     excluded = (Excluded("validation", 5, 3_000 * MS, 5),)

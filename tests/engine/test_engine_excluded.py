@@ -316,6 +316,25 @@ def test_what_is_excluded_after_one_step_happens_once(program: Program) -> None:
         assert excluded["validation"] == (1, 0)
 
 
+@pytest.mark.parametrize("rollout", [True, False], ids=["before each round", "after each round"])
+def test_forwards_before_the_first_step_show_that_a_round_begins_with_them(rollout: bool) -> None:
+    """A rollout, in eval mode: the verdict calls it so. Validation after each round is validation."""
+    program = Program()
+    for _ in range(5):
+        if rollout:
+            program.validate()
+        for _ in range(6):
+            program.train()
+        if not rollout:
+            program.validate()
+    summary = program.end()
+    (excluded,) = summary.excluded
+    assert excluded.before_ns == (220 if rollout else 0)
+    assert [one.name for one in summary.findings if one.rule == "excluded"] == [
+        "rollout or validation" if rollout else "validation"
+    ]
+
+
 def test_the_model_under_validation_is_bare_after_its_first_forward(program: Program) -> None:
     """No hook but the one that tells training from validation."""
     program.train()

@@ -19,10 +19,19 @@ MIN_STEPS: Final = 2
 nothing shows how often it recurs. What happens before the first step, as Lightning's sanity check, does not recur."""
 SAVING: Final = "torch.save"
 VALIDATION: Final = "validation"
+UNGRADED: Final = "forward without gradients"
+ROLLOUT: Final = "rollout or validation"
+MIN_ROUNDS: Final = 3
+"""Times after which it is known that forwards without gradients and training take turns."""
+MIN_FIRST: Final = 0.5
+"""Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
 _ADVICE: Final = {
     SAVING: "save less often (each N minutes), keep only the last files, and write on another thread or with "
     "torch.distributed.checkpoint.async_save",
     VALIDATION: "validate less often, on fewer batches, with a larger batch size and under torch.inference_mode()",
+    ROLLOUT: "a rollout (reinforcement learning, generated samples) is part of the work: make it shorter by more "
+    "environments or samples in each forward, torch.inference_mode() and torch.compile, or collect in other processes "
+    "while the model trains; if this is validation, validate less often or on fewer batches",
 }
 
 
@@ -54,14 +63,16 @@ def judge(run: Evidence) -> Finding | None:
         )
         return abstain("excluded", missing, "a longer run", evidence)
     largest = max(recurring, key=_length)
+    kind = ROLLOUT if _may_be_rollout(largest) else largest.name
+    critical = recurring_share >= CRITICAL_SHARE and kind != ROLLOUT
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
     return Finding(
         "excluded",
-        "critical" if recurring_share >= CRITICAL_SHARE else "warning",
-        f"{_describe(largest, steps, largest.total_ns / wall_ns)}{_others(run, largest, wall_ns)}{lines}",
-        _ADVICE.get(largest.name, "do this less often, or beside the training"),
-        largest.name,
+        "critical" if critical else "warning",
+        f"{_describe(kind, largest, steps, largest.total_ns / wall_ns)}{_others(run, largest, wall_ns)}{lines}",
+        _ADVICE.get(kind, "do this less often, or beside the training"),
+        kind,
         gain_ns=round((recurring_share - MAX_SHARE) * wall_ns / max(steps, 1)),
         evidence=evidence | ({} if table is None else table.evidence()),
     )
@@ -76,11 +87,23 @@ def _length(one: Excluded) -> int:
     return one.total_ns
 
 
-def _describe(one: Excluded, steps: int, share: float) -> str:
+def _may_be_rollout(one: Excluded) -> bool:
+    """Whether forwards without gradients take turns with training and may be a part of it, as a rollout is.
+
+    Forwards in ``train`` mode may always be one. Those in ``eval`` mode may be, if they came before the first step too.
+    """
+    rounds = _times(one)
+    if rounds < MIN_ROUNDS:
+        return False
+    each_ns = (one.total_ns - one.before_ns) / rounds
+    return one.name == UNGRADED or (one.name == VALIDATION and one.before_ns >= MIN_FIRST * each_ns)
+
+
+def _describe(kind: str, one: Excluded, steps: int, share: float) -> str:
     every = steps / _times(one)
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
     return (
-        f"{one.name} takes {format_percent(share)} of the wall time: {one.calls} times, {often}, "
+        f"{kind} takes {format_percent(share)} of the wall time: {one.calls} times, {often}, "
         f"{format_ns(one.total_ns // one.calls)} each"
     )
 

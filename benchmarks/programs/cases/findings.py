@@ -102,6 +102,37 @@ def validating_too_often() -> Judge:
     return loop(model, after=validate).steps().verdict("excluded", "validation")
 
 
+def train_on_rollouts(*, evaluates: bool) -> Judge:
+    """Alternate a rollout of 20 forwards without gradients and four epochs of four updates on it."""
+    model = net()
+    optimizer = sgd(model)
+    session = autoprof.instrument(model, optimizer=optimizer)
+    CLOCK.start()
+    for _ in range(10):
+        states = []
+        model.train(not evaluates)
+        with CLOCK.phase(EXCLUDED), torch.no_grad():
+            for state in batches(20):
+                states.append(state + 0.0 * model(state))
+                save_image(state, 4)
+        model.train()
+        for batch in torch.cat(states).repeat(4, 1).chunk(16):
+            train_step(model, optimizer, batch)
+            CLOCK.step()
+    session.close()
+    return Judge(session).steps().verdict("excluded", "rollout", "part of the work")
+
+
+@program("defects", "reinforcement learning: rollouts in eval mode take most of the time and are part of the work")
+def rollouts_in_eval_mode() -> Judge:
+    return train_on_rollouts(evaluates=True)
+
+
+@program("defects", "reinforcement learning: the same rollouts in train mode, under no_grad")
+def rollouts_in_train_mode() -> Judge:
+    return train_on_rollouts(evaluates=False)
+
+
 @program("defects", "the model is saved after every step")
 def saving_every_step() -> Judge:
     ballast = torch.randn(3_000_000)
