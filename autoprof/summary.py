@@ -376,6 +376,12 @@ class Summary:
         return sum(one.total_ns for one in self.excluded) / max(self.wall_ns, 1)
 
     @property
+    def unattributed_share(self) -> float:
+        """The part of the recorded steps in no span, without autoprof's own work, most of which lies there."""
+        other = self.phases.get(Phase.OTHER, 0) / max(self.total_step_ns, 1)
+        return max(other - self.overhead, 0.0)
+
+    @property
     def sampling_bias(self) -> float | None:
         """The excess of recorded steps over unsampled ones, beyond the cost of recording, as a fraction.
 

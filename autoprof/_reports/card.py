@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from .._units import format_bytes, format_ms, format_percent, format_rate, format_span
-from ..frame import Phase
 from ..summary import Finding, Summary, WhatIf
 from .text import crop, fit, safe, wrap
 
@@ -107,9 +106,8 @@ def _without_finding(summary: Summary) -> str:
     waiting = [finding for finding in summary.findings if _lacks_steps(finding)]
     if len(waiting) == len(summary.findings) and waiting:
         return f"too early to say ({waiting[0].evidence['missing']})"
-    unattributed = summary.phases.get(Phase.OTHER, 0) / max(summary.total_step_ns, 1)
-    if unattributed >= MOST_UNATTRIBUTED:
-        return f"{UNCLEAR}: {format_percent(unattributed)} of the step is in no span"
+    if summary.unattributed_share >= MOST_UNATTRIBUTED:
+        return f"{UNCLEAR}: {format_percent(summary.unattributed_share)} of the step is in no span"
     return HEALTHY
 
 

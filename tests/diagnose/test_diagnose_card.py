@@ -59,6 +59,14 @@ def test_a_run_that_is_mostly_unattributed_is_never_called_healthy() -> None:
     assert verdict_line(replace(judged, phases=other)) == lines[0].removeprefix("Verdict   ")
 
 
+def test_the_work_of_autoprof_itself_leaves_nothing_unexplained() -> None:
+    """Most of it lies between the spans, where a short run pays several percent."""
+    judged = diagnose(evidence_of(STEP, repeat=20))
+    other = {**judged.phases, Phase.OTHER: judged.total_step_ns // 5}
+    lines = render_card(replace(judged, phases=other, overhead=0.06))
+    assert lines[0] == "Verdict   nothing stands out"
+
+
 def test_the_card_of_a_short_run_says_that_it_is_too_early() -> None:
     """No verdict, one line."""
     assert render_card(diagnose(evidence_of(SLOW, repeat=3))) == [

@@ -149,6 +149,13 @@ def test_few_samples_name_no_line() -> None:
     assert "4 samples of its stack are too few" in finding.why
 
 
+def test_the_work_of_autoprof_itself_is_no_unattributed_time() -> None:
+    """What recording costs is judged by the rule of the overhead."""
+    parts = {"forward": 82, "step": 100}
+    assert finding_of(diagnose(evidence_of(parts, repeat=20)), "unattributed") is not None
+    assert finding_of(diagnose(evidence_of(parts, repeat=20, overhead=0.06)), "unattributed") is None
+
+
 def test_the_tables_go_to_json_and_back() -> None:
     """A saved run names the same lines."""
     facts = RunFacts(stacks={UNATTRIBUTED: table_of(90, 10)})

@@ -18,7 +18,7 @@ MAX_SHARE: Final = 0.15
 
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the mean time in no span, without the calls that other rules judge."""
+    """Judge the mean time in no span, without what other rules judge."""
     rest = run.unattributed
     if rest is None:
         rest = Interval.exact(run.summary.phases.get(Phase.OTHER, 0) / run.summary.steps)
@@ -48,9 +48,10 @@ def judge(run: Evidence) -> Finding | None:
 
 
 def _explained_ns(run: Evidence) -> float:
-    """Return the time of calls in a step that have a rule of their own and may lie outside all spans."""
+    """Return the time of a step outside all spans that other rules judge: certain calls, and autoprof's own work."""
     calls = (run.facts.logs, run.facts.cleanups)
-    return sum(one.mean_ns for one in calls if one is not None)
+    own_ns = run.summary.overhead * run.summary.step_mean_ns
+    return own_ns + sum(one.mean_ns for one in calls if one is not None)
 
 
 def train_with_images(broken: bool) -> Summary:
