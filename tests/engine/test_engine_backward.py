@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from autoprof import Phase, span, timed
 from autoprof._capture.marks import UNTIMED_HIDDEN, UNTIMED_LEAF
+from autoprof._capture.probes import backward
+from autoprof._process import replace
 from autoprof.testing import FakeClock
 
 CHILDREN = everything(targets=[{"match": ".+"}])
@@ -42,6 +45,14 @@ class Again(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return checkpoint(self.child, x, use_reentrant=self.reentrant)
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget what other tests have compiled: calls of ``autograd.grad`` are seen until torch compiles."""
+    monkeypatch.setattr(replace, "_compiled", False)
+    if "torch._dynamo.utils" in sys.modules:
+        sys.modules["torch._dynamo.utils"].counters.clear()
 
 
 def linear() -> nn.Module:
@@ -812,3 +823,73 @@ def test_a_step_that_ends_inside_a_backward_closes() -> None:
         "a": 1,
         "b": 1,
     }
+
+
+class Slow(torch.autograd.Function):
+    """An operation whose backward takes 100 ns, and 30 ns more where its backward is differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, clock: FakeClock, ns: int) -> Tensor:
+        ctx.clock, ctx.ns = clock, ns
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        ctx.clock.advance(ctx.ns)
+        slow: Tensor = Slow.apply(gradients[0], ctx.clock, 30) if ctx.ns == 100 else gradients[0] * 1.0  # type: ignore[no-untyped-call]
+        return slow, None, None
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_a_gradient_penalty_lies_wholly_in_backward() -> None:
+    """``autograd.grad`` with a graph, then ``backward`` through it; the loss is outside the model in both."""
+    clock = FakeClock()
+    model = Named(a=linear(), b=nn.Tanh())
+    with Watched(model, config=CHILDREN, clock=clock) as watched:
+        x = data()
+        score = Slow.apply(model(x), clock, 100).square().sum()  # type: ignore[no-untyped-call]
+        (slope,) = torch.autograd.grad(score, x, create_graph=True)
+        clock.advance(7)
+        (score + (slope.norm() - 1).square()).backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert frame.duration_ns == 237
+    roots = [span for span in frame.spans if span.parent is None and span.phase is Phase.BACKWARD]
+    assert [span.host_ns for span in roots if span.host_ns] == [100, 130]
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_a_gradient_that_reaches_no_module_is_no_backward_pass() -> None:
+    """``autograd.grad`` of something else than the model's output is counted in no phase, and is no micro-step."""
+    clock = FakeClock()
+    model = Named(a=linear())
+    with Watched(model, config=CHILDREN, clock=clock) as watched:
+        y = model(data())
+        x = data()
+        torch.autograd.grad(Slow.apply(x, clock, 50).sum(), x)  # type: ignore[no-untyped-call]
+        y.sum().backward()
+        watched.step()
+    (frame,) = watched.frames
+    check_laws(frame)
+    assert sum(span.host_ns for span in frame.spans) == 0
+    assert frame.duration_ns == 50
+    assert not backward.GRAD.in_place
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("nothing_compiled")
+def test_calls_of_grad_are_not_replaced_any_more_once_torch_has_compiled() -> None:
+    """A graph that calls it is guarded by the function; a wrapper would have it compiled anew."""
+    clock = FakeClock()
+    model = Named(a=linear())
+    with Watched(model, config=CHILDREN, clock=clock) as watched:
+        for _ in range(2):
+            x = data()
+            torch.autograd.grad(Slow.apply(model(x), clock, 100).sum(), x)  # type: ignore[no-untyped-call]
+            torch.compile(lambda x: x * 2, backend="eager")(torch.ones(1))
+            assert not backward.GRAD.in_place
+            watched.step()
+    torch._dynamo.reset()
+    spent = [sum(span.host_ns for span in frame.spans if span.parent is None) for frame in watched.frames]
+    assert spent == [100, 0]

@@ -1,8 +1,9 @@
 """Mark where a backward pass begins and where it ends.
 
 The hooks of autograd nodes see a pass from the first hooked node on: the nodes of a loss outside the model run before.
-So ``torch.autograd.backward``, which ``Tensor.backward`` calls, is wrapped while a session records. A pass that is
-started another way (``torch.autograd.grad``, an older reference to the function) begins with its first hooked node.
+So ``torch.autograd.backward``, which ``Tensor.backward`` calls, is wrapped while a session records, and so is
+``torch.autograd.grad``: its pass is marked once it reaches a hooked node, from the time of the call. A pass that is
+started another way (by an older reference to a function, or once torch has compiled) begins with its first hooked node.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class BackwardPasses(PassState):
         self._recorder = recorder
         self._ordinals: dict[int, int] = {}
         self._entered: list[int] = []
+        self._unmarked: dict[int, tuple[int, Any]] = {}
+        """Calls of ``torch.autograd.grad`` that have reached no hooked node, by ordinal: marks before it, reading."""
         self._places: dict[int, Any] = {}
         """The device and stream that each thread of a pass used last."""
         self.several = False
@@ -82,14 +85,43 @@ class BackwardPasses(PassState):
             return False
         return True
 
+    def enter_grad(self) -> bool:
+        """Read the time of a call of ``torch.autograd.grad``; return whether to call ``leave_grad`` after it."""
+        recorder = self._recorder
+        if get_ident() != recorder.thread or not recorder.is_appending:
+            return False
+        try:
+            clock, ordinal = recorder.clock, recorder.next_ordinal()
+            self._unmarked[ordinal] = len(recorder.buffer), clock.read_at(clock.place(None))
+            self._entered.append(ordinal)
+        except Exception:
+            recorder.handle_failure("backward passes")
+            return False
+        return True
+
+    def leave_grad(self) -> None:
+        """Mark the end of such a call, if its begin was marked."""
+        unmarked = self._unmarked.pop(self._entered[-1], None) if self._entered else None
+        if unmarked is None:
+            self._leave(observed=False)
+            return
+        self._entered.pop()
+        try:
+            self._recorder.clock.release([unmarked[1]])
+        except Exception:
+            self._recorder.handle_failure("backward passes")
+
     def leave(self) -> None:
         """Mark the end of the pass that was entered last, whether it returned or raised."""
+        self._leave(observed=True)
+
+    def _leave(self, *, observed: bool) -> None:
         try:
             ordinal = self._entered.pop()
             for task in [task for task, known in self._ordinals.items() if known == ordinal]:
                 del self._ordinals[task]
             self.running = PASS_ENDED
-            for observer in self._end_observers:
+            for observer in self._end_observers if observed else ():
                 observer.end()
             self._recorder.mark(ordinal | GRAPH_END)
         except Exception:
@@ -106,19 +138,31 @@ class BackwardPasses(PassState):
         if len(self._ordinals) >= MAX_NESTED:  # passes that an exception ended are never removed otherwise
             self._ordinals.clear()
         if self._entered and self._entered[-1] not in self._ordinals.values():
-            self._ordinals[task] = self._entered[-1]
-            queue_callback(self._nodes_done)
+            ordinal = self._ordinals[task] = self._entered[-1]
+            unmarked = self._unmarked.pop(ordinal, None)
+            queue_callback(partial(self._nodes_done, observed=unmarked is None))
+            if unmarked is not None:
+                self._mark_begin(ordinal, *unmarked)
             return
         ordinal = self._ordinals[task] = self._recorder.next_ordinal()
         queue_callback(partial(self._end, task, ordinal))
         self._recorder.mark(ordinal | GRAPH_BEGIN)
 
-    def _nodes_done(self) -> None:
+    def _mark_begin(self, ordinal: int, marks_before: int, reading: Any) -> None:
+        """Mark the begin of a pass at the time of its call; now, if another mark came between: they are in order."""
+        recorder = self._recorder
+        if len(recorder.buffer) == marks_before:
+            recorder.append(ordinal | GRAPH_BEGIN, reading, recorder.thread)
+        else:
+            recorder.clock.release([reading])
+            recorder.mark(ordinal | GRAPH_BEGIN)
+
+    def _nodes_done(self, *, observed: bool) -> None:
         # No node remains, so every module's backward is over; the call of backward has yet to return.
         self._recorder.mark(BACKWARD_END)
         if len(self._entered) == 1:
             self._end_threads()
-        for observer in self._end_observers:
+        for observer in self._end_observers if observed else ():
             observer.begin()
 
     def _end(self, task: int, ordinal: int) -> None:
@@ -187,19 +231,47 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
 BACKWARD: Final = Replacement(Attribute(torch.autograd, "backward"), in_compiler=InCompiler.PRESENT)
 
 
+GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
+"""Also called by ``torch.func.grad``."""
+
+
+class _GradCalls:
+    """The calls of ``torch.autograd.grad``, reported to the backward passes. A ``Listener``."""
+
+    def __init__(self, passes: BackwardPasses) -> None:
+        self._passes = passes
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        return self._passes.enter_grad()
+
+    def leave(self) -> None:
+        self._passes.leave_grad()
+
+
 class BackwardProbe(CallProbe):
     """Have backward passes reported while the probe is attached."""
 
     def __init__(self, passes: BackwardPasses) -> None:
         super().__init__([(BACKWARD, passes)])
+        self._grad_calls = _GradCalls(passes)
+        for method in (self._grad_calls.enter, self._grad_calls.leave):
+            skip_frames(method, callees=True)
+
+    def attach(self) -> None:
+        """Replace both functions, and add the listeners."""
+        super().attach()
+        GRAD.hold(self._grad_calls, until_compiled=True)
+        GRAD.listen(self._grad_calls)
 
     def detach(self) -> None:
-        """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
+        """Put both functions back: a wrapper would cost time in each unsampled step."""
         self.remove()
 
-
-GRAD: Final = Replacement(Attribute(torch.autograd, "grad"))
-"""Also called by ``torch.func.grad``."""
+    def remove(self) -> None:
+        """Put both functions back once no session needs the replacements."""
+        GRAD.ignore(self._grad_calls)
+        GRAD.release(self._grad_calls)
+        super().remove()
 
 
 def watch_backward(listener: Listener) -> None:
