@@ -80,9 +80,10 @@ class UnitRates:
         elif not frame.warmup:
             self._settling = False
         ns = frame.duration_ns
-        if frame.warmup:  # counting FLOPs lies in such a step
-            ns = max(ns - frame.overhead_ns, 0)
+        if frame.warmup:
             self._warmups += not self._settling
+            if 2 * frame.overhead_ns > ns:  # long work, once: counting FLOPs lies in such a step
+                ns = max(ns - frame.overhead_ns, 0)
         self._add(ns, 1, frame.scalars if units is None else units)
 
     def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
