@@ -85,14 +85,18 @@ static int native_exec(PyObject *module) {
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
         add_type(module, &call_matcher_spec, &state->call_matcher_type) < 0 || add_codes(module) < 0)
         return -1;
+#if HAS_STACK_TIMER
+    if (add_type(module, &stack_timer_spec, &state->stack_timer_type) < 0)
+        return -1;
+#endif
     return PyModule_AddIntConstant(module, "ABI_VERSION", ABI_VERSION);
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(call_matcher_type)        \
-    DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(is_grad_enabled) DO(is_autocast_enabled)     \
-    DO(perf_counter_ns) DO(str_dtype) DO(str_grad_fn) DO(str_register_prehook) DO(str_requires_grad)                \
-    DO(str_sequence_nr) DO(str_shape) DO(str_training)
+    DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(is_grad_enabled)        \
+    DO(is_autocast_enabled) DO(perf_counter_ns) DO(str_dtype) DO(str_grad_fn) DO(str_register_prehook)              \
+    DO(str_requires_grad) DO(str_sequence_nr) DO(str_shape) DO(str_training)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {
     module_state *state = state_of(module);

@@ -6,6 +6,7 @@ hook.c          Hook and HookContext: a callable in C in front of the hook in Py
 module_hooks.c  the usual case of the hooks before and after a module's forward
 node_hook.c     the usual case of the prehook of an autograd node
 call_matcher.c  CallMatcher: recognises a call of the model that equals the call before
+stack_timer.c   StackTimer: has the main thread sample its own stack at random moments (Linux)
 module.c        the module and its state
 
 A hook here handles the usual case: a call on the training thread, with tensors only, while the buffer has room. It
@@ -28,6 +29,18 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #error "the extension relies on the GIL; without it marks are recorded in Python"
 #endif
 
+/* Where the system's clock is known, and before Python 3.13 with Python's internal headers. */
+#if defined(__linux__) && PY_VERSION_HEX >= 0x030D0000
+#define HAS_STACK_TIMER 1
+#elif defined(__linux__) && defined(__has_include)
+#if __has_include(<internal/pycore_interp.h>)
+#define HAS_STACK_TIMER 1
+#endif
+#endif
+#ifndef HAS_STACK_TIMER
+#define HAS_STACK_TIMER 0
+#endif
+
 #define ABI_VERSION 2 /* as in native.py; to be raised with each change of the interface */
 
 /* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
@@ -46,6 +59,7 @@ enum {
 /* State of the module: its types, the functions of torch that hooks call, and interned names. */
 typedef struct {
     PyTypeObject *mark_buffer_type, *hook_state_type, *pass_state_type, *hook_context_type, *call_matcher_type;
+    PyTypeObject *stack_timer_type; /* NULL where the system has none */
     PyTypeObject *hook_type; /* made by configure() */
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *is_grad_enabled, *is_autocast_enabled;
@@ -177,6 +191,7 @@ static inline void set_exception(PyObject *error) {
 #endif
 }
 
-extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, call_matcher_spec;
+extern PyType_Spec mark_buffer_spec, hook_state_spec, pass_state_spec, hook_context_spec, hook_spec, call_matcher_spec,
+    stack_timer_spec;
 
 #endif
