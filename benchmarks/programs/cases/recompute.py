@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils.checkpoint import (
 
 import autoprof
 
+from ...hot_path.models import import_package
 from ..clock import CLOCK
 from ..judge import Judge
 from ..parts import Block, Root, Sleep, batches, in_backward, recomputed, rest, sgd, sleep_op, train
@@ -348,7 +348,7 @@ def llama_like_layers_as_targets() -> Judge:
 
 @program("recompute", "Llama of transformers with gradient_checkpointing_enable()", "transformers")
 def llama_of_transformers() -> Judge:
-    transformers = import_module("transformers")
+    transformers = import_package("transformers")
     config = transformers.LlamaConfig(
         vocab_size=256, hidden_size=128, intermediate_size=256, num_hidden_layers=4, num_attention_heads=4
     )
