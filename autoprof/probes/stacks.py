@@ -18,6 +18,7 @@ import os
 import random
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns, thread_time_ns
 from types import CodeType, FrameType
@@ -118,7 +119,9 @@ class StackProbe:
         self._wake = threading.Lock()
         self._wake.acquire()
         self._idle = False
-        self._thread: threading.Thread | None = None
+        self._thread: int | None = None
+        self._ended = threading.Lock()
+        """Held from the thread's start to its end."""
         self._process = os.getpid()
 
     def _use_clock(self) -> None:
@@ -178,8 +181,9 @@ class StackProbe:
         self._drop_timer()
         self._release()
         thread, self._thread = self._thread, None
-        if thread is not None and self._process == os.getpid() and thread is not threading.current_thread():
-            thread.join(1.0)
+        alive = thread is not None and self._process == os.getpid() and thread != threading.get_ident()
+        if alive and self._ended.acquire(timeout=1.0):
+            self._ended.release()
 
     def take(self) -> list[StackSample]:
         """Return the samples since the last call."""
@@ -206,8 +210,9 @@ class StackProbe:
             else:
                 self._drop_timer()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="autoprof-stacks", daemon=True)
-            self._thread.start()
+            # Not threading.Thread: its start waits for the new thread, which may take milliseconds of the step.
+            self._ended.acquire()
+            self._thread = start_new_thread(self._run, ())
         elif self._idle:
             self._release()
 
@@ -238,16 +243,17 @@ class StackProbe:
     # On the sampling thread.
 
     def _run(self) -> None:
-        while not self._stopping:
-            timer = self._timer
-            try:
+        try:
+            while not self._stopping:
+                timer = self._timer
                 if timer is None:
                     self._look_or_wait()
                 else:
                     self._look_where_late(timer)
-            except Exception:
-                self._recorder.count_failure("samples of the stack")
-                return
+        except Exception:
+            self._recorder.count_failure("samples of the stack")
+        finally:
+            self._ended.release()
 
     def _look_or_wait(self) -> None:
         """Take a sample after a random time; wait where none is wanted."""
