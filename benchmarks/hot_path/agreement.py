@@ -39,7 +39,8 @@ class Record:
     def averaged_with(self, later: Record) -> Record:
         """Return the mean of two records of one program; half of their difference is an error too.
 
-        Machine and program drift between the two, and what was measured between them lies anywhere on that way.
+        Machine and program drift between the two records; a share measured in between may lie anywhere from one to the
+        other.
         """
         shares: dict[str, dict[str, float]] = {}
         for name in {**self.shares, **later.shares}:
