@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture.mark_cost import MarkCost
+from autoprof._metrics.throughput import RECOGNISED
 from autoprof._notes import Notes
 from autoprof._session import pipeline
 from autoprof._session.governor import Governor
@@ -120,6 +121,23 @@ def test_rows_of_a_changing_cut_close_to_the_nanosecond() -> None:
             assert row.total_ns == row.self_ns + inside
             assert row.share == row.total_ns / summary.total_step_ns
     assert sum(summary.phases.values()) == summary.total_step_ns
+
+
+def test_a_call_inside_which_the_cut_changes_is_one_call_of_the_model() -> None:
+    """The call that begins a step replaces its own hooks; those that stay count it once, and so its batch is known."""
+    clock, sink = FakeClock(), ListSink()
+    model = deep(clock, 5)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    config = {**DEFAULT, "step": "auto"}
+    with open_session(model, config, clock=clock, sinks=[sink], optimizer=optimizer) as session:
+        for _ in range(20):
+            model(torch.ones(8, 1)).sum().backward()
+            optimizer.step()
+    assert len({frame.cut for frame in sink.frames}) > 1
+    assert {span.calls for frame in sink.frames for span in frame.spans if span.phase is Phase.FORWARD} == {1}
+    progress = session.summary().progress
+    assert progress is not None
+    assert (progress.source, progress.no_throughput) == (RECOGNISED, "")
 
 
 def test_the_cut_settles() -> None:

@@ -14,6 +14,10 @@ from .module import ModuleProbe, Orphan, remove_hooks
 _compiling = torch.compiler.is_dynamo_compiling
 
 
+def _owner(hook: Callable[..., Any]) -> object:
+    return getattr(hook, "__self__", None)
+
+
 class BoundaryProbe:
     """Call a function with the module before each forward of it.
 
@@ -43,12 +47,15 @@ class BoundaryProbe:
             self.fail(module)
             return
         new = RemovableHandle.next_id  # the key of the next hook to be registered
+        before = [*module._forward_pre_hooks.values()]
         self._before(module)
         if new == RemovableHandle.next_id:
             return
+        # A hook attached by the step that begins is too late for this call's list of hooks: it is called from here,
+        # unless its probe was attached before too, for the list still has that hook.
+        called = {id(_owner(hook)) for hook in before}
         for key, hook in [*module._forward_pre_hooks.items()]:
-            if key >= new and isinstance(getattr(hook, "__self__", None), ModuleProbe):
-                # Attached by the step that begins: too late for this call's list of hooks, so it is called from here.
+            if key >= new and isinstance(_owner(hook), ModuleProbe) and id(_owner(hook)) not in called:
                 hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
     def detach(self) -> None:
