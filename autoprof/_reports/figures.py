@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from ..frame import Phase
 from .fonts import Script
 
 if TYPE_CHECKING:
@@ -14,9 +15,18 @@ if TYPE_CHECKING:
 
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6d31", "#7b4fa3")
 """Distinguishable for colour-blind people (Okabe and Ito 2008), and two more."""
+_PHASE_COLORS: Final = dict(
+    zip((Phase.COMM, Phase.DATA, Phase.H2D, Phase.USER, Phase.OPTIMIZER), COLORS[3:], strict=True)
+)
+"""Colours of the phases that have none in the table of phases."""
 INK: Final = "#333333"
 FAINT: Final = "#6b6b6b"
 GRID: Final = "#d9d9d9"
+
+
+def phase_color(phase: Phase) -> str:
+    """Return the colour of a phase on pages."""
+    return _PHASE_COLORS.get(phase) or phase.traits.color
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from .._units import count, format_percent, format_short
 from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
-from .figures import COLORS
+from .figures import phase_color
 from .hot_tree import TreeRow, hot_tree
 from .run_facts import FULL, NOTHING, headline, run_facts, shown_path
 from .text import safe
@@ -21,8 +21,6 @@ TREE: Final = 24
 """Names of the tree."""
 SEVERITIES: Final = {"critical": "#d55e00", "warning": "#cc8800"}
 """Colours that are legible on white and on black."""
-_COLORS: Final = dict(zip((Phase.COMM, Phase.DATA, Phase.H2D, Phase.USER, Phase.OPTIMIZER), COLORS[3:], strict=True))
-"""Colours of the phases that have none of their own in figures."""
 _STYLE: Final = """
 .autoprof {font-size: 13px; line-height: 1.4; max-width: 60em}
 .autoprof table {font-size: inherit; border-collapse: collapse; margin: .6em 0}
@@ -103,19 +101,15 @@ def _percent(share: float) -> str:
     return f"{100 * min(max(share, 0.0), 1.0):.1f}%"
 
 
-def _color(phase: Phase) -> str:
-    return _COLORS.get(phase) or escape(phase.traits.color)
-
-
 def _phases(summary: Summary) -> str:
     whole = max(summary.total_step_ns, 1)
     limit = summary.clock_limit_ns * summary.steps / whole
     shown = [(phase, ns / whole) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
     blocks = "".join(
-        f'<span style="width: {_percent(share)}; background: {_color(phase)}"></span>' for phase, share in shown
+        f'<span style="width: {_percent(share)}; background: {escape(phase_color(phase))}"></span>' for phase, share in shown
     )
     words = " · ".join(
-        f'<span style="white-space: nowrap"><span style="color: {_color(phase)}">■</span> '
+        f'<span style="white-space: nowrap"><span style="color: {escape(phase_color(phase))}">■</span> '
         f"{_text(str(phase))} {_text(format_percent(share, limit))}</span>"
         for phase, share in shown
     )

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import AutoprofError
-from . import compare, config, demo, doctor, inspect, rules, show
+from . import compare, config, demo, doctor, inspect, report, rules, show
 
-COMMANDS = (demo, show, compare, inspect, config, doctor, rules)
+COMMANDS = (demo, show, report, compare, inspect, config, doctor, rules)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,127 @@
+"""Assemble the page: one HTML file with its style, its scripts and its data, which may load nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from html import escape
+from importlib import metadata, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .._reports.text import safe
+from .._storage.atomic import write_atomic
+from .._storage.runs import Run
+from ..errors import AutoprofError, OutputError
+from ..summary import Summary
+from .payload import ROW_BYTES, comparison_payload, default_path, phase_colors, run_payload
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+SCRIPTS: Final = (
+    "data.js", "format.js", "dom.js", "tree.js", "charts.js", "icicle.js", "module.js", "steps.js", "card.js",
+    "memory.js", "lines.js", "ranks.js", "compare.js", "search.js", "app.js",
+)  # fmt: skip
+"""The scripts in the order in which they are run; they share one scope."""
+_UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
+
+
+def write_page(
+    run: Run,
+    summary: Summary,
+    path: Path | None = None,
+    *,
+    rank: int | None = None,
+    other: tuple[Run, Summary] | None = None,
+) -> Path:
+    """Write the page of a run, beside an ``other`` run where there is one, and return its path.
+
+    Raises ``OutputError`` where the file cannot be written.
+    """
+    target = path or default_path(run)
+    text = render_page(run, summary, rank=rank, other=other)
+    try:
+        write_atomic(target, text)
+    except OSError as error:
+        raise OutputError(f"{target}: cannot be written ({error.strerror}); it must be a file in a folder") from error
+    return target
+
+
+def render_page(
+    run: Run, summary: Summary, *, rank: int | None = None, other: tuple[Run, Summary] | None = None
+) -> str:
+    """Return the page as HTML."""
+    room = ROW_BYTES if other is None else ROW_BYTES // 2
+    runs = [run_payload(run, summary, rank=rank, room=room)]
+    comparison = None
+    if other is not None:
+        runs.append(run_payload(*other, rank=rank, room=room))
+        comparison = _compare(run, other[0], rank)
+    data = {
+        "version": _version(),
+        "written": datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds"),
+        "colors": phase_colors(),
+        "runs": runs,
+        "comparison": comparison,
+    }
+    return _document(f"{runs[0]['name']} · autoprof", data)
+
+
+def _compare(a: Run, b: Run, rank: int | None) -> dict[str, Any]:
+    from ..compare import compare_runs
+
+    try:
+        return comparison_payload(compare_runs(a.path, b.path, rank=rank), "")
+    except AutoprofError as error:
+        return comparison_payload(None, str(error))
+
+
+def _document(title: str, data: dict[str, Any]) -> str:
+    assets = resources.files(__package__) / "assets"
+    styles = [_read(assets, _UPLOT[1]), _read(assets, "page.css")]
+    own = "\n".join(_read(assets, name) for name in SCRIPTS)
+    scripts = [_read(assets, _UPLOT[0]), f'(() => {{\n"use strict";\n{own}\n}})();']
+    policy = (
+        f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return "".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            '<meta name="color-scheme" content="light dark">\n',
+            f"<title>{escape(safe(title))}</title>\n",
+            *(f"<style>{style}</style>\n" for style in styles),
+            f"</head>\n<body>\n{_read(assets, 'page.html')}\n",
+            f'<script type="application/json" id="data">{_inert(text)}</script>\n',
+            *(f"<script>{script}</script>\n" for script in scripts),
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _inert(text: str) -> str:
+    """Escape the characters that could end the element of the data, or begin a comment in it."""
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _hashes(texts: Sequence[str]) -> str:
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii") for text in texts)
+    return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+
+def _read(assets: Traversable, name: str) -> str:
+    return assets.joinpath(name).read_text(encoding="utf-8")
+
+
+def _version() -> str:
+    try:
+        return metadata.version("torch-autoprof")
+    except metadata.PackageNotFoundError:
+        return ""

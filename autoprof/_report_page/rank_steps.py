@@ -1,0 +1,66 @@
+"""Steps of each rank from the heads of its records: lengths and phases, without the spans behind them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .._units import NS_PER_MS
+from .history import count_lines
+
+MAX_RANKS: Final = 64
+"""Ranks on the page; of more, the first ones."""
+RANK_BINS: Final = 128
+_END_OF_HEAD: Final = b',"memory":'
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The steps of one rank: their number, mean length and phases in nanoseconds, and the mean of each bin."""
+
+    rank: int
+    steps: int
+    mean_ns: float
+    phases: Mapping[str, float]
+    first: tuple[int, ...]
+    """The first step of each bin."""
+    bins_ns: tuple[float, ...]
+
+
+def read_rank(path: Path, rank: int) -> RankSteps:
+    """Read the heads of one rank's records; a line that is cut is skipped."""
+    stride = max(-(-count_lines(path) // RANK_BINS), 1)
+    phases: Counter[str] = Counter()
+    first: list[int] = []
+    sums: list[list[int]] = []
+    total_ns = steps = 0
+    for head in _heads(path):
+        ns = head.get("device_duration_ns") or head["duration_ns"]
+        if steps % stride == 0:
+            first.append(head["step"])
+            sums.append([0, 0])
+        sums[-1][0] += ns
+        sums[-1][1] += 1
+        steps += 1
+        total_ns += ns
+        phases.update({phase: round(ms * NS_PER_MS) for phase, ms in head["phases_ms"].items()})
+    count = max(steps, 1)
+    means = {phase: ns / count for phase, ns in phases.items()}
+    return RankSteps(rank, steps, total_ns / count, means, tuple(first), tuple(ns / of for ns, of in sums))
+
+
+def _heads(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the part of each line before its memory and spans, of steps after the warm-up."""
+    with path.open("rb") as lines:
+        for line in lines:
+            end = line.find(_END_OF_HEAD)
+            try:
+                head = json.loads(line[:end] + b"}" if end > 0 else line)
+                if not head["warmup"] and isinstance(head["phases_ms"], dict) and head["duration_ns"] >= 0:
+                    yield head
+            except (ValueError, KeyError, TypeError):
+                continue

@@ -1,0 +1,82 @@
+"""``autoprof report``: write a saved run as one HTML page, and open it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any, Final
+
+RUNS: Final = "runs"
+
+_EPILOG = """
+examples:
+  autoprof report                              the latest run in the folder runs
+  autoprof report runs/a --compare runs/b      two runs side by side
+  autoprof report runs/a -o a.html --no-open   on a machine without a display
+
+Exit status: 0 written, 2 the run cannot be read or the page cannot be written.
+"""
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "report",
+        help="write the latest or another saved run as one HTML page, and open it",
+        description=(
+            "Write a saved run as one HTML page that needs no network: the verdict, the module tree by phase, steps "
+            "over time, memory, ranks. A run that was killed is shown from its records."
+        ),
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "run_folder",
+        metavar="RUN",
+        nargs="?",
+        default=RUNS,
+        help=f"the folder of a run, or a folder of runs: then the latest of them (default: {RUNS})",
+    )
+    parser.add_argument("--compare", metavar="OTHER", help="another run to show beside it")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN/report.html)")
+    parser.add_argument("--rank", type=int, metavar="N", help="show the steps of this rank (default: the lowest)")
+    parser.add_argument(
+        "--open",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="open the page in a browser (default: if the output is a terminal with a display)",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from .._report_page.page import write_page
+    from .._storage.runs import Run, find_run, read_run
+    from ..errors import OutputError
+    from ..sinks._export import saved_summary
+    from ..summary import Summary
+
+    def read(folder: str) -> tuple[Run, Summary]:
+        run = read_run(find_run(folder))
+        if arguments.rank is not None and arguments.rank not in run.ranks:
+            known = ", ".join(map(str, run.ranks)) or "none"
+            raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
+        return run, saved_summary(run, arguments.rank)
+
+    run, summary = read(arguments.run_folder)
+    other = None if arguments.compare is None else read(arguments.compare)
+    path = write_page(run, summary, arguments.output, rank=arguments.rank, other=other)
+    print(path)
+    if arguments.open or (arguments.open is None and _has_display()):
+        webbrowser.open(path.resolve().as_uri())
+    return 0
+
+
+def _has_display() -> bool:
+    """Return whether a browser is likely to open where the user sees it, and not on a remote machine."""
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
