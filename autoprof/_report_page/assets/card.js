@@ -4,7 +4,7 @@ function cardSection() {
   const { card } = RUN;
   const [first, ...others] = card.findings;
   const facts = new Map(card.facts);
-  const title = facts.get("Verdict") || (RUN.empty ? "No figures" : "Too few steps for a verdict");
+  const title = facts.get("Verdict") || (RUN.empty ? "No figures" : "No verdict: no rule was judged");
   const words = title.replace(/^\[(critical|warning)\] /, "");
   return h(
     "section",
@@ -91,7 +91,7 @@ function moreSection() {
   if (RUN.droppedRows) records.push(`${plural(RUN.droppedRows, "row")} beyond the limit left out`);
   if (RUN.levels.length === 0) records.push("no records of steps (the sink jsonl writes them), so the page has only the summary");
   for (const run of RUNS) {
-    parts.push(h("h3", {}, PAIR ? `Run ${"AB"[run.index]}` : "This run"), h("dl", { class: "facts wide" }, [...run.about, ...(run === RUN ? records.map((text) => ["records", text]) : [])].map(([label, text]) => [h("dt", {}, label), h("dd", {}, text)])));
+    parts.push(h("h3", {}, PAIR ? `Run ${"AB"[run.index]}` : "This run"), h("dl", { class: "facts wide" }, [...run.about, ...(run === RUN ? records.map((text) => ["records", text]) : [])].map(([label, text]) => [h("dt", {}, label), h("dd", {}, label === "configuration" ? h("details", { class: "bare" }, h("summary", {}, "as JSON"), h("code", {}, text)) : text)])));
   }
   return section("more", "More about the run", null, ...parts);
 }

@@ -19,10 +19,13 @@ function axis(extra = {}) {
   };
 }
 
-// A chart of columns over the steps. `y` has the scale and unit of the axis; `onHover` and `onPick` take an index.
-function makeChart(holder, { data, series, bands, height, y, label, fromZero = true, onHover, onPick, onZoom, hooks = {}, sync }) {
+// A chart of columns over the steps. `y` has the scale and unit of the axis; `onHover` and `onPick` take an index. Its
+// method `show` replaces the columns, and `unit` is the scale: uPlot has the scaled values, so that its ticks are round.
+function makeChart(holder, { data: columns, series, bands, height, y, label, fromZero = true, onHover, onPick, onZoom, hooks = {}, sync }) {
   const width = () => Math.max(holder.clientWidth, 200);
   const [scale, unit] = y;
+  const scaled = ([steps, ...rest]) => [steps, ...rest.map((column) => column.map((value) => (value === null ? null : value / scale)))];
+  const data = scaled(columns);
   let dragged = false;
   const options = {
     width: width(),
@@ -44,7 +47,7 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
     scales: { x: { time: false }, y: { range: (_plot, low, high) => limits(low, high, fromZero) } },
     axes: [
       axis({ size: 26, values: (_plot, splits) => splits.map((step) => (Number.isInteger(step) ? step.toLocaleString("en") : "")) }),
-      axis({ size: 58, values: (_plot, splits) => splits.map((value) => axisValue(value / scale, unit, splits, scale)) }),
+      axis({ size: 58, values: (_plot, splits) => splits.map((value) => axisValue(value, unit, splits)) }),
     ],
     series: [{}, ...series.map((one) => ({ spanGaps: false, points: { show: data[0].length < 2 }, ...one }))],
     bands,
@@ -55,6 +58,8 @@ function makeChart(holder, { data, series, bands, height, y, label, fromZero = t
     },
   };
   const chart = new uPlot(options, data, holder);
+  chart.unit = scale;
+  chart.show = (next) => chart.setData(scaled(next), false);
   chart.root.setAttribute("role", "img");
   chart.root.setAttribute("aria-label", label);
   chart.over.addEventListener("click", () => {
@@ -75,9 +80,10 @@ function limits(low, high, fromZero) {
   return [low - room, high + room];
 }
 
-function axisValue(value, unit, splits, scale) {
-  const step = splits.length > 1 ? Math.abs(splits[1] - splits[0]) / scale : 1;
-  const places = step >= 1 ? 0 : Math.min(Math.ceil(-Math.log10(step)), 4);
+function axisValue(value, unit, splits) {
+  const step = splits.length > 1 ? Math.abs(splits[1] - splits[0]) : 1;
+  let places = 0;
+  while (places < 4 && Math.abs(step * 10 ** places - Math.round(step * 10 ** places)) > 1e-6) places++;
   return `${value.toFixed(places)}${unit ? ` ${unit}` : ""}`;
 }
 

@@ -34,7 +34,7 @@ function changeTable(rows) {
       const percent = (ratio) => (ratio === null ? "–" : `${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(1)} %`);
       const interval = one.low === null || one.high === null ? "–" : `${percent(one.low)} to ${percent(one.high)}`;
       return [
-        RUN.byName.has(one.name) ? moduleLink(one.name) : one.name,
+        RUN.byName.has(one.name) ? moduleLink(one.name) : one.name.replace(/_bytes$/, "").replaceAll("_", " "),
         one.phase ? [swatch(one.phase), one.phase] : "",
         format(one.a),
         format(one.b),

@@ -8,12 +8,12 @@ function h(tag, attributes = {}, ...children) {
     else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
 function replace(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
 function css(name) {
@@ -22,6 +22,14 @@ function css(name) {
 
 function phaseColor(phase) {
   return DATA.colors[phase] || DATA.colors.other;
+}
+
+// The colour of a phase as a line, which on a dark page has to be lighter than an area.
+function lineColor(phase) {
+  const color = phaseColor(phase);
+  if (!isDark()) return color;
+  const parts = [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16));
+  return `rgb(${parts.map((part) => Math.round(part + 0.3 * (255 - part))).join(", ")})`;
 }
 
 // Black or white, whichever is legible on a colour.

@@ -75,7 +75,7 @@ class Icicle {
       width: `${Math.max(width - 1, 1)}px`,
       top: `${depth * ROW_PX}px`,
     });
-    block.classList.toggle("narrow", width < 26);
+    block.classList.toggle("narrow", width < Math.min(6.4 * node.label.length + 12, 46));
   }
 
   // In the tree by module a block has a strip with its phases, in the order of a step.
@@ -193,7 +193,7 @@ function treeSection() {
   return section(
     "tree",
     "Where a step goes",
-    `A block is as wide as its mean time in ${steps}; blocks below it ran inside it, longest first.`,
+    `A block is as wide as its mean time in ${steps}; the blocks below it ran inside it, longest first.${RUN.phases.some(([phase]) => phase === "recompute") ? " Recompute runs inside backward." : ""}`,
     h("div", { class: "controls" }, h("div", { class: "switch", role: "group", "aria-label": "Order" }, switches), crumbs),
     phaseLegend(),
     icicles.map((one) => [PAIR ? h("h3", { class: "run-name" }, `${"AB"[one.run.index]}  ${one.run.name}`) : null, one.holder]),

@@ -6,7 +6,7 @@ function lineSection() {
   const share = other && RUN.total ? other[1] / RUN.total : 0;
   return section(
     "lines",
-    "Unattributed time by line",
+    RUN.lines[0].kind === "unattributed" ? "Unattributed time by line" : "Sampled time by line",
     `${formatShare(share)} of the step is in no span. The training thread's stack was sampled; a line's share is of its kind of time.`,
     RUN.lines.map((kind) => [
       h("h3", {}, kind.kind, h("span", { class: "faint" }, ` ${plural(kind.samples, "sample")}${kind.samples < 10 ? ", too few to rely on" : ""}`)),

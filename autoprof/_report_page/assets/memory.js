@@ -40,7 +40,7 @@ function memorySection() {
 function wholeMemory(whole) {
   if (!whole) return null;
   const parts = [...MEMORY_PARTS.slice(0, 3), ["buffer_bytes", "buffers"], ["peak_bytes", "peak"]].filter(([part]) => whole[part] !== undefined);
-  return parts.length ? h("p", {}, h("b", {}, "The whole model "), parts.map(([part, word]) => `${word} ${formatBytes(whole[part])}`).join(" · ")) : null;
+  return parts.length ? h("p", { class: "wide" }, h("b", {}, "The whole model "), parts.map(([part, word]) => `${word} ${formatBytes(whole[part])}`).join(" · ")) : null;
 }
 
 function memoryTable(names) {

@@ -33,8 +33,14 @@ function drawModule() {
   mountHistories(panel, runs, rows);
 }
 
+// The rows of a name, in the order of the phases.
+function inOrder(run, name) {
+  const place = (row) => PHASES.indexOf(run.rows.phase[row]);
+  return [...run.byName.get(name)].sort((a, b) => place(a) - place(b));
+}
+
 function phaseTable(run, name) {
-  const rows = [...run.byName.get(name)].sort((a, b) => PHASES.indexOf(run.rows.phase[a]) - PHASES.indexOf(run.rows.phase[b]));
+  const rows = inOrder(run, name);
   const { calls, steps, mean_ns: mean, p50_ns: p50, p95_ns: p95, max_ns: most, self_ns: self, share, lane, phase } = run.rows;
   const known = rows.filter((row) => mean[row] !== null && mean[row] !== undefined);
   if (!known.length) return h("p", { class: "faint" }, "Its rows are of steps that were recorded with other targets; they have a history only.");
@@ -54,7 +60,7 @@ function phaseTable(run, name) {
 }
 
 function historyPanel(runs, name) {
-  const bars = runs[0].byName.get(name).filter((row) => (runs[0].histograms[row] || []).length > 2);
+  const bars = inOrder(runs[0], name).filter((row) => (runs[0].histograms[row] || []).length > 2);
   return h(
     "div",
     { class: "split" },
@@ -86,9 +92,10 @@ function mountHistories(panel, runs, rows) {
   const series = [];
   const bands = [];
   for (const [row, one] of found) {
-    const color = phaseColor(run.rows.phase[row]);
+    const phase = run.rows.phase[row];
+    const color = phaseColor(phase);
     data.push(one.p95, one.p50);
-    series.push({ stroke: faint(color, binned ? 0.35 : 0), width: 1 }, { stroke: color, width: 1.5 });
+    series.push({ stroke: faint(color, binned ? 0.35 : 0), width: 1 }, { stroke: () => lineColor(phase), width: 1.5 });
     if (binned) bands.push({ series: [data.length - 2, data.length - 1], fill: faint(color, 0.18) });
   }
   const y = timeUnit(mostOf(...data.slice(1)));
@@ -100,7 +107,7 @@ function mountHistories(panel, runs, rows) {
     return replace(hover, `${stepsText(run.historyFirst[at], run.historyLast[at])}: ${parts.join(" · ")}`);
   };
   show(null);
-  makeChart(holder, { data, series, bands, height: 170, y, label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: run.historyLast[at] }) });
+  makeChart(holder, { data, series, bands, height: 220, y, label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: run.historyLast[at] }) });
 }
 
 function stepsText(first, last) {

@@ -2,6 +2,9 @@
 
 const STEP_CHARTS = { times: null, phases: null, level: null };
 
+const SLOW = 1.25; // a slow step takes this many median steps
+const MOST_SLOW = 16;
+
 function levelFor(run, low, high, width) {
   const coarse = [...run.levels].reverse();
   const fits = run.levels.find((level) => {
@@ -12,7 +15,7 @@ function levelFor(run, low, high, width) {
 }
 
 function slowSteps(run) {
-  return (run.slow || []).filter((one) => one.ns > 1.15 * (run.p50 || 1));
+  return (run.slow || []).filter((one) => one.ns > SLOW * (run.p50 || 1)).slice(0, MOST_SLOW);
 }
 
 function stepSection() {
@@ -89,7 +92,7 @@ function mountSteps(slow) {
     STEP_CHARTS.level = level;
     const phases = phaseData(level)[1];
     for (const [chart, data] of [[STEP_CHARTS.times, stepData(level)], [STEP_CHARTS.phases, phases]]) {
-      if (changed) chart.setData(data, false);
+      if (changed) chart.show(data);
       if (changed || chart !== plot) chart.setScale("x", { min, max });
     }
     busy = false;
@@ -179,7 +182,7 @@ function slowMarkers(slow) {
       const { min, max } = plot.scales.x;
       button.hidden = one.step < min || one.step > max;
       button.style.left = `${plot.valToPos(one.step, "x")}px`;
-      button.style.top = `${plot.valToPos(one.ns, "y")}px`;
+      button.style.top = `${plot.valToPos(one.ns / (plot.unit || timeUnit(mostOf(stepData(STEP_CHARTS.level)[1]))[0]), "y")}px`;
       button.classList.toggle("chosen", one.step === STATE.step);
     });
   };

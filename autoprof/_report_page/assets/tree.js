@@ -9,7 +9,7 @@ function finish(node, keepOrder = false) {
   if (!keepOrder) node.children.sort((a, b) => b.total - a.total || (a.name < b.name ? -1 : 1));
   for (const child of node.children) {
     const above = node.name && child.name.startsWith(`${node.name}/`) ? node.name.length + 1 : 0;
-    child.label = child.label || child.name.slice(above) || child.name;
+    child.label = child.label || (child.name === node.name ? child.phase : child.name.slice(above)) || child.name;
     child.parent = node;
     child.path = `${node.path}\n${child.phase || ""} ${child.name}`;
     finish(child);
