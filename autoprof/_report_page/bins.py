@@ -125,6 +125,4 @@ class MeanBins:
         if self._count:
             self._flush()
         keys = dict.fromkeys(key for one in self._bins for key in one)
-        return {
-            key: encode(np.array([round(one.get(key, 0.0)) for one in self._bins], dtype=np.int64)) for key in keys
-        }
+        return {key: encode(np.array([round(one.get(key, 0.0)) for one in self._bins], dtype=np.int64)) for key in keys}

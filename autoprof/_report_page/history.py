@@ -244,4 +244,3 @@ def histogram_of(counts: Nanoseconds, most_bins: int) -> tuple[float, float, lis
     padded[: high - low + 1] = counts[low : high + 1]
     edge = float(np.exp((low * HISTOGRAM_CODES - FIRST) / PER_NAT))
     return edge, float(np.exp(width * HISTOGRAM_CODES / PER_NAT)), padded.reshape(-1, width).sum(axis=1).tolist()
-

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .._reports.text import safe
 from .._storage.atomic import write_atomic
@@ -19,14 +19,12 @@ from ..errors import AutoprofError, OutputError
 from ..summary import Summary
 from .payload import ROW_BYTES, comparison_payload, default_path, phase_colors, run_payload
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
 SCRIPTS: Final = (
     "data.js", "format.js", "dom.js", "tree.js", "charts.js", "icicle.js", "module.js", "steps.js", "card.js",
     "memory.js", "lines.js", "ranks.js", "compare.js", "search.js", "app.js",
 )  # fmt: skip
 """The scripts in the order in which they are run; they share one scope."""
+_ASSETS: Final = Path(__file__).parent / "assets"
 _UPLOT: Final = "uplot/uPlot.iife.min.js", "uplot/uPlot.min.css"
 
 
@@ -81,10 +79,9 @@ def _compare(a: Run, b: Run, rank: int | None) -> dict[str, Any]:
 
 
 def _document(title: str, data: dict[str, Any]) -> str:
-    assets = resources.files(__package__) / "assets"
-    styles = [_read(assets, _UPLOT[1]), _read(assets, "page.css")]
-    own = "\n".join(_read(assets, name) for name in SCRIPTS)
-    scripts = [_read(assets, _UPLOT[0]), f'(() => {{\n"use strict";\n{own}\n}})();']
+    styles = [_read(_UPLOT[1]), _read("page.css")]
+    own = "\n".join(_read(name) for name in SCRIPTS)
+    scripts = [_read(_UPLOT[0]), f'(() => {{\n"use strict";\n{own}\n}})();']
     policy = (
         f"default-src 'none'; script-src {_hashes(scripts)}; style-src {_hashes(styles)}; base-uri 'none'; "
         "form-action 'none'"
@@ -98,7 +95,7 @@ def _document(title: str, data: dict[str, Any]) -> str:
             '<meta name="color-scheme" content="light dark">\n',
             f"<title>{escape(safe(title))}</title>\n",
             *(f"<style>{style}</style>\n" for style in styles),
-            f"</head>\n<body>\n{_read(assets, 'page.html')}\n",
+            f"</head>\n<body>\n{_read('page.html')}\n",
             f'<script type="application/json" id="data">{_inert(text)}</script>\n',
             *(f"<script>{script}</script>\n" for script in scripts),
             "</body>\n</html>\n",
@@ -116,8 +113,8 @@ def _hashes(texts: Sequence[str]) -> str:
     return " ".join(f"'sha256-{digest}'" for digest in digests)
 
 
-def _read(assets: Traversable, name: str) -> str:
-    return assets.joinpath(name).read_text(encoding="utf-8")
+def _read(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 def _version() -> str:

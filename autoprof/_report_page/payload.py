@@ -165,9 +165,7 @@ def _rows(summary: Summary, history: RunHistory | None) -> Json:
     }
     columns = ("calls", "steps", "mean_ns", "p50_ns", "p95_ns", "min_ns", "max_ns", "total_ns", "self_ns", "share")
     for column in columns:
-        found[column] = [
-            None if (row := stats.get(one.key)) is None else _brief(getattr(row, column)) for one in every
-        ]
+        found[column] = [None if (row := stats.get(one.key)) is None else _brief(getattr(row, column)) for one in every]
     for column in ("host_bound", "memory_growth_bytes", "memory_peak_bytes", "stopped"):
         values = {at: _brief(getattr(stats[one.key], column)) for at, one in enumerate(every) if one.key in stats}
         found[column] = {at: value for at, value in values.items() if value is not None}

@@ -106,7 +106,8 @@ def _phases(summary: Summary) -> str:
     limit = summary.clock_limit_ns * summary.steps / whole
     shown = [(phase, ns / whole) for phase, ns in summary.phases.items() if ns or phase is Phase.OTHER]
     blocks = "".join(
-        f'<span style="width: {_percent(share)}; background: {escape(phase_color(phase))}"></span>' for phase, share in shown
+        f'<span style="width: {_percent(share)}; background: {escape(phase_color(phase))}"></span>'
+        for phase, share in shown
     )
     words = " · ".join(
         f'<span style="white-space: nowrap"><span style="color: {escape(phase_color(phase))}">■</span> '

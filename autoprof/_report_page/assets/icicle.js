@@ -27,6 +27,7 @@ class Icicle {
     this.width = this.holder.clientWidth;
     const { focus } = this;
     const shown = new Map();
+    const shorts = [];
     const above = [];
     for (let node = focus.parent; node; node = node.parent) above.unshift(node);
     above.forEach((node, depth) => shown.set(node, [0, this.width, depth, "above"]));
@@ -35,10 +36,18 @@ class Icicle {
       shown.set(node, [left, width, depth, ""]);
       deepest = Math.max(deepest, depth);
       let at = left;
+      const short = [];
       for (const child of node.children) {
         const size = node.total ? (width * child.total) / node.total : 0;
         if (size >= LEAST_PX) place(child, at, size, depth + 1);
+        else short.push(child);
         at += size;
+      }
+      const end = left + (node.total ? (width * node.children.reduce((sum, one) => sum + one.total, 0)) / node.total : 0);
+      const size = short.reduce((sum, one) => sum + one.total, 0) * (node.total ? width / node.total : 0);
+      if (size >= LEAST_PX) {
+        shorts.push([end - size, size, depth + 1, short]);
+        deepest = Math.max(deepest, depth + 1);
       }
     };
     if (focus.total) place(focus, 0, this.width, above.length);
@@ -50,6 +59,7 @@ class Icicle {
     }
     this.holder.style.height = `${(deepest + 1) * ROW_PX}px`;
     for (const [node, [left, width, depth, kind]] of shown) this.place(node, left, width, depth, kind);
+    this.placeShort(shorts);
     this.order = [...shown.keys()];
     const current = this.order.find((node) => node.name && node.name === STATE.module) || focus;
     for (const [node, block] of this.blocks) block.tabIndex = node === current ? 0 : -1;
@@ -76,6 +86,18 @@ class Icicle {
       top: `${depth * ROW_PX}px`,
     });
     block.classList.toggle("narrow", width < Math.min(6.4 * node.label.length + 12, 46));
+  }
+
+  // The names too short for blocks of their own, which are last among their siblings, as one hatched block.
+  placeShort(shorts) {
+    this.holder.querySelectorAll(".short").forEach((one) => one.remove());
+    for (const [left, width, depth, nodes] of shorts) {
+      const block = h("div", { class: "short", "aria-hidden": "true", style: { left: `${left}px`, width: `${width}px`, top: `${depth * ROW_PX}px` } });
+      const total = nodes.reduce((sum, one) => sum + one.total, 0) / Math.max(this.run.tree.steps, 1);
+      tip(block, () => [h("b", {}, plural(nodes.length, "short name")), h("div", {}, `${formatNs(total)} a step together; zoom to see them`)]);
+      block.addEventListener("click", () => this.pick(nodes[0].parent));
+      this.holder.append(block);
+    }
   }
 
   // In the tree by module a block has a strip with its phases, in the order of a step.

@@ -11,7 +11,7 @@ function finish(node, keepOrder = false) {
     const above = node.name && child.name.startsWith(`${node.name}/`) ? node.name.length + 1 : 0;
     child.label = child.label || (child.name === node.name ? child.phase : child.name.slice(above)) || child.name;
     child.parent = node;
-    child.path = `${node.path}\n${child.phase || ""} ${child.name}`;
+    child.path = `${node.path}~${child.phase || ""}.${child.name}`;
     finish(child);
   }
   return node;

@@ -1,0 +1,48 @@
+"""``report.html``: the run as one page, written at its end from the records, as ``autoprof report`` does later."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from .._options import Options
+from .._storage.runs import read_records
+from ..frame import StepFrame
+from ..summary import Summary
+from ._base import RunInfo, folder_of
+from ._kind import CloseOrder, SinkKind
+from ._timeline import BYTES_PER_MB
+
+
+class ReportOptions(Options):
+    """The page `report.html`, written at the end of the run."""
+
+    max_mb: float = Field(default=64.0, gt=0, allow_inf_nan=False)
+    """The size of the records in megabytes up to which the page is written at the end: it takes about 4 s per 100 MB.
+    For longer ones `autoprof report` writes it."""
+
+
+class ReportSink:
+    """Write the page when the run is closed, after the records."""
+
+    def __init__(self, options: ReportOptions, run: RunInfo) -> None:
+        self._folder = folder_of(run)
+        self._limit = options.max_mb * BYTES_PER_MB
+        self._stream = run.stream
+
+    def write(self, frame: StepFrame) -> None:
+        """Do nothing: the page is made of the records."""
+
+    def close(self, summary: Summary) -> None:
+        """Write the page, unless the records are too large for the end of a run."""
+        from .._report_page.page import write_page
+
+        run = read_records(self._folder.path)
+        size = sum(run.rank_frames(rank).path.stat().st_size for rank in run.ranks)
+        if size > self._limit:
+            why = f"report.html was not written: its records have {size / BYTES_PER_MB:.0f} MB"
+            print(f"autoprof: {why}; autoprof report writes it", file=self._stream)
+            return
+        write_page(run, summary)
+
+
+SINK = SinkKind(ReportOptions, ReportSink, in_folder=True, close_order=CloseOrder.PICTURES)

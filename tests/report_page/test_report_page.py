@@ -1,0 +1,209 @@
+"""The page as a file, and the command that writes it: whole, inert, and of bounded size."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_builders import EVIL, MS, frame_of, frames_of, layout_of, save_run
+
+import autoprof
+from autoprof._report_page import page as page_module
+from autoprof._report_page.payload import ROW_BYTES
+from autoprof.cli import main
+
+
+class PageParts(HTMLParser):
+    """The scripts, the styles, the policy and all addresses of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.links: list[str] = []
+        self.policy = ""
+        self._within = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.links += [value or "" for key, value in attrs if key in ("src", "href")]
+        if values.get("http-equiv") == "Content-Security-Policy":
+            self.policy = values["content"] or ""
+        self._within = "data" if values.get("id") == "data" else tag
+
+    def handle_data(self, data: str) -> None:
+        if self._within in ("script", "style", "data"):
+            self.texts.append((self._within, data))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        (text,) = (text for kind, text in self.texts if kind == "data")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+def _report(run: Path, *arguments: str) -> PageParts:
+    assert main(["report", str(run), "--no-open", *arguments]) == 0
+    return PageParts((run / "report.html").read_text("utf-8"))
+
+
+def test_the_command_writes_the_page_into_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And prints where it is."""
+    run = save_run(tmp_path, frames_of(20))
+    parts = _report(run)
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+    assert parts.data["runs"][0]["steps"] == 18
+
+
+def test_the_latest_run_is_found_in_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As ``autoprof show`` does."""
+    run = save_run(tmp_path, frames_of(20))
+    assert main(["report", str(tmp_path), "--no-open"]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "report.html")
+
+
+def test_a_page_may_be_written_elsewhere(tmp_path: Path) -> None:
+    """``-o FILE``; a file that cannot be written is one message."""
+    run = save_run(tmp_path, frames_of(20))
+    assert main(["report", str(run), "--no-open", "-o", str(tmp_path / "a.html")]) == 0
+    assert (tmp_path / "a.html").is_file()
+    assert not (run / "report.html").exists()
+
+
+def test_errors_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No run, no such rank, no such folder: status 2, without a traceback."""
+    run = save_run(tmp_path / "runs", frames_of(20))
+    for arguments, word in (
+        ([str(tmp_path / "none")], "run.json"),
+        ([str(run), "--rank", "7"], "it has: 0"),
+        ([str(run), "-o", str(tmp_path / "no" / "a.html")], "cannot be written"),
+    ):
+        assert main(["report", *arguments, "--no-open"]) == 2
+        assert word in capsys.readouterr().err
+
+
+def test_a_name_cannot_become_markup(tmp_path: Path) -> None:
+    """The data has no character that could end its element."""
+    run = save_run(tmp_path, frames_of(20))
+    parts = _report(run)
+    assert EVIL in parts.data["runs"][0]["rows"]["texts"]
+    assert EVIL not in (run / "report.html").read_text("utf-8")
+    assert parts.tags.count("script") == 3
+
+
+def test_the_page_may_load_nothing(tmp_path: Path) -> None:
+    """The policy allows its own scripts and styles, by their hashes, and no address."""
+    parts = _report(save_run(tmp_path, frames_of(20)))
+    assert parts.policy.startswith("default-src 'none'")
+    assert "unsafe" not in parts.policy
+    assert "http" not in parts.policy
+    assert all(link.startswith("#") for link in parts.links)
+    for kind, text in parts.texts:
+        if kind != "data":
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in parts.policy
+
+
+def test_every_script_is_on_the_page() -> None:
+    """A file in ``assets`` that the page lacks would be dead."""
+    assets = Path(page_module.__file__).parent / "assets"
+    assert {path.name for path in assets.glob("*.js")} == set(page_module.SCRIPTS)
+
+
+def test_the_chart_code_has_its_version_and_licence() -> None:
+    """uPlot is vendored: its header has the version that the page names, and its licence lies beside it."""
+    assets = Path(page_module.__file__).parent / "assets"
+    header = (assets / "uplot/uPlot.iife.min.js").read_text("utf-8")[:100]
+    version = re.search(r"uPlot \(v([\d.]+)\)", header)
+    assert version is not None
+    assert f"uPlot {version[1]} (MIT licence)" in (assets / "app.js").read_text("utf-8")
+    assert "The MIT License" in (assets / "uplot/LICENSE").read_text("utf-8")
+
+
+def test_a_run_of_an_older_version_is_shown(tmp_path: Path) -> None:
+    """With keys as they were before they were renamed."""
+    old = Path(__file__).parents[1] / "sinks/fixtures/summary_before_renames.json"
+    run = tmp_path / "old"
+    run.mkdir()
+    (run / "run.json").write_text("{}", "utf-8")
+    (run / "summary.json").write_text(old.read_text("utf-8"), "utf-8")
+    assert _report(run).data["runs"][0]["headline"].startswith("autoprof:")
+
+
+def test_two_runs_are_on_one_page_with_their_changes(tmp_path: Path) -> None:
+    """``--compare OTHER``: both runs, and the verdicts of ``autoprof compare``."""
+    a = save_run(tmp_path, frames_of(60), name="a")
+    slower = [frame_of(one.layout, one.step, [10, 40, 25, 5, 80, 70, 10, 5], 140) for one in frames_of(60)]
+    b = save_run(tmp_path, slower, name="b")
+    data = _report(a, "--compare", str(b)).data
+    assert [run["name"] for run in data["runs"]] == ["a", "b"]
+    (step,) = [one for one in data["comparison"]["whole"] if one["name"] == "step"]
+    assert (step["a"], step["b"]) == (100 * MS, 140 * MS)
+
+
+def test_runs_that_cannot_be_compared_are_still_shown(tmp_path: Path) -> None:
+    """With the reason."""
+    a = save_run(tmp_path, frames_of(60), name="a")
+    b = save_run(tmp_path, frames_of(60), name="b")
+    (b / "rank0/steps.jsonl").unlink()
+    assert "no records" in _report(a, "--compare", str(b)).data["comparison"]["reason"]
+
+
+def test_many_modules_fit_into_the_page(tmp_path: Path) -> None:
+    """Histories get fewer bins where there are more rows: a page has at most 5 MB."""
+    rows = [("Net", "forward", -1, 1000.0)]
+    rows += [
+        (f"Net/layers.{number:04d}/attention/projection", "forward", 0, 0.1 + 0.0001 * number) for number in range(3999)
+    ]
+    layout = layout_of(rows)
+    frames = []
+    for step in range(1, 101):
+        frames.append(frame_of(layout, step, [1000, *(ms * (1 + step % 7 / 10) for *_, ms in rows[1:])], 1100))
+    run = save_run(tmp_path, frames)
+    _report(run)
+    assert (run / "report.html").stat().st_size <= 5_000_000 < 2 * ROW_BYTES
+
+
+def test_the_sink_writes_the_page_at_the_end_of_a_run(tmp_path: Path) -> None:
+    """``sinks: {report: {}}``, after the records."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    settings = {"output": str(tmp_path), "sinks": {"report": {}, "jsonl": {}}, "sample": {"warmup": 1}}
+    session = autoprof.instrument(model, settings)
+    for _ in range(6):
+        model(torch.ones(1, 2)).sum().backward()
+        session.step()
+    assert session.folder is not None
+    session.close()
+    data = PageParts((session.folder / "report.html").read_text("utf-8")).data
+    assert data["runs"][0]["recorded"] == data["runs"][0]["steps"] > 0
+
+
+def test_the_sink_leaves_large_records_to_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a run does not wait for a long file to be read; the command is named."""
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    settings = {"output": str(tmp_path), "sinks": {"report": {"max_mb": 0.0001}, "jsonl": {}}}
+    session = autoprof.instrument(model, settings)
+    for _ in range(6):
+        model(torch.ones(1, 2)).sum().backward()
+        session.step()
+    assert session.folder is not None
+    session.close()
+    assert not (session.folder / "report.html").exists()
+    shown = capsys.readouterr()
+    assert "autoprof report writes it" in shown.out + shown.err
