@@ -13,7 +13,7 @@ from ..summary import Summary
 from .card import card_facts, other_findings
 from .figures import phase_color
 from .hot_tree import TreeRow, hot_tree
-from .run_facts import FULL, NOTHING, headline, run_facts, shown_path
+from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
 from .text import safe
 from .tree_text import PARTS, clock_legend, column_unit, legend, row_name
 
@@ -48,7 +48,8 @@ def render_html(summary: Summary, folder: Path | None = None) -> str:
     facts = [(label, _text(text)) for label, text in run_facts(summary)]
     parts.append(_facts([*facts, *(("note", _text(note)) for note in summary.notes)]))
     if folder is not None:
-        parts.append(f"<div>all figures: {FULL}; the run's folder: <code>{_text(shown_path(folder))}</code></div>")
+        shown = f"<code>{_text(shown_path(folder))}</code>"
+        parts.append(f"<div>all figures: {FULL}; a page: {PAGE}; the run's folder: {shown}</div>")
     return f'<div class="autoprof">{"".join(parts)}</div>'
 
 

@@ -47,6 +47,8 @@ def headline(summary: Summary) -> str:
 
 FULL: Final = "autoprof show --full"
 """The command that shows every figure."""
+PAGE: Final = "autoprof report"
+"""The command that shows the run as a page."""
 NOTHING: Final = "nothing was recorded: no step ended after the warm-up; session.step() ends a step"
 """The reason of a report without figures."""
 

@@ -11,7 +11,7 @@ from ..frame import Phase
 from ..summary import Summary
 from .card import card_facts, other_findings
 from .hot_tree import hot_tree
-from .run_facts import FULL, NOTHING, headline, run_facts, shown_path
+from .run_facts import FULL, NOTHING, PAGE, headline, run_facts, shown_path
 from .table import GAP, render_rows
 from .text import Glyphs, crop, glyphs_for, safe, wrap
 from .tree_text import clock_legend, column_unit, legend, render_tree
@@ -115,4 +115,4 @@ def _last(folder: Path | None, encoding: str) -> list[str]:
     """Return the run's folder, whole however long it is, for copying."""
     if folder is None:
         return []
-    return ["", f"all figures: {FULL}; the run's folder:", safe(shown_path(folder), encoding)]
+    return ["", f"all figures: {FULL}; a page: {PAGE}; the run's folder:", safe(shown_path(folder), encoding)]

@@ -42,7 +42,7 @@ phase     data  forward  recompute  backward  optimizer   user  other     step
 ms/step   40.0      280        100       440       60.0   20.0   60.0     1000
 share    4.0 %   28.0 %     10.0 %    44.0 %      6.0 %  2.0 %  6.0 %  100.0 %
 
-all figures: autoprof show --full; the run's folder:
+all figures: autoprof show --full; a page: autoprof report; the run's folder:
 /runs/one
 """
 
