@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 RUNS: Final = "runs"
+LONG_BYTES: Final = 200 * 2**20
+"""The size of records from which the command says how long it takes to read them."""
 
 _EPILOG = """
 examples:
@@ -55,6 +57,7 @@ def add(commands: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from .._report_page.page import write_page
     from .._storage.runs import Run, find_run, read_run
+    from .._units import format_bytes
     from ..errors import OutputError
     from ..sinks._export import saved_summary
     from ..summary import Summary
@@ -64,6 +67,9 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.rank is not None and arguments.rank not in run.ranks:
             known = ", ".join(map(str, run.ranks)) or "none"
             raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
+        size = sum(run.rank_frames(rank).path.stat().st_size for rank in run.ranks)
+        if size > LONG_BYTES:
+            print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
         return run, saved_summary(run, arguments.rank)
 
     run, summary = read(arguments.run_folder)

@@ -51,7 +51,7 @@ def test_every_part_is_drawn(browser: Browser, page: Path) -> None:
     assert "298 recorded" in browser.text("#card")
     assert browser.count(BLOCK) >= 8
     assert browser.evaluate(f"document.querySelector('{_block('Net')}').offsetWidth") > 200
-    for chart in ("#step-chart", "#phase-chart", "#memory-chart", "#module-chart"):
+    for chart in ("#step-chart", "#phase-chart", "#memory-chart", "#module-chart-0"):
         drawn = (
             f"(() => {{ const c = document.querySelector('{chart} canvas'); const d = c.getContext('2d')"
             ".getImageData(0, 0, c.width, c.height).data; return d.some((one) => one !== 0); })()"

@@ -19,18 +19,17 @@ function drawModule() {
     return;
   }
   panel.hidden = false;
-  const rows = runs[0].byName.get(name);
   const fqns = [...new Set(runs.flatMap((run) => run.byName.get(name).map((row) => run.fqns[row])).filter(Boolean))];
   replace(
     panel,
     h("h3", {}, name, fqns.length && fqns[0] !== name ? h("code", { class: "fqn" }, fqns[0]) : null),
     RUN.card.findings.filter((one) => one.name === name).map((one) => h("p", { class: `found ${one.severity}` }, h("b", {}, one.rule), " ", one.why)),
     runs.map((run) => [PAIR ? h("h4", {}, `${"AB"[run.index]}  ${run.name}`) : null, phaseTable(run, name)]),
-    runs[0].historyFirst ? historyPanel(runs, name) : h("p", { class: "faint" }, "There are no records of steps, so there is no history."),
+    runs.map((run) => (run.historyFirst ? historyPanel(run, name) : h("p", { class: "faint" }, "There are no records of steps, so there is no history."))),
     memoryFacts(runs[0], name),
     shapesOf(runs[0], name),
   );
-  mountHistories(panel, runs, rows);
+  for (const run of runs) if (run.historyFirst) mountHistory(panel, run, name);
 }
 
 // The rows of a name, in the order of the phases.
@@ -59,29 +58,28 @@ function phaseTable(run, name) {
   );
 }
 
-function historyPanel(runs, name) {
-  const bars = inOrder(runs[0], name).filter((row) => (runs[0].histograms[row] || []).length > 2);
+function historyPanel(run, name) {
+  const bars = inOrder(run, name).filter((row) => (run.histograms[row] || []).length > 2);
+  const title = `Over the steps${PAIR ? ` of ${"AB"[run.index]}` : ""}`;
   return h(
     "div",
     { class: "split" },
-    h("div", {}, h("h4", {}, "Over the steps"), h("p", { class: "hover faint", id: "module-hover" }, " "), h("div", { class: "chart", id: "module-chart" })),
+    h("div", {}, h("h4", {}, title), h("p", { class: "hover faint", id: `module-hover-${run.index}` }, " "), h("div", { class: "chart", id: `module-chart-${run.index}` })),
     h(
       "div",
       {},
       h("h4", {}, "Distribution of its time a step"),
       bars.map((row) => {
-        const phase = runs[0].rows.phase[row];
-        return h("div", { class: "distribution" }, h("span", { class: "faint" }, swatch(phase), phase), histogram(runs[0].histograms[row], phaseColor(phase)));
+        const phase = run.rows.phase[row];
+        return h("div", { class: "distribution" }, h("span", { class: "faint" }, swatch(phase), phase), histogram(run.histograms[row], phaseColor(phase)));
       }),
     ),
   );
 }
 
-function mountHistories(panel, runs, rows) {
-  const holder = panel.querySelector("#module-chart");
-  if (!holder) return;
-  const [run] = runs;
-  const found = rows.map((row) => [row, run.historyOf(row)]).filter(([, one]) => one);
+function mountHistory(panel, run, name) {
+  const holder = panel.querySelector(`#module-chart-${run.index}`);
+  const found = inOrder(run, name).map((row) => [row, run.historyOf(row)]).filter(([, one]) => one);
   if (!found.length) {
     replace(holder, h("p", { class: "faint" }, "This page has no room for the histories of the shortest rows."));
     return;
@@ -99,7 +97,7 @@ function mountHistories(panel, runs, rows) {
     if (binned) bands.push({ series: [data.length - 2, data.length - 1], fill: faint(color, 0.18) });
   }
   const y = timeUnit(mostOf(...data.slice(1)));
-  const hover = panel.querySelector("#module-hover");
+  const hover = panel.querySelector(`#module-hover-${run.index}`);
   const about = binned ? `line: p50, band: to p95, of ${plural(run.data.history.stride, "recorded step")} a bin` : "each recorded step";
   const show = (at) => {
     if (at === null) return replace(hover, about);
@@ -107,7 +105,7 @@ function mountHistories(panel, runs, rows) {
     return replace(hover, `${stepsText(run.historyFirst[at], run.historyLast[at])}: ${parts.join(" · ")}`);
   };
   show(null);
-  makeChart(holder, { data, series, bands, height: 220, y, label: "time of the module over the steps", onHover: show, onPick: (at) => choose({ step: run.historyLast[at] }) });
+  makeChart(holder, { data, series, bands, height: 220, y, label: "time of the module over the steps", onHover: show, onPick: (at) => run === RUN && choose({ step: run.historyLast[at] }) });
 }
 
 function stepsText(first, last) {

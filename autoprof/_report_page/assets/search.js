@@ -32,7 +32,7 @@ function mountSearch() {
       found.slice(0, HITS).map((one, position) =>
         h("li", { role: "option", id: `hit-${position}`, "aria-selected": String(position === at), onmousedown: (event) => (event.preventDefault(), take(position)) }, h("span", { class: "hit-name" }, one.name), h("span", { class: "faint" }, formatShare(one.total / Math.max(RUN.total, 1)))),
       ),
-      more > 0 ? h("li", { class: "faint", role: "presentation" }, `and ${plural(more, "more")}: type more of the name`) : null,
+      more > 0 ? h("li", { class: "faint", role: "presentation" }, `and ${formatCount(more)} more: type more of the name`) : null,
       words.length && !found.length ? h("li", { class: "faint", role: "presentation" }, "no module has this in its name") : null,
     );
     list.hidden = !words.length;

@@ -29,6 +29,7 @@ function stepSection() {
     "steps",
     "Steps over time",
     about,
+    PAIR ? h("div", { class: "legend" }, RUNS.map((run) => h("span", {}, h("i", { class: "swatch", style: { background: `var(--${run === RUN ? "accent" : "second"})` } }), `${"AB"[run.index]} ${run.name}`))) : null,
     h("p", { class: "hover faint", id: "step-hover" }, " "),
     h("div", { class: "chart", id: "step-chart" }),
     h("h4", {}, "Phases of a step", h("span", { class: "faint" }, " mean")),
