@@ -29,8 +29,9 @@ def add(commands: Any) -> None:
         "report",
         help="write the latest or another saved run as one HTML page, and open it",
         description=(
-            "Write a saved run as one HTML page that needs no network: the verdict, the module tree by phase, steps "
-            "over time, memory, ranks. A run that was killed is shown from its records."
+            "Write a saved run as one HTML page that needs no network: the verdict, the\n"
+            "module tree by phase, steps over time, memory, ranks. A run that was killed is\n"
+            "shown from its records."
         ),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
