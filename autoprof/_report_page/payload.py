@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -289,14 +290,16 @@ def _differences(steps: Sequence[int]) -> list[int]:
 
 
 def _finite(scalars: Mapping[str, float]) -> Json:
-    return {safe(name): float(f"{value:.6g}") for name, value in scalars.items() if abs(value) < float("inf")}
+    return {safe(name): known for name, value in scalars.items() if (known := _number(value)) is not None}
+
+
+def _number(value: float | None) -> float | None:
+    """Return a number with six digits; None for one that JSON has not."""
+    return None if value is None or not isfinite(short := float(f"{value:.6g}")) else short
 
 
 def _readings(readings: BinnedReadings) -> Json:
-    series = {
-        safe(name): [None if value is None else float(f"{value:.5g}") for value in values]
-        for name, values in (readings.series or {}).items()
-    }
+    series = {safe(name): list(map(_number, values)) for name, values in (readings.series or {}).items()}
     return {"steps": _differences(readings.steps), "series": series}
 
 
