@@ -213,6 +213,7 @@ def test_a_run_with_little_is_a_page_with_little(browser: Browser, tmp_path: Pat
     assert main(["report", str(run), "--no-open"]) == 0
     browser.open(run / "report.html")
     assert browser.count("#card h1") == 1
+    assert ("not closed" in browser.text("#card")) == (what == "killed")
 
 
 def test_many_modules_and_steps_stay_few_elements(browser: Browser, tmp_path: Path) -> None:
