@@ -27,7 +27,7 @@ ROOMS = (
     "_reports", "compare", "logs",
     "probes", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session",
     "compat",
-    "testing", "demo", "diagnose.rules", "doctor", "cli", "__main__",
+    "testing", "demo", "diagnose.rules", "doctor", "explain", "cli", "__main__",
 )  # fmt: skip
 """The rooms in order: a module, or a package with all that is in it but the rooms named for themselves.
 

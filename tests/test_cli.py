@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +14,8 @@ import pytest
 import torch
 
 import autoprof
-from autoprof.cli import main
+from autoprof.cli import main, make_parser
+from autoprof.cli._help import EXIT_STATUS
 
 
 def _saved_run(output: Path, *, closed: bool) -> Path:
@@ -113,3 +117,83 @@ def test_without_any_run_the_message_says_what_to_name(
     monkeypatch.chdir(tmp_path)
     assert main(["show"]) == 2
     assert "runs: neither the folder of a run nor a folder of runs" in capsys.readouterr().err
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    parser = make_parser()
+    (commands,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(commands.choices)
+
+
+@pytest.mark.parametrize("command", list(_commands()))
+def test_help_has_examples_that_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each example of a command's help is a command line that it accepts; no line is cut or wider than 80."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    examples = [line.strip() for line in text.partition("examples:")[2].splitlines() if line.startswith("  autoprof ")]
+    assert examples
+    for example in examples:
+        words = shlex.split(example.partition(" > ")[0])
+        assert make_parser().parse_args(words[1:]).command == command
+
+
+def test_the_exit_statuses_are_in_the_help_and_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
+    """One table: ``EXIT_STATUS``."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
+    for status, meaning in EXIT_STATUS.items():
+        assert f"{status} {meaning}" in shown
+        assert f"| {status} | {meaning} |" in page
+
+
+def test_every_command_is_in_the_docs() -> None:
+    """``docs/commands.md`` has a row for each command."""
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text("utf-8")
+    assert not [name for name in _commands() if f"`autoprof {name}`" not in page]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script for each shell names all commands, and is accepted by the shell where it is installed."""
+    pytest.importorskip("shtab", reason="the extra completion is not installed")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert not [name for name in _commands() if name not in script]
+    found = shutil.which(shell)
+    if found is not None:
+        subprocess.run([found, "-n"], input=script, text=True, check=True)
+
+
+def test_completion_without_its_package_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the command that installs it."""
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert "torch-autoprof[completion]" in capsys.readouterr().err
+
+
+def test_show_prints_the_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--json`` is what ``summary.json`` holds."""
+    folder = _saved_run(tmp_path, closed=True)
+    assert main(["show", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text("utf-8"))
+
+
+def test_inspect_reads_the_latest_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without LOG it reads the records of the latest run; ``--json`` has the numbers of each column."""
+    pytest.importorskip("pandas", reason="the extra logs is not installed")
+    _saved_run(tmp_path / "runs", closed=True)
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect"]) == 0
+    assert "step" in capsys.readouterr().out
+    assert main(["inspect", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == found["columns"]["step"]["count"] == 5
+    assert found["columns"]["step"]["last"] == 5

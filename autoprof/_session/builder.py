@@ -46,6 +46,7 @@ from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
 from .governor import Governor
+from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
 from .pipeline import Pipeline
 from .probe_setup import ModuleProbes, Setup, make_context, make_levels, make_metrics, make_zoom, memory_names
@@ -197,6 +198,7 @@ class _Builder:
             OutsideSteps(governor, excluded, prefetch),
             metrics,
             self._diagnosis(folder, capture),
+            ModuleSources(setup.model),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]

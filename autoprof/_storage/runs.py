@@ -242,12 +242,22 @@ def find_run(path: str | os.PathLike[str]) -> Path:
     folder = Path(path)
     if (folder / "run.json").is_file():
         return folder
+    return latest_runs(folder, 1)[0]
+
+
+def latest_runs(folder: Path, count: int) -> list[Path]:
+    """Return the ``count`` runs in a folder that started last, the latest first.
+
+    Raises ``OutputError`` where there are fewer.
+    """
     starts = {one.parent: _start(one) for one in folder.glob("*/run.json")}
     if not starts:
         raise OutputError(
             f"{folder}: neither the folder of a run nor a folder of runs; a run has a run.json, name its folder"
         )
-    return max(starts, key=lambda run: (starts[run], run.name))
+    if len(starts) < count:
+        raise OutputError(f"{folder}: contains {len(starts)} run, and {count} are needed; name the folders of runs")
+    return sorted(starts, key=lambda run: (starts[run], run.name), reverse=True)[:count]
 
 
 def _start(path: Path) -> float:

@@ -7,7 +7,7 @@ from .detail_levels import detail_levels
 from .groups import ModuleGroup, group_tree
 from .select import Selection, select_targets
 from .split import Split, split_group
-from .suggest import first_cut, suggest_targets
+from .suggest import first_cut, suggest_targets, suggested_yaml
 from .target import NO_RULE, Target
 from .tree import ModuleNode, find_module, walk
 
@@ -32,5 +32,6 @@ __all__ = [
     "select_targets",
     "split_group",
     "suggest_targets",
+    "suggested_yaml",
     "walk",
 ]

@@ -8,19 +8,51 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import AutoprofError
-from . import compare, config, demo, doctor, inspect, report, rules, show
+from . import check, compare, completion, config, demo, doctor, explain, init, inspect, report, rules, show
+from ._help import HelpFormatter, exit_status_text
 
-COMMANDS = (demo, show, report, compare, inspect, config, doctor, rules)
+COMMANDS = (
+    demo,
+    init,
+    check,
+    show,
+    report,
+    explain,
+    compare,
+    inspect,
+    config,
+    doctor,
+    rules,
+    completion,
+)
+DESCRIPTION = """An always-on profiler for PyTorch training.
+
+RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser with all commands."""
+    parser = argparse.ArgumentParser(
+        prog="autoprof",
+        description=DESCRIPTION,
+        formatter_class=HelpFormatter,
+        epilog=f"autoprof COMMAND --help has examples.\n\n{exit_status_text()}",
+    )
+    parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        command.add(commands)
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status, 2 for an error of usage or input, 130 for Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="autoprof", description="An always-on profiler for PyTorch training.")
-    parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    """Run a command; return its exit status, one of ``EXIT_STATUS``."""
+    parser = make_parser()
     arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help(sys.stderr)
+        return 2
     try:
         return int(arguments.run(arguments))
     except AutoprofError as error:

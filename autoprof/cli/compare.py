@@ -7,9 +7,12 @@ import json
 import shutil
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AutoprofError, OutputError
+from ._help import add_command
+from ._runs import RUNS
 
 if TYPE_CHECKING:
     from ..compare import Comparison
@@ -24,13 +27,25 @@ more, but are not proven to be, fail with --strict only. Status 2 is an error of
 
 def add(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
         help="compare one run, or several, with others: slower and faster modules, with confidence intervals",
         description="Compare saved runs by module and phase: faster, slower, same, or inconclusive.",
         epilog=_EPILOG,
+        examples={
+            "autoprof compare": "the latest run in the folder runs with the one before",
+            "autoprof compare runs/before runs/after": "two runs",
+            "autoprof compare --a runs/main-* --b runs/pr-* --fail-over 5%": "several runs a side, for CI",
+            "autoprof compare runs/before runs/after --json": "for a program",
+        },
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="two runs: A, then B")
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="two runs, A then B; without B the latest run in runs, without A the one before",
+    )
     parser.add_argument("--a", nargs="+", metavar="RUN", help="several runs, or patterns of runs, as A")
     parser.add_argument("--b", nargs="+", metavar="RUN", help="several runs, or patterns of runs, as B")
     parser.add_argument(
@@ -50,6 +65,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--name", metavar="REGEX", help="only names that contain a match")
     parser.add_argument("--rank", type=int, metavar="N", help="only this rank (default: all)")
+    parser.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text", help="format of the output")
     parser.add_argument(
         "--top", type=int, default=40, metavar="N", help="rows shown in text besides those that differ (40)"
@@ -102,7 +118,23 @@ def _sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
         return arguments.a, arguments.b
     if len(arguments.runs) == 2 and arguments.a is None and arguments.b is None:
         return [arguments.runs[0]], [arguments.runs[1]]
-    raise OutputError("compare: two sides are needed; allowed: RUN_A RUN_B, or --a RUN… --b RUN…")
+    if len(arguments.runs) < 2 and arguments.a is None and arguments.b is None:
+        return _with_latest(arguments.runs)
+    raise OutputError(
+        "compare: two sides are needed; allowed: RUN_A RUN_B, RUN_A alone (B is the latest run), nothing (the two "
+        "latest runs), or --a RUN… --b RUN…"
+    )
+
+
+def _with_latest(given: list[str]) -> tuple[list[str], list[str]]:
+    """Complete the sides: B is the latest run, A the given one or the one before."""
+    from .._storage.runs import latest_runs
+
+    if not given:
+        b, a = latest_runs(Path(RUNS), 2)
+        return [str(a)], [str(b)]
+    (latest,) = latest_runs(Path(RUNS), 1)
+    return given, [str(latest)]
 
 
 def _printed(comparison: Comparison, arguments: argparse.Namespace) -> list[str]:

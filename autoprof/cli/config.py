@@ -6,13 +6,20 @@ import argparse
 import json
 from typing import Any
 
+from ._help import add_command
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "config",
         help="check a configuration file, or print the JSON Schema",
         description="Check a configuration file; every problem is reported with its line. Exit status: 0 valid, 2 not.",
+        examples={
+            "autoprof config autoprof.yaml": "check a file",
+            "autoprof config --schema > autoprof.schema.json": "the JSON Schema, for an editor",
+        },
     )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("file", nargs="?", metavar="FILE", help="the YAML file to check")

@@ -10,16 +10,24 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ._help import add_command
+
 
 def add(commands: Any) -> None:
     """Add the command ``doctor``."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "doctor",
         help="check an installation and a model: safety, coverage, overhead",
         description=(
             "Check this installation, and a model if one is named, in about a minute. Exit status: 0 safe (also with "
             "warnings), 1 not safe, 2 could not be checked."
         ),
+        examples={
+            "autoprof doctor": "this installation, with the reference model",
+            "autoprof doctor --model train:make_model --input train:make_batch": "your model",
+            "autoprof doctor --model net.py:Net --config autoprof.yaml --json": "for a program",
+        },
     )
     parser.add_argument(
         "--model",

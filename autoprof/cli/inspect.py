@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from ..errors import AutoprofError, OutputError
+from ._help import add_command
+from ._runs import RUNS
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "inspect",
         help="read training logs of any tool: print a report, draw a figure",
         description=(
             "Read training logs (JSON lines, CSV, the logs of common training tools, any text with names and numbers; "
             "docs/logs.md lists the formats), print a report and draw a figure."
         ),
+        examples={
+            "autoprof inspect": "the records of the latest run in the folder runs",
+            "autoprof inspect train.log 'logs/*.csv' -o curves.png": "logs of any tool in one figure",
+            r"autoprof inspect train.log --pattern 'it (?P<step>\d+) loss (?P<loss>\S+)'": "a format of your own",
+            "autoprof inspect train.log --json": "the table, for a program",
+        },
     )
     parser.add_argument(
-        "logs", nargs="+", metavar="LOG", help="a file, a folder, or a pattern such as 'runs/*/log.txt'"
+        "logs",
+        nargs="*",
+        metavar="LOG",
+        help=f"a file, a folder, or a pattern such as 'runs/*/log.txt' (default: the latest run in {RUNS})",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the figure to this file (.png, .svg, .pdf)")
     parser.add_argument(
@@ -39,6 +53,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--reader", metavar="FORMAT", help="log format, if detection fails (list: docs/logs.md)")
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
+    parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
     parser.add_argument("--show", action="store_true", help="open the figure in a window")
     parser.set_defaults(run=_run)
 
@@ -50,9 +65,12 @@ def _run(arguments: argparse.Namespace) -> int:
     output = _figure_path(arguments)
     if arguments.smooth is not None and arguments.smooth < 1:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
-    df = load_logs(arguments.logs, pattern=arguments.pattern, reader=arguments.reader)
+    df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
+    if arguments.json:
+        print(json.dumps(_numbers(df), indent=1, ensure_ascii=False))
+    else:
+        print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
     if arguments.csv is not None:
         try:
             df.to_csv(arguments.csv, index=False)
@@ -62,8 +80,32 @@ def _run(arguments: argparse.Namespace) -> int:
     if output is not None or arguments.show:
         figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, show=arguments.show)
         notes: list[str] = getattr(figure, "notes", [])
-        print("\n".join([f"figure: {output}", *notes] if output is not None else notes))
+        lines = [f"figure: {output}", *notes] if output is not None else notes
+        print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
     return 0
+
+
+def _latest() -> list[str]:
+    """Return the records of the latest run."""
+    from .._storage.runs import find_run
+
+    run = find_run(RUNS)
+    found = sorted(map(str, run.glob("rank*/steps.jsonl")))
+    if not found:
+        raise OutputError(f"{run}: has no records (the sink jsonl writes them); allowed: LOG, a log file")
+    return found
+
+
+def _numbers(df: Any) -> dict[str, Any]:
+    """Return the number of rows, and for each column of numbers how many there are and which."""
+    columns = {}
+    for name in df.select_dtypes("number").columns:
+        known = df[name].replace([inf, -inf], None).dropna()
+        if len(known):
+            ends = {"first": known.iloc[0], "last": known.iloc[-1], "min": known.min(), "max": known.max()}
+            numbers = {key: float(number) for key, number in {**ends, "mean": known.mean()}.items()}
+            columns[str(name)] = {"count": len(known), **numbers}
+    return {"rows": len(df), "columns": columns}
 
 
 def _figure_path(arguments: argparse.Namespace) -> str | None:

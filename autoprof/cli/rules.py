@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import AutoprofError
+from ._help import add_command
 
 if TYPE_CHECKING:
     from ..diagnose import Defect, Rule
@@ -43,7 +44,8 @@ class DefectRun(NamedTuple):
 
 def add(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "rules",
         help="run small trainings with one defect each, and print which rule finds it",
         description=(
@@ -51,6 +53,11 @@ def add(commands: Any) -> None:
             "every rule. Takes a minute. Exit status: 0 if each defect is found and no healthy training has a finding, "
             "else 1."
         ),
+        examples={
+            "autoprof rules": "all defects",
+            "autoprof rules data-wait optimizer": "those of two rules",
+            "autoprof rules --json": "for a program",
+        },
     )
     parser.add_argument("rule", nargs="*", help="only the defects of these rules, such as data-wait (default: all)")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")

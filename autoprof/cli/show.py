@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import OutputError
+from ._help import add_command
+from ._runs import add_run
 
 if TYPE_CHECKING:
     from .._storage.runs import Run
@@ -16,15 +19,14 @@ if TYPE_CHECKING:
     from ..sinks._export import SavedSteps
     from ..summary import Summary
 
-RUNS: Final = "runs"
-"""The default of the key ``output``, below the working directory."""
 WIDEST: Final = 120
 """Cells of a report on a wider terminal."""
 
 
 def add(commands: Any) -> None:
     """Add the command; each sink adds the options for its files."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "show",
         help="print the report of the latest or another saved run, or write its tables and figures again",
         description=(
@@ -32,16 +34,15 @@ def add(commands: Any) -> None:
             "latest run in the folder runs. With one of the options for files, write these from the records "
             "instead, whether or not the run had the sink."
         ),
+        examples={
+            "autoprof show": "the report of the latest run in the folder runs",
+            "autoprof show runs/before --full": "every table of one run",
+            "autoprof show --trace trace.json --steps 100:110": "a trace of eleven steps, for ui.perfetto.dev",
+        },
     )
-    parser.add_argument(
-        "run_folder",
-        metavar="RUN",
-        nargs="?",
-        default=RUNS,
-        help=f"the folder of a run, such as {RUNS}/2026-11-20_10-00-00-ab12, or a folder of runs: then the latest of "
-        f"them (default: {RUNS})",
-    )
+    add_run(parser)
     parser.add_argument("--full", action="store_true", help="print every table: memory, FLOPs, spread, what if")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, as in summary.json")
     parser.add_argument("--rank", type=int, help="only this rank (default: the summary of rank 0, the files of all)")
     parser.add_argument("--steps", metavar="A:B", help="only steps A to B in the files; either may be left out")
     parser.set_defaults(run=_run)
@@ -78,7 +79,9 @@ def _run(arguments: argparse.Namespace) -> int:
     for one, path in wanted.items():
         one.write(saved, path)
         print(f"{path}: written", file=sys.stderr)
-    if not wanted:
+    if not wanted and arguments.json:
+        print(json.dumps(saved_summary(run, arguments.rank).to_dict(), indent=1, ensure_ascii=False))
+    elif not wanted:
         print("\n".join(_report(run, saved_summary(run, arguments.rank), full=arguments.full)))
     return 0
 

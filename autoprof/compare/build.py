@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from .._stats.intervals import StepsMean
+from .._stats.intervals import MIN_STEPS, StepsMean
 from .._units import format_percent
 from ..errors import ConfigError, OutputError, nearest
 from ..frame import Nanoseconds, Phase
@@ -28,6 +28,10 @@ from .verdicts import Candidate, Column, Limits, candidate, estimate, exclude_sh
 
 UNEQUAL_FREQUENCY: Final = 0.01
 """From this difference on (as a share of steps), rows that occur more often on one side are compared by their mean."""
+WALL: Final = "wall time"
+"""The line for the mean time from step to step, validation and saving included."""
+MIN_EXCLUDED: Final = 0.02
+"""Excluded time over the time of steps, from which that line is shown."""
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
@@ -127,7 +131,7 @@ def _common_clock(runs: Iterable[RunSeries]) -> ClockName | None:
 def _whole_step(
     a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName | None, same_work: bool
 ) -> list[Candidate]:
-    """Return the lines of the whole step: its median, its mean, its host time, the throughput."""
+    """Return the lines of the whole step: its median, its mean, its host time, the throughput, the wall time."""
     found = []
     blank = Change("step", None, "ns", None, None)
     if clock is not None:
@@ -140,7 +144,19 @@ def _whole_step(
         rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample_ns, _sample_ns)
         rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (rate.change.a, rate.change.b))
         found.append(replace(rate, change=replace(rate.change, a=rate_a, b=rate_b), inverse=True))
+    if any(_excludes(rank) for run in (*a, *b) for rank in run.ranks):
+        wall = candidate(replace(blank, name=WALL), a, b, _wall_ns, _wall_ns, of=StepsMean)
+        found.append(replace(wall, comparable=False))
     return found
+
+
+def _excludes(rank: RankSeries) -> bool:
+    """Return whether time outside of steps is a part of the run that a comparison has to show."""
+    return len(rank.wall_ns) >= MIN_STEPS and rank.wall_ns.mean() > (1 + MIN_EXCLUDED) * rank.host_ns.mean()
+
+
+def _wall_ns(rank: RankSeries) -> Nanoseconds:
+    return rank.wall_ns
 
 
 def _step_ns(rank: RankSeries) -> Nanoseconds:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from .._names import shorten, visible
 from .._units import format_ms
 from .data import Change, Comparison
-from .wording import headline, interval, label, limit_result, percent, reason, value
+from .wording import differing, headline, interval, label, limit_result, percent, reason, value
 
 
 def render_markdown(comparison: Comparison, *, strict: bool = False) -> list[str]:
@@ -24,7 +24,7 @@ def render_markdown(comparison: Comparison, *, strict: bool = False) -> list[str
     if comparison.differences:
         lines += ["", "| different | A | B |", "|---|---|---|"]
         for one in comparison.differences:
-            sides = (_escaped(shorten(", ".join(side), 120)) for side in (one.a, one.b))
+            sides = (_escaped(shorten(text, 400)) for text in differing(", ".join(one.a), ", ".join(one.b)))
             lines.append(f"| {_escaped(one.key)} | {' | '.join(sides)} |")
     if comparison.small:
         lines += ["", f"{comparison.small} rows below the minimum share of the step are excluded."]

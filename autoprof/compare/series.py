@@ -54,7 +54,8 @@ class _Step(NamedTuple):
 class RankSeries:
     """One rank: columns in nanoseconds over the steps in which a row occurred; ``at`` has the positions of the steps.
 
-    ``sample_ns`` is the host time of a sample. Memory readings are in bytes; ``peaks`` are the largest of the run.
+    ``sample_ns`` is the host time of a sample. ``wall_ns`` is the time from the begin of a step to that of the next,
+    where both were recorded, with excluded time. Memory readings are in bytes; ``peaks`` are the largest of the run.
     """
 
     rows: Mapping[PairKey, Nanoseconds]
@@ -63,6 +64,7 @@ class RankSeries:
     step_ns: Nanoseconds
     host_ns: Nanoseconds
     sample_ns: Floats
+    wall_ns: Nanoseconds
     samples: float | None
     levels: Mapping[str, Nanoseconds]
     peaks: Mapping[str, int]
@@ -95,9 +97,12 @@ class _RankReader:
         self.overhead_ns = self.observed_ns = 0
         self.stride = 1
         self._seen = 0
+        self._walls: list[int] = []
+        self._last: tuple[int, int, int] | None = None
 
     def add(self, frame: StepFrame) -> None:
         """Add one frame; warm-up and unsampled steps are only counted."""
+        self._add_wall(frame)
         self.unsampled += frame.gap_steps
         self.overhead_ns += frame.overhead_ns
         self.observed_ns += frame.duration_ns + frame.gap_ns
@@ -120,6 +125,15 @@ class _RankReader:
             self.steps = self.steps[1::2]
             self.stride *= 2
 
+    def _add_wall(self, frame: StepFrame) -> None:
+        """Add the time since the last step began, if it was the step before and the warm-up has ended."""
+        last, self._last = self._last, (frame.step, frame.start_unix_ns, frame.duration_ns)
+        if last is None or not self._seen or frame.step != last[0] + 1 or frame.gap_steps:
+            return
+        self._walls.append(max(frame.start_unix_ns - last[1], last[2]))  # the system's clock may be set back
+        if len(self._walls) >= 2 * MAX_STEPS:
+            self._walls = self._walls[1::2]
+
     def series(self) -> tuple[RankSeries, ClockName]:
         """Return the columns and their clock; a run with device times excludes steps without one."""
         clock: ClockName = "device" if any(step.on_device for step in self.steps) else "host"
@@ -137,6 +151,7 @@ class _RankReader:
             step_ns=_array(step.step_ns for step in self.steps),
             host_ns=_array(step.host_ns for step in self.steps),
             sample_ns=np.array([ns / count for ns, count in samples], dtype=np.float64),
+            wall_ns=_array(self._walls),
             samples=float(np.median([count for _, count in samples])) if samples else None,
             levels={},
             peaks={},

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .._names import shorten, visible
+from rich.cells import set_cell_size
+
+from .._names import visible
 from .._reports.text import cells, crop, fit, glyphs_for, safe, wrap
 from .._units import count, format_ms, format_percent
 from .data import Change, Comparison, Difference, RunNote, UnpairedRow
-from .wording import by_phase, headline, interval, label, limit_result, percent, reason, tally, value
+from .wording import by_phase, differing, headline, interval, label, limit_result, percent, reason, tally, value
 
 MIN_WIDTH: Final = 80
 ROWS: Final = 40
 """Rows shown; slower and faster ones are always shown."""
 UNPAIRED_ROWS: Final = 12
+DIFFERENCE_LINES: Final = 12
+"""Lines of one side of a difference; it begins with the first word that differs."""
 MAX_NAME_WIDTH: Final = 40
 """Numbers far from their name are hard to follow."""
 _NUMBERS_WIDTH: Final = 10 + 10 + 9 + 17 + 14
@@ -71,13 +75,31 @@ def _differences(found: Sequence[Difference], width: int) -> Iterator[str]:
         yield ""
         yield "different in A and B"
     for one in found:
-        sides = [", ".join(shorten(visible(text), 200) for text in side) for side in (one.a, one.b)]
+        sides = [", ".join(visible(text) for text in side) for side in (one.a, one.b)]
         line = f"  {one.key}: {sides[0]} -> {sides[1]}"
         if cells(line) <= width:
             yield line
-        else:
-            yield f"  {one.key}:"
-            yield from (f"    {side} {text}" for side, text in zip("AB", sides, strict=True))
+            continue
+        yield f"  {one.key}:"
+        for side, text in zip("AB", differing(sides[0], sides[1]), strict=True):
+            yield from _whole(f"    {side} ", text, width)
+
+
+def _whole(label: str, text: str, width: int) -> list[str]:
+    """Wrap a text without cutting any of it up to ``DIFFERENCE_LINES``, also inside a word wider than the line."""
+    room = width - cells(label)
+    pieces = [part for word in text.split(" ") for part in _pieces(word, room)]
+    lines = wrap(label, " ".join(pieces), width, room=cells(label))
+    return lines if len(lines) <= DIFFERENCE_LINES else [*lines[:DIFFERENCE_LINES], " " * cells(label) + "…"]
+
+
+def _pieces(word: str, room: int) -> list[str]:
+    found = []
+    while cells(word) > room:
+        piece = set_cell_size(word, room).rstrip() or word[:1]
+        found.append(piece)
+        word = word[len(piece) :]
+    return [*found, word]
 
 
 def _head(width: int) -> str:

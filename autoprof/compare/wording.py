@@ -6,22 +6,29 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from .._units import format_bytes, format_ms
+from .._units import NS_PER_S, format_bytes, format_ms
 from ..frame import Phase
 from .data import Change, Comparison, Verdict
 
+MIN_SECONDS_NS: Final = 9_999_950_000
+"""From here on times are in seconds: more digits of milliseconds would fill their column."""
+MAX_POINTS: Final = 99_999.5
+"""From here on percent are in thousands."""
+KEPT_WORDS: Final = 1
+"""Words kept before the first and after the last difference of two texts."""
 _IN_LEGEND: Final = ("the interval is wider than", "not proven among")
 """Beginnings of the reasons that the legend explains."""
 
 
 def value(change: Change, number: float | None) -> str:
-    """Return a value with its unit; samples per second without it."""
+    """Return a value with its unit, the same for both sides; samples per second without it."""
     if number is None:
         return "-"
     if change.unit == "bytes":
         return format_bytes(number)
     if change.unit == "ns":
-        return format_ms(number)
+        longest = max(abs(change.a or 0), abs(change.b or 0))
+        return f"{number / NS_PER_S:.2f} s" if longest >= MIN_SECONDS_NS else format_ms(number)
     return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
 
 
@@ -30,6 +37,8 @@ def percent(ratio: float | None) -> str:
     if ratio is None:
         return "?"
     points = 100 * (ratio - 1)
+    if abs(points) >= MAX_POINTS:
+        return f"{points / 1000:+.3g}k"
     text = f"{points:+.0f}" if abs(points) >= 99.95 else f"{points:+.1f}"
     return text.replace("-0.0", "0.0").replace("+0.0", "0.0")
 
@@ -72,6 +81,20 @@ def headline(comparison: Comparison) -> str:
         "same": f"B is as fast as A, within ±{100 * comparison.margin:g} %",
     }.get(step.verdict, "B against A: inconclusive")
     return f"{result}: {percent(step.ratio)} % {interval(step)} a step"
+
+
+def differing(a: str, b: str) -> tuple[str, str]:
+    """Return both texts from shortly before their first difference to shortly after their last, by words."""
+    words_a, words_b = a.split(" "), b.split(" ")
+    shortest = min(len(words_a), len(words_b))
+    head = next((at for at in range(shortest) if words_a[at] != words_b[at]), shortest)
+    tail = next((at for at in range(shortest - head) if words_a[-1 - at] != words_b[-1 - at]), shortest - head)
+    begin, end = max(head - KEPT_WORDS, 0), max(tail - KEPT_WORDS, 0)
+    return _part(words_a, begin, end), _part(words_b, begin, end)
+
+
+def _part(words: list[str], begin: int, end: int) -> str:
+    return " ".join([*["…"] * (begin > 0), *words[begin : len(words) - end], *["…"] * (end > 0)])
 
 
 def tally(changes: Iterable[Change]) -> str:

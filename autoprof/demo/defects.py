@@ -30,10 +30,16 @@ STEPS: Final = 48
 WIDTH: Final = 8
 CONFIG: Final[dict[str, Any]] = {"targets": [{"match": r"\d(\.layer)?"}], "sinks": {}, "sample": {"warmup": 3}}
 MEMORY_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d(\.layer)?", "memory": True}]}
-REAL_CONFIG: Final = {**CONFIG, "targets": [{"match": r"\d"}], "sample": {"warmup": 3, "budget": 0.05}}
+REAL_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d"}], "sample": {"warmup": 3, "budget": 0.05}}
 """On the real clock steps of milliseconds need a larger budget: overhead is not the defect there."""
-COUNTED_CONFIG: Final = {**CONFIG, "targets": [{"match": r"\d"}]}
+COUNTED_CONFIG: Final[dict[str, Any]] = {**CONFIG, "targets": [{"match": r"\d"}]}
 COUNTED_STEP_NS: Final = 50_000
+
+
+def keep_records(output: str) -> None:
+    """Write the records of this process's trainings below ``output``, so that ``autoprof compare`` can read them."""
+    for config in (CONFIG, MEMORY_CONFIG, REAL_CONFIG, COUNTED_CONFIG):
+        config.update(output=output, sinks={"jsonl": {"flush_s": 0}})
 
 
 class _Spend(torch.autograd.Function):
@@ -155,10 +161,12 @@ def train(
     config: Mapping[str, Any] = CONFIG,
     memory: FakeAllocator | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    samples: int | None = None,
 ) -> Summary:
     """Train on the fake clock and return the summary.
 
-    The loader takes ``wait_ms`` for a batch, the optimizer ``each_ms`` for a parameter. ``take`` transforms each batch
+    The loader takes ``wait_ms`` for a batch, the optimizer ``each_ms`` for a parameter. ``samples`` are logged for each
+    step, by default those of the batch. ``take`` transforms each batch
     before the model, ``before_update`` runs after backward, ``in_step`` at the end of each step with its number.
     """
     optimizer = optimizer or SlowSGD(model, clock, round(each_ms * MS))
@@ -172,7 +180,7 @@ def train(
         optimizer.zero_grad()
         if in_step is not None:
             in_step(number)
-        session.log(samples=len(batch))
+        session.log(samples=samples or len(batch))
         session.step()
     session.close()
     return session.summary()
@@ -185,14 +193,14 @@ def _batches(clock: FakeClock, wait_ms: float, steps: int) -> Iterator[Tensor]:
         yield torch.randn(4, WIDTH)
 
 
-def train_counted(model: nn.Module, batch: Tensor) -> Summary:
-    """Train on the fake device in steps of equal length, always with this batch; the model's FLOPs are counted."""
+def train_counted(model: nn.Module, batch: Tensor, step_ns: int = COUNTED_STEP_NS) -> Summary:
+    """Train on the fake device in steps of this length, always with this batch; the model's FLOPs are counted."""
     clock = FakeClock()
     device = FakeDevice(clock)
 
     def compute() -> None:
         with autoprof.span("Compute"):
-            device.work(COUNTED_STEP_NS)
+            device.work(step_ns)
 
     return train(
         model, clock, device=device, steps=24, each_ms=0, wait_ms=0, take=lambda _batch: batch, before_update=compute,

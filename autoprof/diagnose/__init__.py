@@ -7,6 +7,7 @@ from ._calls import CallStatistics
 from ._diagnosis import CallMonitor, Diagnosis
 from ._environment import Environment
 from ._evidence import Evidence, EvidenceCollector, LongStep, evidence_of_run, facts_of_run
+from ._experiment import CHANGES, OPERATIONS, QUANTITIES, Experiment, edit_module, less_often, longest_call
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
@@ -25,7 +26,10 @@ from ._thresholding import (
 )
 
 __all__ = [
+    "CHANGES",
     "MIN_STEPS",
+    "OPERATIONS",
+    "QUANTITIES",
     "CallMonitor",
     "CallStatistics",
     "Defect",
@@ -34,6 +38,7 @@ __all__ = [
     "Evidence",
     "EvidenceCollector",
     "ExceededBound",
+    "Experiment",
     "LongStep",
     "OptimizerInfo",
     "RankComparison",
@@ -48,11 +53,14 @@ __all__ = [
     "describe_optimizers",
     "diagnose",
     "dominant_name",
+    "edit_module",
     "evidence_of_run",
     "facts_of_run",
     "find_rules",
     "inconclusive",
     "judge",
+    "less_often",
+    "longest_call",
     "median_of_others",
     "threshold_rows",
     "threshold_time",

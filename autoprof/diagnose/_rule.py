@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from ..summary import Finding, Summary
 from ._evidence import Evidence
+from ._experiment import Experiment
 
 MIN_STEPS: Final = 10
 """Recorded steps before any rule judges: the first steps include allocations and lazy initialisation."""
@@ -40,7 +41,8 @@ class Rule:
     processes hold the processors. ``host_times``: it abstains there if its ``share_low`` is below twice its ``bound``,
     and the wait for a processor may be the reason. ``comes_first``: its findings make the other figures doubtful,
     whatever the gain. ``comes_last``: its findings follow all others. ``needs_steps``: it judges recorded steps, and
-    abstains while there are few; the others count what happened in any step.
+    abstains while there are few; the others count what happened in any step. ``experiment``: the change that would
+    confirm a finding, for ``autoprof explain``.
     """
 
     name: str
@@ -53,3 +55,10 @@ class Rule:
     comes_first: bool = False
     comes_last: bool = False
     needs_steps: bool = True
+    experiment: Experiment | Callable[[Finding], Experiment] | None = None
+
+    def experiment_for(self, finding: Finding) -> Experiment:
+        """Return the change of the program that would confirm a finding of this rule."""
+        if self.experiment is None:
+            return Experiment("other", "edit", target=finding.name)
+        return self.experiment if isinstance(self.experiment, Experiment) else self.experiment(finding)

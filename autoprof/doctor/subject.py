@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -67,19 +68,22 @@ class Subject:
         return value if value is not None and value.requires_grad else None
 
 
-def load_subject(model: str, batch: str | None = None) -> Subject:
-    """Call the user's factories at ``package.module:name``. Raises ``AutoprofError`` where they cannot be used.
+def load_subject(model: str, batch: str | None = None, *, option: str = "--model") -> Subject:
+    """Call the user's factories at ``package.module:name`` or ``file.py:name``.
 
-    Modules are found as ``python -m`` finds them: from the working directory, too.
+    Modules are found as ``python -m`` finds them: from the working directory, too; a file as ``python FILE`` runs it,
+    but not as ``__main__``. Raises ``AutoprofError`` where they cannot be used; ``option`` begins its message.
     """
-    made = _make("--model", model)
+    made = _make(option, model)
     parts = made if isinstance(made, tuple) else (made,)
     if not isinstance(parts[0] if parts else None, nn.Module) or len(parts) > 3:
         shown = f"({', '.join(_kind(part) for part in made)})" if isinstance(made, tuple) else f"a {_kind(made)}"
-        raise AutoprofError(f"--model {model}: returns {shown}; allowed: {RETURNS}")
+        raise AutoprofError(f"{option} {model}: returns {shown}; allowed: {RETURNS}")
     found, loss = parts[1] if len(parts) > 1 else NO_BATCH, parts[2] if len(parts) > 2 else None
     if loss is not None and not callable(loss):
-        raise AutoprofError(f"--model {model}: its loss is a {_kind(loss)}; allowed: something to call with the output")
+        raise AutoprofError(
+            f"{option} {model}: its loss is a {_kind(loss)}; allowed: something to call with the output"
+        )
     if batch is not None:
         if found is not NO_BATCH:
             raise AutoprofError(
@@ -119,16 +123,20 @@ def users_line(error: BaseException) -> str:
 
 def _make(option: str, path: str) -> Any:
     """Import the object at the path, and call it unless it is a model already."""
-    module_name, colon, qualified = path.partition(":")
+    module_name, colon, qualified = path.rpartition(":")
     if not (module_name and colon and qualified):
-        raise AutoprofError(f"{option} {path}: is not the path of a factory; allowed: package.module:factory")
-    here = os.getcwd()
+        allowed = "package.module:factory or path/to/file.py:factory"
+        raise AutoprofError(f"{option} {path}: is not the path of a factory; allowed: {allowed}")
+    is_file = module_name.endswith(".py")
+    if is_file and not os.path.isfile(module_name):
+        raise AutoprofError(f"{option} {path}: there is no file {module_name}; allowed: path/to/file.py:factory")
+    here = os.path.dirname(os.path.abspath(module_name)) if is_file else os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        value: Any = importlib.import_module(module_name)
+        value: Any = _import_file(module_name) if is_file else importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # importing runs the user's code, which may raise anything
-        hint = "; name an importable module, without .py" if isinstance(error, ImportError) else ""
+        hint = "; name an importable module, or a file that ends in .py" if isinstance(error, ImportError) else ""
         raise AutoprofError(f"{option} {path}: cannot import {module_name!r}: {users_line(error)}{hint}") from error
     for part in qualified.split("."):
         if not hasattr(value, part):
@@ -142,6 +150,20 @@ def _make(option: str, path: str) -> Any:
     except (Exception, SystemExit) as error:
         needs = "" if _takes(value) else "; it must be callable without arguments"
         raise AutoprofError(f"{option} {path}: calling it failed: {users_line(error)}{needs}") from error
+
+
+def _import_file(path: str) -> Any:
+    """Import a file under its own name, unless a module of that name is loaded."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    if name in sys.modules:
+        name = f"_autoprof_model_{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # pickle and dataclasses look the module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def _takes(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from compare_builders import noise, save, train
+from compare_builders import MS, noise, save, train
 
 from autoprof._reports.text import cells
 from autoprof.cli import main
@@ -233,3 +235,83 @@ def test_the_command_runs_in_a_process_of_its_own(runs: Runs) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "Net/mixer" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_without_runs_the_two_latest_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The later one is B; with one run, that one is A."""
+    columns = {("Net", "forward"): [5.0] * 20}
+    for day in (1, 3, 2):
+        save(tmp_path / "runs", columns, name=f"day{day}", start=f"2026-01-0{day}T00:00:00+00:00")
+    assert main(["compare", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(found[side][0]["path"]).name for side in "ab"] == ["day2", "day3"]
+    assert main(["compare", "runs/day1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [Path(found[side][0]["path"]).name for side in "ab"] == ["day1", "day3"]
+
+
+def test_one_run_is_too_few_for_two_sides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says how many there are."""
+    save(tmp_path / "runs", {("Net", "forward"): [5.0] * 20})
+    assert main(["compare"]) == 2
+    assert "contains 1 run, and 2 are needed" in capsys.readouterr().err
+
+
+def test_long_commands_are_shown_where_they_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two commands of 4,000 characters that differ in one word: that word is shown, whole."""
+    start = "python train.py " + " ".join(f"--option-{at} value-{at}" for at in range(150))
+    runs = []
+    for rate in ("0.1", "0.00012345"):
+        command = f"{start} --lr {rate} --out a{'b' * 100}"
+        runs.append(str(save(tmp_path, {("Net", "forward"): [5.0] * 20}, command=command)))
+    assert main(["compare", *runs]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("  command:")
+    shown = "\n".join(lines[at : at + 8])
+    assert "--lr 0.1 " in shown
+    assert "--lr 0.00012345 " in shown
+    assert "--option-3 " not in shown
+    assert max(map(len, lines)) <= 80
+    assert main(["compare", *runs, "--format", "markdown"]) == 0
+    assert "0.00012345" in capsys.readouterr().out
+
+
+def test_a_word_wider_than_the_line_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is continued on the next line up to its last character."""
+    runs = [
+        str(save(tmp_path, {("Net", "forward"): [5.0] * 20}, command=f"train --data {'x' * 150}{end}")) for end in "YZ"
+    ]
+    assert main(["compare", *runs]) == 0
+    text = "".join(capsys.readouterr().out.split())
+    assert "x" * 150 + "Y" in text
+    assert "x" * 150 + "Z" in text
+
+
+def test_columns_hold_at_twenty_seconds_a_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times from ten seconds on are in seconds on both sides, with a blank between the columns."""
+    runs = [
+        str(save(tmp_path, {("Net", "forward"): [ms] * 20, ("tiny", "user"): [tiny] * 20}))
+        for ms, tiny in ((400.0, 0.02), (20_400.0, 9_000.0))
+    ]
+    assert main(["compare", *runs, "--min-share", "0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (step,) = [line for line in lines if line.startswith("step")]
+    assert re.split(r"\s{2,}", step)[:4] == ["step", "0.40 s", "29.40 s", "+7232 %"]
+    tiny = [line for line in lines if "9000.0 ms" in line]
+    assert tiny
+    assert all(re.search(r"0\.02 ms +9000\.0 ms +\+\S+ % +\[", line) for line in tiny)
+
+
+def test_time_outside_of_steps_is_a_line_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that saves after each step takes longer from step to step, though its steps are as long."""
+
+    def at(pause_ms: float) -> Any:
+        length = round((5 + 1 + pause_ms) * MS)
+        return lambda step, fields: {**fields, "start_unix_ns": step * length}
+
+    runs = [str(save(tmp_path, {("Net", "forward"): [5.0] * 40}, change=at(pause))) for pause in (3.0, 0.0)]
+    assert main(["compare", *runs, "--json"]) == 0
+    whole = {one["name"]: one for one in json.loads(capsys.readouterr().out)["whole"]}
+    assert whole["step"]["verdict"] == "same"
+    assert whole["wall time"]["verdict"] == "faster"
+    assert whole["wall time"]["a"] == pytest.approx(9 * MS)

@@ -10,9 +10,11 @@ import pytest
 import torch.distributed as dist
 from evidence_builders import finding_of, found
 
+from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
 from autoprof.cli.rules import ABSTAINS, FOUND, SILENT, VERDICT, DefectRun, render_rules
 from autoprof.diagnose import Defect, Rule, find_rules
+from autoprof.explain import MAX_BYTES, encode, explain_run, json_schema
 from autoprof.summary import Summary
 
 DEFECTS = [(rule, defect) for rule in find_rules().values() for defect in rule.defects]
@@ -61,6 +63,20 @@ def test_a_defect_of_the_process_is_found_and_its_twin_is_not(rule: Rule, defect
     """On the real clock the machine may add a finding of its own, so only this rule is checked."""
     assert rule.name in found(run(defect, True))
     assert rule.name not in found(run(defect, False))
+
+
+@pytest.mark.parametrize(("rule", "defect"), DEFECTS, ids=names_of(DEFECTS))
+def test_the_explanation_of_a_defect_is_short_and_by_its_schema(rule: Rule, defect: Defect, tmp_path: Path) -> None:
+    """At most 4 kB, with the defect's rule among the causes, each with an experiment in the schema's words."""
+    jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
+    folder = RunFolder.create(tmp_path)
+    folder.write_summary(run(defect, True), [])
+    folder.finish("closed")
+    text = encode(explain_run(read_run(folder.path)))
+    explained = json.loads(text)
+    jsonschema.validate(explained, json_schema())
+    assert len(text.encode()) < MAX_BYTES
+    assert rule.name in [one["rule"] for one in explained["causes"]]
 
 
 def test_a_collection_is_named_as_the_cause() -> None:

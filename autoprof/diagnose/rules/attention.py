@@ -8,6 +8,7 @@ from ..._stats.intervals import Interval
 from ..._units import count, format_percent
 from ...summary import Finding, Summary, UnfusedAttention
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
 from .._work import counted_work
@@ -69,15 +70,19 @@ def _advise(attention: UnfusedAttention) -> str:
     )
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("attention", value="sdpa", target=finding.name)
+
+
 def train_with_unfused_attention(broken: bool) -> Summary:
-    """Compute one attention head as product, softmax, product; the healthy twin calls SDPA."""
+    """Compute one attention head as product, softmax, product; the healthy twin calls SDPA, in shorter steps."""
     from math import sqrt
 
     import torch
     from torch import nn
     from torch.nn.functional import scaled_dot_product_attention
 
-    from ...demo.defects import train_counted
+    from ...demo.defects import COUNTED_STEP_NS, train_counted
 
     class Attention(nn.Module):
         """One attention head, fused or not."""
@@ -94,7 +99,8 @@ def train_with_unfused_attention(broken: bool) -> Summary:
             scores = query @ key.transpose(-1, -2) / sqrt(query.shape[-1])
             return (scores.softmax(-1) @ value).squeeze(1)  # type: ignore[no-any-return]
 
-    return train_counted(nn.Sequential(Attention(16, fused=not broken)), torch.randn(2, 64, 16))
+    step_ns = COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4
+    return train_counted(nn.Sequential(Attention(16, fused=not broken)), torch.randn(2, 64, 16), step_ns)
 
 
 RULE = Rule(
@@ -103,4 +109,5 @@ RULE = Rule(
     order=90,
     defects=(Defect("unfused attention", train_with_unfused_attention, "fake device"),),
     needs_device=True,
+    experiment=_experiment,
 )

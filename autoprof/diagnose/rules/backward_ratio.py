@@ -8,6 +8,7 @@ from ..._units import format_ms
 from ...frame import Phase
 from ...summary import Finding, Row, Summary
 from .._evidence import Evidence
+from .._experiment import edit_module
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
 
@@ -78,4 +79,5 @@ RULE = Rule(
     order=40,
     defects=(Defect("backward 15 x forward", train_with_slow_backward),),
     needs_quiet=True,
+    experiment=edit_module,
 )

@@ -6,6 +6,7 @@ from ..._units import format_percent
 from ...summary import Finding, Summary
 from .._contention import contention
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain
 
@@ -61,4 +62,5 @@ RULE = Rule(
     order=136,
     defects=(Defect("others hold the processors", train_beside_others),),
     comes_last=True,
+    experiment=Experiment("machine", "edit"),
 )

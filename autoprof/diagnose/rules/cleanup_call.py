@@ -6,6 +6,7 @@ from typing import Final
 
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import less_often
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
@@ -57,4 +58,5 @@ RULE = Rule(
     order=131,
     host_times=False,  # the calls are made on any machine
     defects=(Defect("garbage collected in each step", train_with_collections, "real clock"),),
+    experiment=less_often,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...frame import Phase
 from ...summary import Finding, Row, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, dominant_name, threshold_rows
 from . import straggler
@@ -100,4 +101,5 @@ RULE = Rule(
     judge,
     order=110,
     defects=(Defect("gradients averaged one by one", train_with_unbucketed_gradients),),
+    experiment=Experiment("communication.bucketed", value=True),
 )

@@ -8,6 +8,7 @@ from ..._units import NS_PER_S
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
@@ -76,4 +77,10 @@ def train_with_slow_loader(broken: bool) -> Summary:
     return train(four_layers(clock), clock, wait_ms=500 if broken else 2)
 
 
-RULE = Rule("data-wait", judge, order=10, defects=(Defect("slow loader", train_with_slow_loader),))
+RULE = Rule(
+    "data-wait",
+    judge,
+    order=10,
+    defects=(Defect("slow loader", train_with_slow_loader),),
+    experiment=Experiment("loader.num_workers", "increase"),
+)

@@ -7,6 +7,7 @@ from typing import Final
 from ..._units import format_percent
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 
 MIN_SHARE: Final = 0.5
@@ -31,8 +32,12 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("debug.switch", value=False, target=", ".join(map(str, finding.evidence["switches"])))
+
+
 def train_with_anomaly_detection(broken: bool) -> Summary:
-    """Detect anomalies in each backward; the healthy twin does not."""
+    """Detect anomalies in each backward, which doubles the time; the healthy twin does not."""
     import torch
 
     from ...demo.defects import four_layers, train
@@ -42,7 +47,7 @@ def train_with_anomaly_detection(broken: bool) -> Summary:
     before = torch.is_anomaly_enabled()
     torch.autograd.set_detect_anomaly(broken, check_nan=False)
     try:
-        return train(four_layers(clock), clock)
+        return train(four_layers(clock, forward_ms=120 if broken else 60), clock)
     finally:
         torch.autograd.set_detect_anomaly(before)
 
@@ -53,4 +58,5 @@ RULE = Rule(
     order=138,
     defects=(Defect("anomaly detection left on", train_with_anomaly_detection),),
     comes_first=True,
+    experiment=_experiment,
 )

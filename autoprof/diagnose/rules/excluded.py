@@ -8,6 +8,7 @@ from ..._stats.intervals import Interval
 from ..._units import format_count, format_ns, format_percent
 from ...summary import Excluded, Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._stacks import EXCLUDED
 from .._thresholding import CRITICAL_SHARE, abstain, classify
@@ -113,6 +114,10 @@ def _others(run: Evidence, largest: Excluded, wall_ns: float) -> str:
     return "".join(f", {one.name} {format_percent(one.total_ns / wall_ns)}" for one in rest)
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("call.every", "increase", target=finding.name, quantity="wall_ns")
+
+
 def train_with_saving(broken: bool) -> Summary:
     """Save a checkpoint for 200 ms after each step; the healthy twin saves after every thirtieth."""
     return _train_with("torch.save", 1 if broken else 30, 200)
@@ -172,4 +177,5 @@ RULE = Rule(
         Defect("a checkpoint after each step", train_with_saving),
         Defect("validation every fourth step", train_with_validation),
     ),
+    experiment=_experiment,
 )

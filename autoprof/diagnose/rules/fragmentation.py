@@ -9,6 +9,7 @@ from ..._stats.intervals import Interval
 from ..._units import format_bytes, format_percent
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
 
@@ -85,4 +86,5 @@ RULE = Rule(
     order=170,
     defects=(Defect("growing sequences", train_with_growing_lengths),),
     needs_device=True,
+    experiment=Experiment("allocator.expandable_segments", value=True, quantity="peak_bytes"),
 )

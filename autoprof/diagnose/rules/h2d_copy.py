@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._offload import advise_offload
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
@@ -70,4 +71,5 @@ RULE = Rule(
     order=20,
     defects=(Defect("batches copied synchronously", train_with_pageable_copies, "fake device"),),
     needs_device=True,
+    experiment=Experiment("loader.pin_memory", value=True),
 )

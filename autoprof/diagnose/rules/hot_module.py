@@ -17,6 +17,7 @@ from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Row, Summary
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence
+from .._experiment import edit_module
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify, inconclusive
 
@@ -300,4 +301,10 @@ def train_with_hot_layer(broken: bool) -> Summary:
     return train(model, clock)
 
 
-RULE = Rule("hot-module", judge, order=50, defects=(Defect("one block ten times its siblings", train_with_hot_layer),))
+RULE = Rule(
+    "hot-module",
+    judge,
+    order=50,
+    defects=(Defect("one block ten times its siblings", train_with_hot_layer),),
+    experiment=edit_module,
+)

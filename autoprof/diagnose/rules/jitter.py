@@ -12,6 +12,7 @@ from ...frame import TRAINING_LANE, Phase
 from ...summary import Finding, Summary
 from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence, LongStep
+from .._experiment import Experiment, edit_module, less_often
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
 from . import recompile, worker_restart
@@ -199,6 +200,21 @@ def _innermost_cause(step: LongStep, excess_ns: int, usual: dict[tuple[str, Phas
     return found
 
 
+def _experiment(finding: Finding) -> Experiment:
+    """Return the change for the cause that was found."""
+    if finding.rank is not None:
+        return Experiment("rank.work", "edit", target=str(finding.rank))
+    if finding.name == GARBAGE:
+        return Experiment("gc.freeze", value=True)
+    if finding.name == DEVICE_CLOCK:
+        return Experiment("machine", "edit")
+    if finding.name is None:
+        return Experiment("span.add", "edit")
+    if finding.phase is Phase.DATA:
+        return Experiment("loader.num_workers", "increase")
+    return less_often(finding) if finding.phase is Phase.USER else edit_module(finding)
+
+
 def train_with_stalls(broken: bool) -> Summary:
     """Stall for 4 s in every sixth step; the healthy twin takes 1 ms there."""
     import autoprof
@@ -244,4 +260,5 @@ RULE = Rule(
         Defect("a snapshot every sixth step", train_with_stalls),
         Defect("explicit garbage collections", train_with_collections, "real clock"),
     ),
+    experiment=_experiment,
 )

@@ -10,6 +10,7 @@ from ...frame import Phase
 from ...summary import Finding, Summary
 from .._calls import CallStatistics
 from .._evidence import Evidence
+from .._experiment import less_often
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows, threshold_time
 
@@ -117,4 +118,5 @@ RULE = Rule(
         Defect("metrics in every step", train_with_metrics),
         Defect("a log line in every step", train_with_log_lines),
     ),
+    experiment=less_often,
 )

@@ -8,6 +8,7 @@ from ..._stats.intervals import slope
 from ..._units import format_bytes
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import MARGIN, abstain
 
@@ -125,4 +126,5 @@ RULE = Rule(
     judge,
     order=150,
     defects=(Defect("a list that keeps activations", train_with_leak, "real clock"),),
+    experiment=Experiment("tensors.kept", value=False, quantity="held_bytes"),
 )

@@ -7,6 +7,7 @@ from typing import Final
 from ..._units import format_bytes, format_percent
 from ...summary import Finding, Severity, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._optimizers import advise_smaller
 from .._rule import Defect, Rule
 from .._thresholding import abstain
@@ -67,4 +68,10 @@ def train_in_small_memory(broken: bool) -> Summary:
     return diagnose_again(summary, memory_capacity_bytes=round(peak * (1.02 if broken else 8)))
 
 
-RULE = Rule("memory-pressure", judge, order=160, defects=(Defect("memory nearly full", train_in_small_memory),))
+RULE = Rule(
+    "memory-pressure",
+    judge,
+    order=160,
+    defects=(Defect("memory nearly full", train_in_small_memory),),
+    experiment=Experiment("batch_size", "decrease", quantity="peak_bytes"),
+)

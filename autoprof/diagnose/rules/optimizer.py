@@ -9,6 +9,7 @@ from ..._units import format_bytes, format_percent
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._offload import advise_offload
 from .._optimizers import advise_faster, advise_smaller
 from .._rule import Defect, Rule
@@ -101,6 +102,13 @@ def _judge_state(run: Evidence) -> Finding | None:
     )
 
 
+def _experiment(finding: Finding) -> Experiment:
+    """Return the change for a long step, or for too much state."""
+    if "filled" in finding.evidence:
+        return Experiment("optimizer.state_bits", value=8, quantity="peak_bytes")
+    return Experiment("optimizer.fused", value=True)
+
+
 def train_with_looping_optimizer(broken: bool) -> Summary:
     """Take 60 ms to update each parameter; the healthy twin takes 0.5 ms."""
     from ...demo.defects import four_layers, train
@@ -139,4 +147,5 @@ RULE = Rule(
         Defect("optimizer in a Python loop", train_with_looping_optimizer),
         Defect("Adam's state in a full memory", train_with_large_state),
     ),
+    experiment=_experiment,
 )

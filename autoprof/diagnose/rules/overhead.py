@@ -10,6 +10,7 @@ from ..._stats.paired_steps import COMPARED_STEPS, START_STEPS
 from ..._units import format_percent
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import MARGIN, abstain, classify, inconclusive
 
@@ -86,4 +87,5 @@ RULE = Rule(
     order=200,
     defects=(Defect("steps too short to profile", train_in_short_steps),),
     needs_quiet=True,
+    experiment=Experiment("profiler.targets", "decrease"),
 )

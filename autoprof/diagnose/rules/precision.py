@@ -9,6 +9,7 @@ from ..._units import format_ms, format_percent
 from ...frame import Phase
 from ...summary import Finding, Summary, Work
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 from .._work import counted_work
@@ -104,7 +105,7 @@ def train_in_float32(broken: bool) -> Summary:
 
     from ..._metrics.flops import Kind
     from ..._metrics.utilization import peak_seconds
-    from ...demo.defects import diagnose_again, train_counted
+    from ...demo.defects import COUNTED_STEP_NS, diagnose_again, train_counted
     from ...devices import Tf32Flags, find_peak
     from ...devices.cuda import PEAKS
 
@@ -123,7 +124,8 @@ def train_in_float32(broken: bool) -> Summary:
                 y: Tensor = self.layers(x)
             return y.float()
 
-    summary = train_counted(nn.Sequential(Autocast(not broken)), torch.randn(256, width))
+    step_ns = COUNTED_STEP_NS if broken else COUNTED_STEP_NS * 3 // 4
+    summary = train_counted(nn.Sequential(Autocast(not broken)), torch.randn(256, width), step_ns)
     work = summary.work
     assert work is not None
     peak, _ = find_peak(device, PEAKS)
@@ -147,4 +149,5 @@ RULE = Rule(
         Defect("float64 as numpy has it", train_in_float64),
     ),
     needs_device=True,
+    experiment=Experiment("precision", value="bfloat16"),
 )

@@ -9,6 +9,7 @@ from ..._units import format_ns, format_percent
 from ...summary import Finding, Severity, Summary
 from .._compilations import CompileStatistics
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify, inconclusive
 
@@ -108,4 +109,5 @@ RULE = Rule(
     order=180,
     defects=(Defect("changing shapes", train_with_changing_shapes, "real clock"),),
     needs_steps=False,  # a step in which torch compiles is no recorded step: all of them may be such
+    experiment=Experiment("shapes.constant", value=True, quantity="wall_ns"),
 )

@@ -9,6 +9,7 @@ from ...frame import Phase
 from ...summary import Finding, Row, Summary
 from .._checkpointing import outermost_recomputed, saved_bytes
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, describe_longest, dominant_name, threshold_rows
 
@@ -108,6 +109,10 @@ def _fitting_modules(run: Evidence, free: int) -> list[Row]:
     return chosen
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("checkpointing", value=False, target=finding.name)
+
+
 def train_checkpointed(broken: bool) -> Summary:
     """Checkpoint every layer; the healthy twin checkpoints none."""
     from torch import nn
@@ -142,4 +147,5 @@ RULE = Rule(
         Defect("activation checkpointing", train_checkpointed),
         Defect("checkpointing with free memory", train_checkpointed_with_free_memory),
     ),
+    experiment=_experiment,
 )

@@ -10,6 +10,7 @@ from ...frame import Phase
 from ...summary import Finding, Row, Summary
 from .._contention import contention
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify
 
@@ -105,7 +106,10 @@ def _total(run: Evidence, rows: list[Row]) -> Interval:
 
 
 def train_with_tiny_modules(broken: bool) -> Summary:
-    """Judge a training as with 72,000 modules of 10 µs; in the healthy twin there are 8 modules of 90 ms."""
+    """Judge a training as with 72,000 modules, which take 10 µs each for one sample; in the healthy twin for 64.
+
+    The larger batch takes five times as long, so a module takes 50 µs and a sample a twelfth.
+    """
     from ...demo.defects import diagnose_again, four_layers, train
     from ...summary import MetricStats
     from ...testing import FakeClock
@@ -115,10 +119,10 @@ def train_with_tiny_modules(broken: bool) -> Summary:
     values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
     metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
     return diagnose_again(
-        train(four_layers(clock), clock),
+        train(four_layers(clock, forward_ms=60 if broken else 300), clock, samples=1 if broken else 64),
         metrics=metrics,
         environment=Environment("cpu", machine_cores=2),
-        leaf_modules=72_000 if broken else 8,
+        leaf_modules=72_000,
     )
 
 
@@ -127,4 +131,5 @@ RULE = Rule(
     judge,
     order=62,
     defects=(Defect("a batch of one sample", train_with_tiny_modules),),
+    experiment=Experiment("batch_size", "increase", quantity="sample_ns"),
 )

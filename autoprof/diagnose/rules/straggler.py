@@ -10,6 +10,7 @@ from ..._units import format_ms, format_percent
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import abstain, classify, inconclusive
 
@@ -68,6 +69,10 @@ def _advise(phase: Phase | None) -> str:
         "give every rank the same amount of work (lengths of its samples, its part of the model); if it has the same, "
         "check that machine: other processes, clocks and temperature, its link"
     )
+
+
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("rank.work", "edit", target=str(finding.rank))
 
 
 RANKS: Final = 2
@@ -166,4 +171,5 @@ RULE = Rule(
     judge,
     order=190,
     defects=(Defect("one slow rank", train_with_slow_rank, "real clock"),),
+    experiment=_experiment,
 )

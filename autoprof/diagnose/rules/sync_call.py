@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..._units import format_ms, format_percent
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import less_often
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
@@ -78,4 +79,5 @@ RULE = Rule(
     order=120,
     defects=(Defect("a value read after each layer", train_with_reads, "fake device"),),
     needs_device=True,
+    experiment=less_often,
 )

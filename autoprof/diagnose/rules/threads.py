@@ -8,6 +8,7 @@ from ..._units import format_percent
 from ...summary import Finding, Summary
 from .._contention import MIN_WAITING, contention
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 
 MIN_CHILD_CORES: Final = 0.3
@@ -39,19 +40,36 @@ def judge(run: Evidence) -> Finding | None:
         f"torch.set_num_threads({max(left, 1)}), or OMP_NUM_THREADS={max(left, 1)} in the environment"
         + ("; or fewer num_workers" if crowded else ""),
         gain_ns=round(waiting * run.summary.step_mean_ns) if waits and waiting else None,
-        evidence={"threads": threads, "cores": cores, "ranks": ranks, "workers": workers, "waiting": waiting},
+        evidence={
+            "threads": threads,
+            "cores": cores,
+            "ranks": ranks,
+            "workers": workers,
+            "waiting": waiting,
+            "advised": max(left, 1),
+        },
     )
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("threads", value=finding.evidence.get("advised"))  # older runs saved it in the text only
+
+
 def train_with_many_threads(broken: bool) -> Summary:
-    """Judge a training as with 16 threads on 4 processors; the healthy twin has 4 threads."""
+    """Judge a training as with 16 threads on 4 processors, which take half as long again; the healthy twin has 4."""
     from ...demo.defects import diagnose_again, four_layers, train
     from ...testing import FakeClock
     from .._environment import Environment
 
     clock = FakeClock()
     environment = Environment("cpu", threads=16 if broken else 4, cores=4, machine_cores=4)
-    return diagnose_again(train(four_layers(clock), clock), environment=environment)
+    return diagnose_again(train(four_layers(clock, forward_ms=90 if broken else 60), clock), environment=environment)
 
 
-RULE = Rule("threads", judge, order=137, defects=(Defect("more threads than processors", train_with_many_threads),))
+RULE = Rule(
+    "threads",
+    judge,
+    order=137,
+    defects=(Defect("more threads than processors", train_with_many_threads),),
+    experiment=_experiment,
+)

@@ -9,6 +9,7 @@ from ..._units import count
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment, less_often
 from .._rule import Defect, Rule
 from .._stacks import UNATTRIBUTED
 from .._thresholding import ExceededBound, threshold_time
@@ -54,6 +55,11 @@ def _explained_ns(run: Evidence) -> float:
     return own_ns + sum(one.mean_ns for one in calls if one is not None)
 
 
+def _experiment(finding: Finding) -> Experiment:
+    """Return the call to make less often, or a span that finds it where no line is known."""
+    return less_often(finding) if finding.evidence.get("lines") else Experiment("span.add", "edit")
+
+
 def train_with_images(broken: bool) -> Summary:
     """Draw a picture for 40 ms in each step; the healthy twin draws for a tenth of a millisecond."""
     import time
@@ -76,4 +82,5 @@ RULE = Rule(
     judge,
     order=132,
     defects=(Defect("pictures drawn in each step", train_with_images, "real clock"),),
+    experiment=_experiment,
 )

@@ -9,6 +9,7 @@ from ..._units import format_ms
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
 
@@ -65,7 +66,7 @@ def train_with_restarts(broken: bool) -> Summary:
     model = four_layers(clock)
     optimizer = SlowSGD(model, clock, MS // 2)
     session = open_session(model, CONFIG, clock=clock, optimizer=optimizer)
-    for _ in range(8):
+    for _ in range(24):
         for (batch,) in loader:
             model(batch).pow(2).mean().backward()
             optimizer.step()
@@ -80,4 +81,5 @@ RULE = Rule(
     judge,
     order=12,
     defects=(Defect("workers restarted in each epoch", train_with_restarts),),
+    experiment=Experiment("loader.persistent_workers", value=True),
 )

@@ -1,0 +1,46 @@
+"""Help texts: the same form for each command, with examples and exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from typing import Any, Final
+
+EXIT_STATUS: Final = {
+    0: "done",
+    1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger, rules finds a wrong verdict",
+    2: "wrong usage or input; the message names it, and what is allowed",
+    130: "ended by Ctrl-C",
+    141: "the reader of the output closed the pipe",
+}
+"""The exit statuses of all commands but ``run``, which has that of the script."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Wrap the paragraphs of a description, and keep indented lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = text.strip("\n").split("\n\n")
+        return "\n\n".join(_filled(block, width, indent) for block in blocks)
+
+
+def _filled(block: str, width: int, indent: str) -> str:
+    if "\n  " in block or block.startswith("  "):
+        return textwrap.indent(block, indent)
+    return textwrap.fill(" ".join(block.split()), width, initial_indent=indent, subsequent_indent=indent)
+
+
+def add_command(commands: Any, name: str, *, epilog: str = "", examples: dict[str, str], **texts: str) -> Any:
+    """Add a command's parser; each of ``examples`` is a command line with its effect. ``texts`` are argparse's own."""
+    lines = [part for example, effect in examples.items() for part in (f"  {example}", f"      {effect}")]
+    end = "\n\n".join(filter(None, [epilog.strip("\n"), "\n".join(["examples:", *lines])]))
+    return commands.add_parser(name, epilog=end, formatter_class=HelpFormatter, **texts)
+
+
+def exit_status_text() -> str:
+    """Return the exit statuses as a paragraph of the help."""
+    lines = [
+        textwrap.fill(meaning, 76, initial_indent=f"  {status:<5}", subsequent_indent=" " * 7)
+        for status, meaning in EXIT_STATUS.items()
+    ]
+    return "\n".join(["exit status:", *lines])

@@ -1,0 +1,52 @@
+"""``autoprof explain``: the causes of a run's time for people, or as JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from typing import Any
+
+from ._help import add_command
+from ._runs import add_run
+
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "explain",
+        help="causes, places and experiments of a run; as JSON for programs",
+        description=(
+            "Explain a saved run: each cause with its place, its confidence and the experiment that would confirm it, "
+            "and what was not measured. With --json at most 4 kB for programs, by a stable schema (docs/explain.md)."
+        ),
+        examples={
+            "autoprof explain": "the latest run in the folder runs",
+            "autoprof explain runs/before --json": "one run, for a program",
+            "autoprof explain --schema > explain.schema.json": "the JSON Schema",
+        },
+    )
+    add_run(parser)
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print JSON of at most 4 kB")
+    forms.add_argument("--schema", action="store_true", help="print the JSON Schema of --json")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from .._storage.runs import find_run, read_run
+    from ..explain import encode, explain_run, json_schema, render_explanation
+
+    if arguments.schema:
+        print(json.dumps(json_schema(), indent=1))
+        return 0
+    found = explain_run(read_run(find_run(arguments.run_folder)))
+    if arguments.json:
+        sys.stdout.buffer.write(encode(found).encode() + b"\n")
+        return 0
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    width = min(shutil.get_terminal_size().columns, 120)
+    print("\n".join(render_explanation(found, width=width, encoding=encoding)))
+    return 0

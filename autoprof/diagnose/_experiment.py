@@ -1,0 +1,78 @@
+"""``Experiment``: the change of a program that would confirm a finding, in words that a program can apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from ..summary import Finding
+
+Change = Literal[
+    "loader.num_workers",
+    "loader.persistent_workers",
+    "loader.pin_memory",
+    "checkpointing",
+    "optimizer.fused",
+    "optimizer.state_bits",
+    "batch_size",
+    "precision",
+    "attention",
+    "cudnn.benchmark",
+    "communication.bucketed",
+    "call.every",
+    "module.code",
+    "shapes.constant",
+    "threads",
+    "debug.switch",
+    "gc.freeze",
+    "tensors.kept",
+    "allocator.expandable_segments",
+    "span.add",
+    "machine",
+    "rank.work",
+    "profiler.targets",
+    "other",
+]
+"""What is changed. ``other``: the finding's advice is text only."""
+Operation = Literal["set", "increase", "decrease", "edit"]
+"""``edit``: a person or a program has to change code; no setting does it."""
+Quantity = Literal["step_ns", "sample_ns", "wall_ns", "peak_bytes", "held_bytes"]
+"""What becomes less: the mean step, the time of a sample, all time excluded time included, the peak, memory held."""
+
+CHANGES: Final[tuple[Change, ...]] = get_args(Change)
+OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+QUANTITIES: Final[tuple[Quantity, ...]] = get_args(Quantity)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One change of a program, and the quantity that is less afterwards if the finding is right.
+
+    ``value`` is the new value for ``set``. ``target`` is the module, call or switch to change, None where there is only
+    one.
+    """
+
+    change: Change
+    operation: Operation = "set"
+    value: bool | int | str | None = None
+    target: str | None = None
+    quantity: Quantity = "step_ns"
+
+
+def longest_call(finding: Finding) -> str | None:
+    """Return the call with the most time of a finding about calls: ``gc.collect``; else the finding's name."""
+    for key in ("sites", "lines"):
+        for site in finding.evidence.get(key) or ():
+            called = site.get("call") or site.get("function")
+            return str(called) if called else finding.name
+    return finding.name
+
+
+def less_often(finding: Finding) -> Experiment:
+    """Return the experiment for a call that is made too often."""
+    return Experiment("call.every", "increase", target=longest_call(finding))
+
+
+def edit_module(finding: Finding) -> Experiment:
+    """Return the experiment for a module whose own code is slow."""
+    return Experiment("module.code", "edit", target=finding.name)

@@ -1,0 +1,267 @@
+"""``autoprof explain``: the JSON is by its schema and short, the text says the same, places are in the user's code."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from autoprof._storage.runs import RunFolder, read_run
+from autoprof.cli import main
+from autoprof.demo.defects import MS, Layer, four_layers, train
+from autoprof.diagnose import CHANGES, OPERATIONS, QUANTITIES, Experiment, RunFacts, find_rules
+from autoprof.explain import MAX_BYTES, SCHEMA_ID, Cause, Explanation, encode, explain_run, json_schema
+from autoprof.explain.data import Confidence, Expectation, Place, Trial, Unmeasured
+from autoprof.frame import Phase
+from autoprof.summary import Finding, Summary
+from autoprof.testing import FakeClock, open_session
+
+jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema is not installed")
+
+
+def save(summary: Summary, *, ended: str = "closed", **info: Any) -> Path:
+    """Save a summary as a run; return its folder."""
+    folder = RunFolder.create("runs")
+    folder.write_summary(summary, [])
+    for key, value in info.items():
+        folder.note(key, value)
+    folder.finish(ended)
+    return folder.path
+
+
+def explain(summary: Summary, **info: Any) -> Explanation:
+    """Explain a summary as that of a saved run."""
+    return explain_run(read_run(save(summary, **info)))
+
+
+def finding(rule: str = "data-wait", **fields: Any) -> Finding:
+    """Return a finding of a rule."""
+    return Finding(rule, "warning", "each step waits for its batch", "more num_workers", **fields)
+
+
+def diagnosed(*findings: Finding, **fields: Any) -> Summary:
+    """Return the summary of 40 steps with these findings."""
+    base = replace(Summary.empty(), steps=40, total_step_ns=40 * 100 * MS, step_mean_ns=100 * MS, step_p50_ns=100 * MS)
+    return replace(base, findings=findings, phases={Phase.FORWARD: 40 * 100 * MS, Phase.OTHER: 0}, **fields)
+
+
+def valid(found: Explanation) -> dict[str, Any]:
+    """Return the JSON of an explanation, checked by the schema and the limit."""
+    text = encode(found)
+    data: dict[str, Any] = json.loads(text)
+    jsonschema.validate(data, json_schema())
+    assert len(text.encode()) + 1 <= MAX_BYTES
+    return data
+
+
+def test_the_schema_is_one_and_has_the_words_of_the_rules() -> None:
+    """Each change, operation and quantity that a rule can name is in the schema."""
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    experiment = schema["properties"]["causes"]["items"]["properties"]["experiment"]["properties"]
+    assert schema["properties"]["schema"]["const"] == schema["$id"] == SCHEMA_ID
+    assert experiment["change"]["enum"] == list(CHANGES)
+    assert experiment["operation"]["enum"] == list(OPERATIONS)
+    assert experiment["expect"]["properties"]["quantity"]["enum"] == list(QUANTITIES)
+
+
+def test_every_rule_names_an_experiment() -> None:
+    """No built-in rule leaves the advice to a text."""
+    given_by = {
+        name: rule.experiment_for(finding(name, evidence={"switches": ["x"]})) for name, rule in find_rules().items()
+    }
+    assert not [name for name, experiment in given_by.items() if experiment.change == "other"]
+
+
+def test_a_healthy_run_has_no_cause() -> None:
+    """Its state says so; what was not measured is listed all the same."""
+    clock = FakeClock()
+    found = valid(explain(train(four_layers(clock), clock)))
+    assert (found["state"], found["causes"]) == ("healthy", [])
+    assert "a device's clock" in {one["missing"] for one in found["unmeasured"]}
+
+
+def test_a_cause_has_gain_confidence_and_what_to_expect() -> None:
+    """The figures are those of the finding; the step is expected to fall by the gain at best."""
+    clock = FakeClock()
+    data = valid(explain(train(four_layers(clock), clock, wait_ms=500)))
+    (cause,) = data["causes"]
+    assert (cause["rule"], cause["confidence"]["level"]) == ("data-wait", "high")
+    assert cause["confidence"]["low"] <= cause["confidence"]["share"] <= cause["confidence"]["high"]
+    assert cause["experiment"]["change"] == "loader.num_workers"
+    expect = cause["experiment"]["expect"]
+    assert expect["now"] - expect["at_best"] == pytest.approx(cause["gain_ns"], abs=2)
+
+
+def test_a_busy_machine_makes_the_other_causes_uncertain() -> None:
+    """The other processes may be the reason, and a doubt says so."""
+    evidence = {"share": 0.5, "share_low": 0.45, "share_high": 0.55, "bound": 0.1}
+    certain = valid(explain(diagnosed(finding(evidence=evidence))))
+    doubtful = valid(explain(diagnosed(finding(evidence=evidence), finding("busy-machine"))))
+    assert certain["causes"][0]["confidence"]["level"] == "high"
+    assert doubtful["causes"][0]["confidence"]["level"] == "low"
+    assert "other processes" in doubtful["doubts"][0]
+
+
+def test_a_slow_module_is_found_in_the_users_code(tmp_path: Path) -> None:
+    """The place is the module's path, its class, and the line of its ``forward``."""
+    clock = FakeClock()
+    model = four_layers(clock)
+    model[1] = Layer(clock, forward_ms=600)
+    config = {"targets": [{"match": r"\d(\.layer)?"}], "output": "runs", "sinks": {"jsonl": {}}}
+    train(model, clock, config=config)
+    (folder,) = Path("runs").iterdir()
+    cause = valid(explain_run(read_run(folder)))["causes"][0]
+    lines, first = inspect.getsourcelines(Layer.forward)
+    assert (cause["rule"], cause["place"]["module"], cause["place"]["class"]) == ("hot-module", "1", "Layer")
+    assert cause["place"]["file"] == inspect.getsourcefile(Layer)
+    assert first <= cause["place"]["line"] < first + len(lines)
+    assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("module.code", "1")
+
+
+def test_a_module_of_torch_has_the_place_of_the_module_around_it() -> None:
+    """torch's own code is not the user's to change."""
+    from autoprof._session.module_sources import find_sources
+
+    clock = FakeClock()
+    source = find_sources(four_layers(clock), ("0.linear", "missing"))
+    assert source["0.linear"]["class"] == "Linear"
+    assert source["0.linear"]["file"] == inspect.getsourcefile(Layer)
+    assert find_sources(nn.Sequential(nn.Linear(1, 1)), ("0",)) == {
+        "0": {"class": "Linear", "file": None, "line": None}
+    }
+    assert "missing" not in source
+
+
+def test_the_line_of_a_call_is_its_full_path() -> None:
+    """The evidence has the short path of the reports, the facts of the run the full one."""
+    site = {"where": "train.py:42", "function": "main", "call": "print", "source": "", "calls_per_step": 1}
+    call = {"file": "/home/x/train.py", "line": 42, "function": "main", "call": "print", "source": "", "count": 40}
+    logs = {"steps": 40, "cost_ns": [1, 1, 1, 1], "mean_cost_ns": 1, "mean_ns": 1, "sites": [{**call, "ns": 9}]}
+    facts = {**RunFacts().to_dict(), "logs": logs}
+    (cause,) = valid(explain(diagnosed(finding("logging", evidence={"sites": [site]})), facts=facts))["causes"]
+    assert (cause["place"]["file"], cause["place"]["line"], cause["place"]["function"]) == (
+        "/home/x/train.py",
+        42,
+        "main",
+    )
+    assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("call.every", "print")
+
+
+def test_the_wait_for_data_has_the_line_that_waits() -> None:
+    """Samples of the stack in spans of that phase name it."""
+    line = {"file": "/x/data.py", "line": 7, "function": "read", "call": "open", "source": "", "count": 40, "ns": 40}
+    facts = {**RunFacts().to_dict(), "stacks": {"data data": {"samples": 40, "ns": 40, "lines": [line]}}}
+    (cause,) = valid(explain(diagnosed(finding(phase=Phase.DATA)), facts=facts))["causes"]
+    assert (cause["place"]["file"], cause["place"]["line"], cause["place"]["call"]) == ("/x/data.py", 7, "open")
+
+
+def test_a_run_that_was_killed_is_explained_from_its_records() -> None:
+    """A doubt says that it is not complete."""
+    clock = FakeClock()
+    config = {"targets": [{"match": r"\d"}], "output": "runs", "sinks": {"jsonl": {"flush_s": 0}}}
+    train(four_layers(clock), clock, wait_ms=500, config=config)
+    (folder,) = Path("runs").iterdir()
+    (folder / "summary.json").unlink()
+    info = json.loads((folder / "run.json").read_text("utf-8"))
+    (folder / "run.json").write_text(json.dumps({**info, "ended": None}))
+    data = valid(explain_run(read_run(folder)))
+    assert data["causes"][0]["rule"] == "data-wait"
+    assert any("not closed" in one for one in data["doubts"])
+
+
+def test_a_run_without_steps_says_so() -> None:
+    """Neither healthy nor unclear."""
+    assert valid(explain(Summary.empty()))["state"] == "too few steps"
+
+
+def test_a_rule_of_another_package_has_its_advice() -> None:
+    """Without an experiment the change is ``other``, and the text is the advice."""
+    (cause,) = valid(explain(diagnosed(finding("not-installed-here", name="x"))))["causes"]
+    assert (cause["experiment"]["change"], cause["experiment"]["operation"]) == ("other", "edit")
+    assert cause["experiment"]["advice"] == "more num_workers"
+
+
+def test_a_huge_model_with_long_names_fits() -> None:
+    """Ten findings and thirty abstentions with names of 200 CJK characters are cut and counted, by the schema."""
+    name = "模块" * 100
+    causes = [
+        finding(f"rule-{at}", name=name, gain_ns=at, evidence={"sites": [{"where": f"/{name}:1"}]}) for at in range(10)
+    ]
+    missing = [
+        Finding(f"r{at}", "info", "missing", "remedy " * 60, evidence={"missing": f"{name}{at}"}) for at in range(30)
+    ]
+    data = valid(explain(diagnosed(*causes, *missing, notes=(name,) * 9)))
+    assert len(data["causes"]) + data["more_causes"] == 10
+    assert len(data["unmeasured"]) + data["more_unmeasured"] == 30
+    assert data["causes"]
+
+
+TEXTS = st.text(max_size=500)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(0, 12), st.integers(0, 20))
+@settings(max_examples=60, deadline=None)
+def test_any_texts_fit(texts: list[str], causes: int, unmeasured: int) -> None:
+    """Whatever the names are: control characters, surrogates, four-byte characters."""
+    text = texts[0] * 3
+    place = Place("data", text, text, text, text, 10**9, text, text, 10**6)
+    trial = Trial(Experiment("other", "edit", target=text), text, Expectation("step_ns", 1e18, 1e18))
+    cause = Cause(text, "critical", text, place, 10**18, Confidence("high", 0.123456, 0.1, 0.2, 0.1), trial)
+    lack = Unmeasured(text, tuple(texts), text)
+    valid(Explanation(text, "found", 1, 1, "device", (cause,) * causes, (lack,) * unmeasured, tuple(texts)))
+
+
+def test_the_command_prints_json_of_the_latest_run(capfd: pytest.CaptureFixture[str]) -> None:
+    """Without RUN the latest run in ``runs`` is explained, on one line."""
+    save(diagnosed(), start="2026-01-02T00:00:00+00:00")
+    save(diagnosed(finding(name="模块")), start="2026-01-03T00:00:00+00:00")
+    save(diagnosed(), start="2026-01-01T00:00:00+00:00")
+    assert main(["explain", "--json"]) == 0
+    out = capfd.readouterr().out
+    assert out.count("\n") == 1
+    assert json.loads(out)["causes"][0]["place"]["name"] == "模块"
+
+
+def test_the_text_has_each_part_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cause, place, confidence, experiment, what was not measured, and the command that compares."""
+    clock = FakeClock()
+    folder = save(train(four_layers(clock), clock, wait_ms=500))
+    assert main(["explain", str(folder)]) == 0
+    text = capsys.readouterr().out
+    for part in ("1. data-wait", "cause", "place", "confidence  high", "try", "expect", "not measured"):
+        assert part in text
+    assert text.splitlines()[-1].startswith("  autoprof compare runs/")
+    assert max(map(len, text.splitlines()[:-1])) <= 80
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--schema`` needs no run."""
+    assert main(["explain", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def test_a_live_run_keeps_the_places_of_its_modules() -> None:
+    """``run.json`` has at most 64 of them, the longest rows first."""
+    clock = FakeClock()
+    config = {"output": "runs", "sinks": {"jsonl": {}}, "sample": {"warmup": 0}}
+    model = nn.Sequential(*(Layer(clock, forward_ms=1) for _ in range(3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = open_session(model, config, clock=clock, optimizer=optimizer)
+    for _ in range(3):
+        model(torch.zeros(2, 8)).sum().backward()
+        optimizer.step()
+        session.step()
+    session.close()
+    (folder,) = Path("runs").iterdir()
+    sources = json.loads((folder / "run.json").read_text("utf-8"))["sources"]
+    assert 0 < len(sources) <= 64
+    assert {one["file"] for one in sources.values()} <= {inspect.getsourcefile(Layer), None}

@@ -1,0 +1,157 @@
+"""``autoprof init`` and ``autoprof check``: a configuration for a model, and what a configuration selects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import autoprof
+from autoprof.cli import main
+
+NET = """
+from torch import nn
+
+print("made by the user's code")
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.Linear(8, 8)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x):
+        return self.mlp(self.attention(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def number():
+    return 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A file with a model in the working directory; 80 columns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    (tmp_path / "net_of_test.py").write_text(NET)
+    return "net_of_test.py:Net"
+
+
+def test_init_writes_a_configuration_that_selects_what_it_lists(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is loaded by ``instrument`` as it is, and ``check`` shows its names."""
+    assert main(["init", net, "-o", "autoprof.yaml"]) == 0
+    assert 'autoprof.instrument(model, "autoprof.yaml"' in Path("autoprof.yaml").read_text()
+    capsys.readouterr()
+    assert main(["check", net, "autoprof.yaml", "--json"]) == 0
+    names = {one["name"] for one in json.loads(capsys.readouterr().out)["targets"]}
+    assert names == {"blocks.*", "blocks.*/attention", "blocks.*/mlp", "blocks.*/mlp/0", "blocks.*/mlp/1",
+                     "blocks.*/mlp/2", "head"}  # fmt: skip
+
+
+def test_init_without_a_file_prints_only_the_configuration(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the user's own code prints goes to stderr."""
+    assert main(["init", net]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("# Targets chosen by autoprof")
+    assert "made by" not in shown.out
+    Path("printed.yaml").write_text(shown.out)
+    assert len(autoprof.suggest_targets(torch.nn.Sequential(torch.nn.Linear(1, 1)))["targets"]) == 1
+    assert main(["config", "printed.yaml"]) == 0
+
+
+def test_init_overwrites_nothing(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that exists is an error, unless ``--force``."""
+    Path("a.yaml").write_text("mine")
+    assert main(["init", net, "-o", "a.yaml"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert Path("a.yaml").read_text() == "mine"
+    assert main(["init", net, "-o", "a.yaml", "--force"]) == 0
+    assert Path("a.yaml").read_text() != "mine"
+
+
+def test_check_folds_blocks_that_are_alike(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four equal blocks are one line with the names of the first and the last."""
+    Path("a.yaml").write_text("targets: [{match: 'blocks\\.(\\d)', name: 'Block/\\1'}]\n")
+    assert main(["check", net, "a.yaml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (folded,) = [line for line in lines if "(4 x)" in line]
+    assert "0 … 3 (4 x)  Block" in folded
+    assert folded.endswith("Block/0 … Block/3")
+    assert lines[-1] == "4 modules selected, under 4 names"
+    assert not [line for line in lines if "attention" in line]  # nothing is selected there
+
+
+def test_check_does_not_fold_a_block_that_is_selected_alone(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The two blocks before it have a line each, and so has the one behind it."""
+    Path("a.yaml").write_text("targets: [{match: 'blocks\\.2'}]\n")
+    assert main(["check", net, "a.yaml"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "  Block" in line]
+    assert [line.split("selected")[0].split()[-1] for line in lines].count("blocks/2") == 1
+    assert len(lines) == 4
+
+
+def test_check_shows_levels_that_were_asked_for(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--depth 1`` ends below the model, ``--depth 9`` at the leaves."""
+    assert main(["check", net, "--depth", "1"]) == 0
+    short = capsys.readouterr().out
+    assert main(["check", net, "--depth", "9"]) == 0
+    assert "GELU" in capsys.readouterr().out
+    assert "GELU" not in short
+    assert "head" in short
+    assert main(["check", net, "--depth", "0"]) == 2
+
+
+def test_a_rule_that_selects_nothing_is_an_error(net: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the line of the file and the nearest module."""
+    Path("a.yaml").write_text("targets:\n  - match: 'bloks.0'\n")
+    assert main(["check", net, "a.yaml"]) == 2
+    assert "a.yaml:2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("net_of_test.py:Nett", "did you mean 'Net'?"),
+        ("missing.py:Net", "there is no file missing.py"),
+        ("net_of_test.py", "is not the path of a factory"),
+        ("net_of_test.py:number", "returns a int; allowed: a model"),
+    ],
+)
+def test_a_wrong_model_is_one_message(model: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the argument and what is allowed."""
+    assert main(["init", model]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "MODEL" in shown
+    assert "Traceback" not in shown
+
+
+def test_a_tree_for_a_terminal_without_boxes_is_ascii(
+    net: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree, the ellipses and the names are all drawn in ASCII."""
+    from autoprof._targets import select_targets
+    from autoprof.cli._model_tree import render_model
+    from autoprof.config import load_config
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(5)))
+    lines = render_model(model, select_targets(model, load_config(None)), ascii_only=True)
+    assert "\n".join(lines).isascii()
+    assert "(5 x)" in "\n".join(lines)
