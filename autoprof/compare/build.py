@@ -89,6 +89,7 @@ def compare_runs(
     samples = _samples(side_a), _samples(side_b)
     same_work = None in samples or isclose(samples[0] or 0, samples[1] or 0, rel_tol=1e-6)
     whole = give_verdicts(_whole_step(side_a, side_b, clock, same_work), limits, has_limit=not filtered)
+    wall = give_verdicts(_wall_time(side_a, side_b), limits, has_limit=False)
     sides = _Sides(side_a, side_b, whole[0].a, whole[0].b)
     modules_a, modules_b = modules_by_row(side_a), modules_by_row(side_b)
     pairs = pair_rows(modules_a, modules_b) if clock else RowPairs()
@@ -109,7 +110,7 @@ def compare_runs(
         clock=clock,
         margin=margin,
         limit=fail_over,
-        whole=whole,
+        whole=(*whole, *wall),
         phases=changes[: len(parts)],
         rows=tuple(sorted(changes[len(parts) :], key=lambda row: -abs((row.b or 0) - (row.a or 0)))),
         memory=memory_changes(side_a, side_b, limits),
@@ -131,7 +132,7 @@ def _common_clock(runs: Iterable[RunSeries]) -> ClockName | None:
 def _whole_step(
     a: Sequence[RunSeries], b: Sequence[RunSeries], clock: ClockName | None, same_work: bool
 ) -> list[Candidate]:
-    """Return the lines of the whole step: its median, its mean, its host time, the throughput, the wall time."""
+    """Return the lines of the whole step: its median, its mean, its host time, the throughput."""
     found = []
     blank = Change("step", None, "ns", None, None)
     if clock is not None:
@@ -144,10 +145,14 @@ def _whole_step(
         rate = candidate(Change("throughput", None, "samples/s", None, None), a, b, _sample_ns, _sample_ns)
         rate_a, rate_b = (None if ns is None else 1e9 / ns for ns in (rate.change.a, rate.change.b))
         found.append(replace(rate, change=replace(rate.change, a=rate_a, b=rate_b), inverse=True))
-    if any(_excludes(rank) for run in (*a, *b) for rank in run.ranks):
-        wall = candidate(replace(blank, name=WALL), a, b, _wall_ns, _wall_ns, of=StepsMean)
-        found.append(replace(wall, comparable=False))
     return found
+
+
+def _wall_time(a: Sequence[RunSeries], b: Sequence[RunSeries]) -> list[Candidate]:
+    """Return the line of the wall time where one side has excluded time."""
+    if not any(run.has_excluded and _excludes(rank) for run in (*a, *b) for rank in run.ranks):
+        return []
+    return [candidate(Change(WALL, None, "ns", None, None), a, b, _wall_ns, _wall_ns, of=StepsMean)]
 
 
 def _excludes(rank: RankSeries) -> bool:

@@ -81,6 +81,8 @@ class RunSeries:
     info: Mapping[str, Any]
     held: Mapping[str, int] = field(default_factory=dict)
     """Exact bytes of parameters, buffers, gradients and optimizer state by name, from the summary."""
+    has_excluded: bool = False
+    """Whether the summary has time that belongs to no step, or steps that are excluded."""
 
     @property
     def limit_ns(self) -> int:
@@ -245,35 +247,40 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
     clocks = {clock for (_, clock), reader in zip(found, readers, strict=True) if reader.steps}
     if len(clocks) > 1:
         raise OutputError(f"{path}: some ranks have device times and some have not; choose one rank")
-    first = readers[0]
+    first, summary = readers[0], _read_summary(path)
+    saved = summary.get("unsampled_steps")  # no record follows the last gap
+    unsampled = saved if isinstance(saved, int) else 0
     note = RunNote(
         path=str(path),
         ranks=chosen,
         clock=clocks.pop() if clocks else "host",
         steps=len(first.steps),
         warmup=first.warmup,
-        unsampled=max(first.unsampled, _saved_unsampled(path) if chosen[0] == run.ranks[0] else 0),
+        unsampled=max(first.unsampled, unsampled if chosen[0] == run.ranks[0] else 0),
         untimed=first.untimed,
         bad_lines=bad_lines,
         stride=first.stride,
         ended=run.info.get("ended"),
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
     )
-    return RunSeries(tuple(series for series, _ in found), note, run.info, _held_bytes(path))
+    ranks_found = tuple(series for series, _ in found)
+    has_excluded = bool(summary.get("excluded") or summary.get("skipped"))
+    return RunSeries(ranks_found, note, run.info, _held_bytes(summary), has_excluded)
 
 
-def _saved_unsampled(path: Path) -> int:
-    """Read the number of unsampled steps from the summary: no record follows the last gap."""
+def _read_summary(path: Path) -> Mapping[str, Any]:
+    """Read the summary; it may be missing or of another version."""
     try:
-        return int(json.loads((path / "summary.json").read_text(encoding="utf-8"))["unsampled_steps"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        found = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _held_bytes(path: Path) -> dict[str, int]:
-    """Read the bytes held by each name from the summary, which may be missing or of another version."""
+def _held_bytes(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Return the bytes held by each name."""
     try:
-        table = json.loads((path / "summary.json").read_text(encoding="utf-8"))["memory_table"]
+        table = summary["memory_table"]
         return {row["name"]: sum(row[part] or 0 for part in _MEMORY_PARTS) for row in table if row["name"] is not None}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return {}

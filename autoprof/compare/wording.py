@@ -12,8 +12,8 @@ from .data import Change, Comparison, Verdict
 
 MIN_SECONDS_NS: Final = 9_999_950_000
 """From here on times are in seconds: more digits of milliseconds would fill their column."""
-MAX_POINTS: Final = 99_999.5
-"""From here on percent are in thousands."""
+MAX_POINTS: Final = 9_999.5
+"""From here on percent are in thousands, from a thousand times as many on in millions."""
 KEPT_WORDS: Final = 1
 """Words kept before the first and after the last difference of two texts."""
 _IN_LEGEND: Final = ("the interval is wider than", "not proven among")
@@ -37,8 +37,9 @@ def percent(ratio: float | None) -> str:
     if ratio is None:
         return "?"
     points = 100 * (ratio - 1)
-    if abs(points) >= MAX_POINTS:
-        return f"{points / 1000:+.3g}k"
+    for scale, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(points) >= MAX_POINTS * scale / 1e3:
+            return f"{points / scale:+.0f}{letter}"
     text = f"{points:+.0f}" if abs(points) >= 99.95 else f"{points:+.1f}"
     return text.replace("-0.0", "0.0").replace("+0.0", "0.0")
 

@@ -69,7 +69,8 @@ def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["no-run", "no-other"], "no-run: is not the folder of a run"),
-        (["one"], "two sides are needed; allowed: RUN_A RUN_B, or --a RUN… --b RUN…"),
+        (["one"], "runs: neither the folder of a run nor a folder of runs"),
+        (["--a", "one"], "two sides are needed; allowed: RUN_A RUN_B, RUN_A alone (B is the latest run), nothing"),
         (["one", "two", "--a", "three"], "two sides are needed"),
         (["one", "two", "--name", "("], "is not a regular expression"),
         (["one", "two", "--phase", "forwrd"], "did you mean 'forward'?"),
@@ -309,8 +310,11 @@ def test_time_outside_of_steps_is_a_line_of_its_own(tmp_path: Path, capsys: pyte
         length = round((5 + 1 + pause_ms) * MS)
         return lambda step, fields: {**fields, "start_unix_ns": step * length}
 
-    runs = [str(save(tmp_path, {("Net", "forward"): [5.0] * 40}, change=at(pause))) for pause in (3.0, 0.0)]
-    assert main(["compare", *runs, "--json"]) == 0
+    runs = [save(tmp_path, {("Net", "forward"): [5.0] * 40}, change=at(pause)) for pause in (3.0, 0.0)]
+    assert main(["compare", *map(str, runs), "--json"]) == 0
+    assert "wall time" not in capsys.readouterr().out  # nothing was excluded: another program may have stopped this one
+    (runs[0] / "summary.json").write_text(json.dumps({"excluded": [{"name": "torch.save", "calls": 40}]}))
+    assert main(["compare", *map(str, runs), "--json"]) == 0
     whole = {one["name"]: one for one in json.loads(capsys.readouterr().out)["whole"]}
     assert whole["step"]["verdict"] == "same"
     assert whole["wall time"]["verdict"] == "faster"
