@@ -9,7 +9,7 @@ from typing import Any, Final
 EXIT_STATUS: Final = {
     0: "done",
     1: "the answer is no: compare --fail-over proves a slow-down, doctor finds a danger, rules finds a wrong verdict",
-    2: "wrong usage or input; the message names it, and what is allowed",
+    2: "wrong usage or input; the message names it and the allowed values",
     130: "ended by Ctrl-C",
     141: "the reader of the output closed the pipe",
 }

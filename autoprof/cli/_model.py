@@ -23,5 +23,5 @@ def add_model(parser: Any) -> None:
 
 def load_model(path: str) -> nn.Module:
     """Make the model. Raises ``AutoprofError`` where that fails."""
-    with contextlib.redirect_stdout(sys.stderr):  # what the user's own code prints is no part of the output
+    with contextlib.redirect_stdout(sys.stderr):  # prints of the user's own code are no part of the output
         return load_subject(path, option="MODEL").model

@@ -1,4 +1,4 @@
-"""The tree of a model with what is selected: siblings that are alike share a line."""
+"""The tree of a model with the selected modules: siblings that are alike share a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_LABEL: Final = 48
 
 
 class _Line(NamedTuple):
-    """A line of the tree: its label, class, the parameters of one such module, and what is selected there."""
+    """A line of the tree: its label, class, the parameters of one such module, and the names selected there."""
 
     label: str
     class_name: str

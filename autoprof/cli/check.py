@@ -18,14 +18,14 @@ def add(commands: Any) -> None:
     parser = add_command(
         commands,
         "check",
-        help="show a model's tree with what a configuration selects",
+        help="show a model's tree with the modules that a configuration selects",
         description=(
             "Show the modules of a model as a tree, with their classes and parameters, and the name that a "
             "configuration gives to each module that it selects. Siblings that are alike share a line. Without CONFIG, "
             "the modules with which a run without a configuration begins. A rule that selects nothing is an error."
         ),
         examples={
-            "autoprof check train:make_model autoprof.yaml": "what the file selects",
+            "autoprof check train:make_model autoprof.yaml": "the modules that the file selects",
             "autoprof check src/net.py:Net --depth 2": "the first two levels of the model",
             "autoprof check train:make_model autoprof.yaml --json": "the selected modules, for a program",
         },

@@ -51,5 +51,5 @@ def _run(arguments: argparse.Namespace) -> int:
         write_atomic(path, text)
     except OSError as error:
         raise OutputError(f"-o: {path} cannot be written ({error.strerror}); allowed: a file in a folder") from error
-    print(f"{path} written; autoprof check {arguments.model} {path} shows what it selects", file=sys.stderr)
+    print(f"{path} written; autoprof check {arguments.model} {path} shows its modules", file=sys.stderr)
     return 0

@@ -1,18 +1,28 @@
 """Explain a saved run to a program: causes, places and experiments in at most 4 kB of JSON with a stable schema."""
 
 from .build import explain_run
-from .data import SCHEMA_ID, Cause, Confidence, Expectation, Explanation, Place, Trial, Unmeasured, json_schema
+from .data import (
+    SCHEMA_ID,
+    CodePlace,
+    Confidence,
+    Expectation,
+    ExplainedCause,
+    Explanation,
+    Trial,
+    Unmeasured,
+    json_schema,
+)
 from .encode import MAX_BYTES, encode
 from .text import render_explanation
 
 __all__ = [
     "MAX_BYTES",
     "SCHEMA_ID",
-    "Cause",
+    "CodePlace",
     "Confidence",
     "Expectation",
+    "ExplainedCause",
     "Explanation",
-    "Place",
     "Trial",
     "Unmeasured",
     "encode",

@@ -13,7 +13,7 @@ from ..diagnose import Experiment, RunFacts, find_rules
 from ..frame import Phase
 from ..sinks._export import saved_summary
 from ..summary import Finding, Summary, format_counts
-from .data import Cause, Confidence, Expectation, Explanation, Level, State, Trial, Unmeasured
+from .data import Confidence, Expectation, ExplainedCause, Explanation, Level, State, Trial, Unmeasured
 from .place import find_place
 
 FIRM: Final = 1.5
@@ -61,13 +61,13 @@ def _lacks_steps(finding: Finding) -> bool:
     return str(finding.evidence.get("missing", "")).startswith(TOO_FEW)
 
 
-def _cause(one: Finding, summary: Summary, run: Run, facts: RunFacts, found: list[Finding]) -> Cause:
+def _cause(one: Finding, summary: Summary, run: Run, facts: RunFacts, found: list[Finding]) -> ExplainedCause:
     rule = find_rules().get(one.rule)
     change = Experiment("other", "edit", target=one.name) if rule is None else rule.experiment_for(one)
     place = find_place(one, summary, run, facts)
     if change.change == "module.code" and place.module is not None:
         change = replace(change, target=place.module)
-    return Cause(
+    return ExplainedCause(
         rule=one.rule,
         severity=one.severity,
         cause=one.why,
@@ -130,7 +130,7 @@ def _unmeasured(summary: Summary) -> tuple[Unmeasured, ...]:
 
 
 def _doubts(summary: Summary, found: list[Finding], *, closed: bool) -> list[str]:
-    """Return what makes the causes less certain, or is missing from the times."""
+    """Return the reasons for which the causes are less certain, and the losses of records."""
     doubts = [DOUBTFUL[one.rule] for one in found if one.rule in DOUBTFUL]
     if not closed:
         doubts.append("the run was not closed: these figures are from its records so far")

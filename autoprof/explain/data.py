@@ -18,11 +18,11 @@ Level = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodePlace:
     """Where a cause is; None is unknown, or does not apply.
 
     ``module`` is the module's fqn, ``name`` its name in the reports. ``file`` is the full path; ``line`` is the line of
-    the call, or of the module's ``forward``. ``call`` is what that line calls.
+    the call, or of the module's ``forward``. ``call`` is the function called there.
     """
 
     phase: str | None = None
@@ -53,7 +53,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What the experiment shows if the cause is right: ``quantity`` falls from ``now`` to ``at_best``, or towards it.
+    """The result of the experiment if the cause is right: ``quantity`` falls from ``now`` to ``at_best``, or towards it.
 
     None is unknown.
     """
@@ -65,7 +65,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One change of the program that would confirm the cause, and what to expect of it."""
+    """One change of the program that would confirm the cause, and the expected result."""
 
     change: Experiment
     advice: str
@@ -73,13 +73,13 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
-    """One finding of a rule: what it is, where, how certain, and the experiment that would confirm it."""
+class ExplainedCause:
+    """One finding of a rule: a sentence, its place, its confidence, and the experiment that would confirm it."""
 
     rule: str
     severity: Severity
     cause: str
-    place: Place
+    place: CodePlace
     gain_ns: int | None
     confidence: Confidence
     experiment: Trial
@@ -96,14 +96,14 @@ class Unmeasured:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A run explained: its causes in descending order of their gain, and what it cannot tell."""
+    """A run explained: its causes in descending order of their gain, and the signals that it lacks."""
 
     run: str
     state: State
     steps: int
     step_ns: int
     clock: ClockName
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[ExplainedCause, ...] = ()
     unmeasured: tuple[Unmeasured, ...] = ()
     doubts: tuple[str, ...] = ()
     more_causes: int = 0
@@ -126,7 +126,7 @@ class Explanation:
         }
 
 
-def _cause(one: Cause) -> dict[str, Any]:
+def _cause(one: ExplainedCause) -> dict[str, Any]:
     place = asdict(one.place)
     place["class"] = place.pop("class_name")
     change, trial = one.experiment.change, one.experiment

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from .._names import shorten, visible
-from .data import Cause, Explanation, Place, Trial
+from .data import CodePlace, ExplainedCause, Explanation, Trial
 
 MAX_BYTES: Final = 4_000
 """The most bytes of the JSON in UTF-8, with the newline at its end."""
@@ -66,13 +66,13 @@ def _fitted(full: Explanation, room: Room) -> Explanation:
     )
 
 
-def _cause(one: Cause, room: Room) -> Cause:
+def _cause(one: ExplainedCause, room: Room) -> ExplainedCause:
     place, trial = one.place, one.experiment
     return replace(
         one,
         rule=_cut(one.rule, 40),
         cause=_cut(one.cause, room.text),
-        place=Place(
+        place=CodePlace(
             place.phase,
             _name(place.name, room),
             _name(place.module, room),

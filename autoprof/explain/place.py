@@ -8,31 +8,31 @@ from typing import Any
 from .._storage.runs import Run
 from ..diagnose import CallStatistics, RunFacts, StackTable
 from ..summary import Finding, Summary
-from .data import Place
+from .data import CodePlace
 
 
-def find_place(finding: Finding, summary: Summary, run: Run, facts: RunFacts) -> Place:
+def find_place(finding: Finding, summary: Summary, run: Run, facts: RunFacts) -> CodePlace:
     """Return the place of a finding, as far as the run knows it."""
     phase = None if finding.phase is None else str(finding.phase)
-    at = Place(phase, finding.name, rank=finding.rank)
+    at = CodePlace(phase, finding.name, rank=finding.rank)
     row = next((row for row in summary.rows if row.name == finding.name and row.fqn), None)
     fqn = finding.name if row is None else row.fqn
     source = (run.info.get("sources") or {}).get(fqn)
     if row is not None or source is not None:
-        at = Place(phase, finding.name, fqn, rank=finding.rank)
+        at = CodePlace(phase, finding.name, fqn, rank=finding.rank)
     if source is not None:
-        return Place(
+        return CodePlace(
             phase, finding.name, fqn, source["class"], source["file"], source["line"], "forward", rank=finding.rank
         )
     line = _line(finding, facts)
     if line is None:
         return at
     file, number, function, call = line
-    return Place(phase, finding.name, at.module, None, file, number, function, call, finding.rank)
+    return CodePlace(phase, finding.name, at.module, None, file, number, function, call, finding.rank)
 
 
 _Line = tuple[str, int, str | None, str | None]
-"""File, line, the function around it, what it calls."""
+"""File, line, the function around it, the function called there."""
 
 
 def _line(finding: Finding, facts: RunFacts) -> _Line | None:

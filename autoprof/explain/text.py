@@ -8,7 +8,7 @@ from typing import Final
 
 from .._reports.text import crop, glyphs_for, safe, wrap
 from .._units import format_bytes, format_ms, format_percent
-from .data import Cause, Confidence, Expectation, Explanation, Place, State
+from .data import CodePlace, Confidence, Expectation, ExplainedCause, Explanation, State
 
 ROOM: Final = 12
 """Cells of the labels at the left edge."""
@@ -47,7 +47,7 @@ def render_explanation(found: Explanation, *, width: int = 80, encoding: str = "
     return lines
 
 
-def _cause(number: int, one: Cause, width: int) -> Iterator[str]:
+def _cause(number: int, one: ExplainedCause, width: int) -> Iterator[str]:
     gain = f", up to {format_ms(one.gain_ns)} a step could be saved" if one.gain_ns else ""
     yield from wrap(f"{number}.", f"{one.rule} [{one.severity}]{gain}", width, room=3)
     yield from wrap("cause", one.cause, width, ROOM)
@@ -59,7 +59,7 @@ def _cause(number: int, one: Cause, width: int) -> Iterator[str]:
     yield from wrap("expect", _expect(one.experiment.expect), width, ROOM)
 
 
-def _place(place: Place) -> str:
+def _place(place: CodePlace) -> str:
     name = place.module or place.name
     parts = [f"{place.phase} phase"] if place.phase else []
     parts += [name if not place.class_name else f"{name} ({place.class_name})"] if name else []
@@ -99,8 +99,8 @@ _QUANTITIES: Final = {
 
 def _expect(one: Expectation) -> str:
     show = format_bytes if one.quantity.endswith("_bytes") else format_ms
-    what = _QUANTITIES[one.quantity]
+    quantity = _QUANTITIES[one.quantity]
     if one.now is None:
-        return f"{what} falls"
+        return f"{quantity} falls"
     best = "" if one.at_best is None else f", at best to {show(one.at_best)}"
-    return f"{what} falls from {show(one.now)}{best}"
+    return f"{quantity} falls from {show(one.now)}{best}"

@@ -18,8 +18,8 @@ from autoprof._storage.runs import RunFolder, read_run
 from autoprof.cli import main
 from autoprof.demo.defects import MS, Layer, four_layers, train
 from autoprof.diagnose import CHANGES, OPERATIONS, QUANTITIES, Experiment, RunFacts, find_rules
-from autoprof.explain import MAX_BYTES, SCHEMA_ID, Cause, Explanation, encode, explain_run, json_schema
-from autoprof.explain.data import Confidence, Expectation, Place, Trial, Unmeasured
+from autoprof.explain import MAX_BYTES, SCHEMA_ID, ExplainedCause, Explanation, encode, explain_run, json_schema
+from autoprof.explain.data import CodePlace, Confidence, Expectation, Trial, Unmeasured
 from autoprof.frame import Phase
 from autoprof.summary import Finding, Summary
 from autoprof.testing import FakeClock, open_session
@@ -213,9 +213,9 @@ TEXTS = st.text(max_size=500)
 def test_any_texts_fit(texts: list[str], causes: int, unmeasured: int) -> None:
     """Whatever the names are: control characters, surrogates, four-byte characters."""
     text = texts[0] * 3
-    place = Place("data", text, text, text, text, 10**9, text, text, 10**6)
+    place = CodePlace("data", text, text, text, text, 10**9, text, text, 10**6)
     trial = Trial(Experiment("other", "edit", target=text), text, Expectation("step_ns", 1e18, 1e18))
-    cause = Cause(text, "critical", text, place, 10**18, Confidence("high", 0.123456, 0.1, 0.2, 0.1), trial)
+    cause = ExplainedCause(text, "critical", text, place, 10**18, Confidence("high", 0.123456, 0.1, 0.2, 0.1), trial)
     lack = Unmeasured(text, tuple(texts), text)
     valid(Explanation(text, "found", 1, 1, "device", (cause,) * causes, (lack,) * unmeasured, tuple(texts)))
 
@@ -232,7 +232,7 @@ def test_the_command_prints_json_of_the_latest_run(capfd: pytest.CaptureFixture[
 
 
 def test_the_text_has_each_part_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    """Cause, place, confidence, experiment, what was not measured, and the command that compares."""
+    """ExplainedCause, place, confidence, experiment, what was not measured, and the command that compares."""
     clock = FakeClock()
     folder = save(train(four_layers(clock), clock, wait_ms=500))
     assert main(["explain", str(folder)]) == 0

@@ -1,0 +1,103 @@
+"""``python -m benchmarks.mend``: the mender reads only the explanation, and the page shows what it did."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoprof.diagnose import CHANGES
+from benchmarks.mend import mender
+from benchmarks.mend.__main__ import Result, _try
+from benchmarks.mend.mender import SETTING_OF, mend
+from benchmarks.mend.page import page
+from benchmarks.mend.programs import BROKEN, SETTINGS, programs
+
+NO_SETTING = {"span.add", "machine", "rank.work", "profiler.targets", "other"}
+BY_NAME = {"call.every", "debug.switch", "module.code"}
+PAGE = Path(__file__).parents[2] / "docs" / "mend.md"
+
+
+def explained(change: str, operation: str = "set", value: Any = None, target: str | None = None) -> dict[str, Any]:
+    """Return an explanation with one cause and its experiment."""
+    experiment = {"change": change, "operation": operation, "value": value, "target": target}
+    place = dict.fromkeys(("call", "function", "name"))
+    return {"causes": [{"rule": "a", "experiment": experiment, "place": place}]}
+
+
+def test_every_change_of_the_schema_is_known() -> None:
+    """A setting, a named entry of a setting, or none that a program can have."""
+    assert {*SETTING_OF, *BY_NAME, *NO_SETTING} == set(CHANGES)
+    assert set(SETTING_OF.values()) <= set(SETTINGS)
+
+
+def test_the_mender_knows_neither_autoprof_nor_the_programs() -> None:
+    """It imports only the standard library, and names no defect."""
+    source = Path(mender.__file__).read_text("utf-8")
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    assert {name.split(".")[0] for name in imported} <= set(sys.stdlib_module_names)
+    assert not [one.name for one in programs() if one.name in source]
+
+
+def test_one_setting_is_changed_and_the_others_stay() -> None:
+    """The given settings are left as they are."""
+    before = copy.deepcopy(SETTINGS)
+    settings, change, cause = mend(explained("precision", value="float16"), SETTINGS)
+    assert before == SETTINGS
+    assert {key for key, value in settings.items() if value != SETTINGS[key]} == {"precision"}
+    assert change == "precision = float16"
+    assert cause is not None
+
+
+@pytest.mark.parametrize("change", sorted(NO_SETTING))
+def test_without_a_setting_nothing_is_changed(change: str) -> None:
+    """The machine, another rank and missing spans are for people."""
+    assert mend(explained(change, "edit"), SETTINGS) == (SETTINGS, "", None)
+
+
+def test_a_setting_that_has_the_value_already_is_no_change() -> None:
+    """The next cause is tried then."""
+    both = explained("gc.freeze", value=True)["causes"] + explained("cudnn.benchmark", value=False)["causes"]
+    assert mend({"causes": both}, SETTINGS).change == "cudnn_benchmark = False"
+    assert mend({"causes": both[:1]}, SETTINGS).cause is None
+
+
+def test_every_broken_setting_is_one_that_programs_have() -> None:
+    """The defects are those of the rules, and the value differs from the healthy one."""
+    names = {one.name: one for one in programs()}
+    assert set(BROKEN) <= set(names)
+    for name in BROKEN:
+        assert names[name].settings(broken=True) != names[name].settings(broken=False) == SETTINGS
+
+
+@pytest.mark.parametrize("name", ["slow loader", "one block ten times its siblings", "metrics in every step"])
+def test_a_defect_is_mended_and_its_twin_left_alone(name: str) -> None:
+    """From the run to the explanation, the new settings, the second run and the comparison."""
+    result = _try(name)
+    assert result.mended
+    assert not result.twin_changed
+
+
+def test_the_page_counts_what_is_mended() -> None:
+    """A change that helps is not enough: the cause must be gone as well."""
+    good = Result("a", "data-wait", "data-wait", "num_workers = 4", "step -40 %, faster", True, True, "")
+    text = page([good, good._replace(name="b", gone=False), good._replace(name="c", cause="", change="")])
+    assert "2 of 3 defects" in text
+    assert "| b | data-wait | `num_workers = 4` | step -40 %, faster | no | unchanged |" in text
+    assert "The mender changes nothing then: c." in text
+
+
+def test_the_page_in_the_docs_has_every_defect() -> None:
+    """At least 20 of them are mended, and no healthy twin is changed."""
+    rows = [line.split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")][1:]
+    assert [row[0].removeprefix("| ") for row in rows] == [one.name for one in programs()]
+    assert sum(row[4] == "yes" for row in rows) >= 20
+    assert {row[5] for row in rows} == {"unchanged |"}
