@@ -20,7 +20,8 @@ def add(commands: Any) -> None:
         help="causes, places and experiments of a run; as JSON for programs",
         description=(
             "Explain a saved run: each cause with its place, its confidence and the experiment that would confirm it, "
-            "and the signals that were not measured. With --json at most 4 kB for programs, by a stable schema (docs/explain.md)."
+            "and the signals that were not measured. With --json at most 4 kB for programs, by a stable schema "
+            "(docs/explain.md)."
         ),
         examples={
             "autoprof explain": "the latest run in the folder runs",

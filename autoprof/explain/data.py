@@ -53,7 +53,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The result of the experiment if the cause is right: ``quantity`` falls from ``now`` to ``at_best``, or towards it.
+    """The result if the cause is right: ``quantity`` falls from ``now`` to ``at_best``, or towards it.
 
     None is unknown.
     """

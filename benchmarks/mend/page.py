@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -55,11 +56,22 @@ def page(results: Sequence[Result]) -> str:
 
 
 def _why(results: Sequence[Result]) -> str:
+    """Return the paragraphs on the defects that are not mended."""
     left = [one.name for one in results if not one.cause]
-    if not left:
+    unproven = [one.name for one in results if one.cause and not one.mended]
+    if not left and not unproven:
         return ""
-    return (
-        "\n## Why are some not mended?\n\n"
-        "No setting of a program mends these: the machine, another rank, the memory of the device, or the profiler "
-        f"itself has to change. The mender changes nothing then: {'; '.join(left)}.\n"
-    )
+    parts = ["## Why are some not mended?"]
+    if left:
+        parts.append(
+            "Without a change: the explanation names no cause that a setting of a program changes, because the machine, "
+            "another rank or the profiler itself has to change, or because other processes made the run uncertain: "
+            f"{'; '.join(left)}."
+        )
+    if unproven:
+        parts.append(
+            "Changed, but not proven. Time outside of steps does not pass on the fake clock; of memory there is one "
+            "largest reading a run, which proves nothing between two runs; and these programs do not use each setting "
+            f"of memory: {'; '.join(unproven)}."
+        )
+    return "\n" + "\n\n".join(fill(part, 120, break_on_hyphens=False) for part in parts) + "\n"

@@ -86,7 +86,7 @@ def test_a_healthy_run_has_no_cause() -> None:
     clock = FakeClock()
     found = valid(explain(train(four_layers(clock), clock)))
     assert (found["state"], found["causes"]) == ("healthy", [])
-    assert "a device's clock" in {one["missing"] for one in found["unmeasured"]}
+    assert "a GPU" in {one["missing"] for one in found["unmeasured"]}
 
 
 def test_a_cause_has_gain_confidence_and_what_to_expect() -> None:
