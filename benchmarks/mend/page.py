@@ -64,7 +64,7 @@ def _why(results: Sequence[Result]) -> str:
     parts = ["## Why are some not mended?"]
     if left:
         parts.append(
-            "Without a change: the explanation names no cause that a setting of a program changes, because the machine, "
+            "Without a change: the explanation names no cause that a setting changes, because the machine, "
             "another rank or the profiler itself has to change, or because other processes made the run uncertain: "
             f"{'; '.join(left)}."
         )
