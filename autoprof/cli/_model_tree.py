@@ -20,7 +20,7 @@ _POWERS: Final = ("", "k", "M", "B", "T")
 MAX_LABEL: Final = 48
 
 
-class _Line(NamedTuple):
+class TreeLine(NamedTuple):
     """A line of the tree: its label, class, the parameters of one such module, and the names selected there."""
 
     label: str
@@ -54,13 +54,13 @@ class _Tree:
         parts = tuple(self._shapes[id(one)] for one in children)
         self._shapes[id(node)] = (node.class_name, self._parameters[id(node)], chosen, hash(parts))
 
-    def lines(self) -> Iterator[_Line]:
+    def lines(self) -> Iterator[TreeLine]:
         """Yield all lines, the model first."""
         root = self._nodes[0]
         yield self._line(root.class_name, [root], class_name="")
         yield from self._below(root, "", 1)
 
-    def _below(self, node: ModuleNode, indent: str, level: int) -> Iterator[_Line]:
+    def _below(self, node: ModuleNode, indent: str, level: int) -> Iterator[TreeLine]:
         if self._depth is not None and level > self._depth:
             return
         if self._depth is None and not any(self._has_target[id(one)] for one in node.children) and level > 1:
@@ -85,12 +85,12 @@ class _Tree:
             if child is not None and id(child) in self._shapes:
                 run.append((name, child))
 
-    def _line(self, label: str, members: list[ModuleNode], class_name: str | None = None) -> _Line:
+    def _line(self, label: str, members: list[ModuleNode], class_name: str | None = None) -> TreeLine:
         first = members[0]
         targets = [one for one in (self._targets.get(id(node.module)) for node in members) if one is not None]
         parameters = self._parameters[id(first)]
         shown = first.class_name if class_name is None else class_name
-        return _Line(visible(label), visible(shown), parameters, self._selected(targets))
+        return TreeLine(visible(label), visible(shown), parameters, self._selected(targets))
 
     def _selected(self, targets: list[Target]) -> str:
         if not targets:
