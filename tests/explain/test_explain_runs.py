@@ -125,6 +125,7 @@ def test_a_slow_module_is_found_in_the_users_code(tmp_path: Path) -> None:
     assert cause["place"]["file"] == inspect.getsourcefile(Layer)
     assert first <= cause["place"]["line"] < first + len(lines)
     assert (cause["experiment"]["change"], cause["experiment"]["target"]) == ("module.code", "1")
+    assert cause["confidence"]["bound"] is None  # that of the rule is a ratio to the siblings, no share
 
 
 def test_a_module_of_torch_has_the_place_of_the_module_around_it() -> None:
