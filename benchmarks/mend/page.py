@@ -72,6 +72,7 @@ def _why(results: Sequence[Result]) -> str:
         parts.append(
             "Changed, but not proven. Time outside of steps does not pass on the fake clock; of memory there is one "
             "largest reading a run, which proves nothing between two runs; and these programs do not use each setting "
-            f"of memory: {'; '.join(unproven)}."
+            "of memory. On a busy machine programs on the real clock vary too much, too: "
+            f"{'; '.join(unproven)}."
         )
     return "\n" + "\n\n".join(fill(part, 120, break_on_hyphens=False) for part in parts) + "\n"
