@@ -57,6 +57,7 @@ BROKEN: Final[dict[str, tuple[str, Any]]] = {
     "optimizer in a Python loop": ("fused_optimizer", False),
     "a batch of one sample": ("batch_size", 1),
     "tiny kernels, slow launches": ("batch_size", 1),
+    "float64 as numpy has it": ("precision", "float64"),
     "float32 instead of 16 bits": ("precision", "float32"),
     "unfused attention": ("attention", "eager"),
     "convolutions without benchmark": ("cudnn_benchmark", False),
