@@ -37,7 +37,7 @@ Change = Literal[
 Operation = Literal["set", "increase", "decrease", "edit"]
 """``edit``: a person or a program has to change code; no setting does it."""
 Quantity = Literal["step_ns", "sample_ns", "wall_ns", "peak_bytes", "held_bytes"]
-"""The quantity that falls: the mean step, the time of a sample, all time excluded time included, the peak, memory held."""
+"""The quantity that falls: the mean step, the time of a sample, the step with excluded time, the peak, memory held."""
 
 CHANGES: Final[tuple[Change, ...]] = get_args(Change)
 OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
