@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._capture.probes import log_timing, span, timed
 from .errors import AutoprofError, ConfigError, MissingExtra, OutputError, SessionError, TargetError
-from .frame import Phase, Span, StepFrame
 
 if TYPE_CHECKING:
+    from ._capture.probes import log_timing, span, timed
     from ._session.builder import instrument
     from ._session.session import Session
     from ._storage.runs import Run, read_run
     from ._targets import suggest_targets
     from .config import Config
     from .deep import deep_capture
+    from .frame import Phase, Span, StepFrame
     from .sinks import Sink
     from .summary import Finding, Row, Summary
 
@@ -55,20 +55,26 @@ __all__ = [
 _LAZY = {
     "Config": "config",
     "Finding": "summary",
+    "Phase": "frame",
     "Row": "summary",
     "Run": "_storage.runs",
     "Session": "_session.session",
     "Sink": "sinks",
+    "Span": "frame",
+    "StepFrame": "frame",
     "Summary": "summary",
     "deep_capture": "deep",
     "instrument": "_session.builder",
+    "log_timing": "_capture.probes",
     "read_run": "_storage.runs",
+    "span": "_capture.probes",
     "suggest_targets": "_targets",
+    "timed": "_capture.probes",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load what only a session needs when it is first asked for: a program that is not profiled starts as it did."""
+    """Load a public name when it is first used: the command line and programs without a session start without torch."""
     if name in _LAZY:
         from importlib import import_module
 

@@ -34,11 +34,16 @@ class Closable(Protocol):
 
 EXIT: Final = "exit"
 """The end noted for a session that the program left open."""
+REPLACED: Final = "closed"
+"""The end noted for a session of ``autoprof run`` where the program opens one itself."""
 TERMINATED: Final = "SIGTERM"
 """The end noted for a session that this signal closes."""
 
 _open: list[Closable] = []
 _owners: weakref.WeakKeyDictionary[nn.Module, Closable] = weakref.WeakKeyDictionary()
+_launched: list[Closable] = []
+"""The sessions that ``autoprof run`` opened."""
+_program_instruments = False
 _terminated = False
 _started = False
 
@@ -72,8 +77,28 @@ def session_of(model: nn.Module | None) -> Closable | None:
     return _open[0] if len(_open) == 1 else None
 
 
+def mark_launched(session: Closable) -> None:
+    """Note that ``autoprof run`` opened this session: it ends where the program opens one itself."""
+    _launched.append(session)
+
+
+def program_has_session() -> bool:
+    """Return whether the program has opened a session itself."""
+    return _program_instruments
+
+
+def prefer_program() -> None:
+    """Note that the program opens a session itself, and end those of ``autoprof run``."""
+    global _program_instruments
+    _program_instruments = True
+    while _launched:
+        _launched.pop().end(REPLACED)
+
+
 def release(session: Closable) -> None:
     """Remove a closed session and its claims."""
+    if session in _launched:
+        _launched.remove(session)
     if session in _open:
         _open.remove(session)
     for module in [module for module, owner in _owners.items() if owner is session]:
@@ -118,6 +143,7 @@ def _abandon_all() -> None:
             session.abandon()
     _open.clear()
     _owners.clear()
+    _launched.clear()
     _restore_sigterm()  # with our handler, a child in a long C call would not end on SIGTERM at once
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
 from torch import nn
@@ -33,6 +33,7 @@ from .._observer import Observer
 from .._process import lifecycle
 from .._process.ranks import launch_name, rank, world_size
 from .._process.signals import DeferSigint
+from .._process.switch import is_off
 from ..devices import Clock, Memory, device_of
 from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor
 from ..errors import SessionError
@@ -68,8 +69,6 @@ WRAPPED_AS: Final = ("optimizer", "_optimizer")
 """The attributes in which wrappers hold an optimizer."""
 HOOKED_BY: Final = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 """The attributes of a torch optimizer that hold its hooks; wrappers derived from its class lack them."""
-SWITCH = "AUTOPROF"
-"""The environment's switch: ``AUTOPROF=0`` makes every session inert, also against the configuration."""
 UNSEEN_CHECKPOINTS = (
     "this version of torch has another torch.utils.checkpoint than autoprof knows: recompute is timed only in targets"
 )
@@ -90,7 +89,20 @@ def instrument(
     those that the configuration names. Raises ``ConfigError``, ``TargetError``, ``SessionError``, ``OutputError`` or
     ``MissingExtra``; then nothing is attached and no file is kept.
     """
+    lifecycle.prefer_program()
     return open_session(model, config, optimizer=optimizer, sinks=sinks)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTraining:
+    """The facts of a training that ``autoprof run`` found, beside its model."""
+
+    run_name: str | None = None
+    """The folder below ``output``; None for the name that all ranks of a launcher give it, or a new one."""
+    stream: TextIO | None = None
+    """The stream for people; None for the standard output."""
+    optimizers: int = 0
+    """The number of optimizers that step in turn; 0 where it is unknown."""
 
 
 def open_session(
@@ -101,20 +113,21 @@ def open_session(
     sinks: Iterable[Sink],
     clock: Clock | None = None,
     memory: Memory | None = None,
+    found: FoundTraining = FoundTraining(),
 ) -> Session:
-    """Open a session as ``instrument`` does, but with a given clock, which follows no device, or a given memory."""
+    """Open a session as ``instrument`` does, but with a given clock, which follows no device, memory or training."""
     from ..config import load_config  # pydantic is slow to import, and only needed here
 
     if not isinstance(model, nn.Module):
         raise SessionError(f"autoprof.instrument: model is a {type(model).__name__}; it must be an nn.Module")
     optimizers = _optimizers(optimizer)
     settings = load_config(config)
-    if not settings.enabled or os.environ.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
+    if not settings.enabled or is_off(os.environ):
         return Session()
     undo = Handle()
     try:
         with DeferSigint():
-            return _Builder(model, settings, optimizers, clock, memory, undo).build(tuple(sinks))
+            return _Builder(model, settings, optimizers, clock, memory, undo, found).build(tuple(sinks))
     except BaseException:
         with DeferSigint():
             undo.remove()
@@ -145,6 +158,7 @@ class _Builder:
         clock: Clock | None,
         memory: Memory | None,
         undo: Handle,
+        found: FoundTraining,
     ) -> None:
         from .._targets import group_tree, select_targets
 
@@ -162,6 +176,7 @@ class _Builder:
         self._notes = Notes([*selection.notes, *([note] if note else []), *unseen])
         self._clock = clock
         self._undo = undo
+        self._found = found
         self._attached = Handle()
         memory = device.memory(place) if memory is None else memory
         undo.add(memory.close)
@@ -305,6 +320,7 @@ class _Builder:
             excluded,
             auto=setup.settings.step == "auto",
             training_forward_calls=capture.context.training_forward_calls,
+            expected_optimizers=len(setup.optimizers) or self._found.optimizers,
         )
 
     def _probe_functions(self) -> None:
@@ -325,7 +341,7 @@ class _Builder:
             settings.output,
             rank=rank(),
             world_size=world_size(),
-            name=launch_name() if world_size() > 1 else None,
+            name=self._found.run_name or (launch_name() if world_size() > 1 else None),
             config=settings.model_dump(mode="json"),
             devices=[setup.device.name(setup.place)],
         )
@@ -339,7 +355,7 @@ class _Builder:
             return ()
         from ..sinks import RunInfo, make_sinks
 
-        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=sys.stdout))
+        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=self._found.stream or sys.stdout))
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture) -> Diagnosis:
         setup, number = self._setup, 0 if folder is None else folder.rank

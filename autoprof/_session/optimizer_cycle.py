@@ -18,7 +18,8 @@ class OptimizerCycle:
 
     A training step holds at most one step of each optimizer: it is whole once the optimizer that is due next has
     stepped in it already. The next one is the one that followed most often after the longest sequence of optimizers
-    that equals the latest one. ``expected`` is the number of optimizers that the user named.
+    that equals the latest one. ``expected`` is the number of optimizers that the user named, or
+    that were found.
 
     ========================================  ==================================================================
     sequence of optimizer steps               training steps

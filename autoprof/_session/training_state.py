@@ -130,6 +130,7 @@ class TrainingState:
         *,
         auto: bool = True,
         training_forward_calls: Sequence[Callable[[], None]] = (),
+        expected_optimizers: int = 0,
     ) -> None:
         self._model = model
         self._optimizers = optimizers
@@ -148,7 +149,7 @@ class TrainingState:
         self._watches_forwards = False
         self._thread = get_ident()
         # Updates.
-        self._cycle = OptimizerCycle(len(optimizers))
+        self._cycle = OptimizerCycle(expected_optimizers)
         self._custom: CustomUpdates | None = None if optimizers else CustomUpdates(model)
         self._grad_listener = _GradListener(self._gradless_pass)
         self._inside: list[int] = []

@@ -8,31 +8,32 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..errors import AutoprofError
-from . import check, compare, completion, config, demo, doctor, explain, init, inspect, report, rules, show
+from . import check, compare, completion, config, demo, doctor, explain, init, inspect, report, rules, run, show
 from ._help import HelpFormatter, exit_status_text
 
-COMMANDS = (
-    demo,
-    init,
-    check,
-    show,
-    report,
-    explain,
-    compare,
-    inspect,
-    config,
-    doctor,
-    rules,
-    completion,
-)
+COMMANDS = {
+    "run": run,
+    "demo": demo,
+    "init": init,
+    "check": check,
+    "show": show,
+    "report": report,
+    "explain": explain,
+    "compare": compare,
+    "inspect": inspect,
+    "config": config,
+    "doctor": doctor,
+    "rules": rules,
+    "completion": completion,
+}
 DESCRIPTION = """An always-on profiler for PyTorch training.
 
 RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser with all commands."""
+def make_parser(name: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser with all commands, or with one: the options of some load torch."""
     parser = argparse.ArgumentParser(
         prog="autoprof",
         description=DESCRIPTION,
@@ -41,15 +42,16 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in COMMANDS:
+    for command in (COMMANDS[name],) if name in COMMANDS else COMMANDS.values():
         command.add(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status, one of ``EXIT_STATUS``."""
-    parser = make_parser()
-    arguments = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    parser = make_parser(given[0] if given else None)
+    arguments = parser.parse_args(given)
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return 2

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from .._capture.marks import uses_extension
+from .._process.switch import SWITCH, is_off
 from .._reports.fonts import script_for
 from .._reports.text import UNICODE, glyphs_for
-from .._session.builder import SWITCH
 from .._units import format_bytes
 from ..config import Config
 from ..sinks import writes_files
@@ -78,7 +78,7 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
 
 def check_switch(environment: Mapping[str, str], config: Config) -> Result:
     """Check that recording is switched on."""
-    if environment.get(SWITCH, "").strip().lower() in ("0", "off", "false", "no"):
+    if is_off(environment):
         return warning(
             "switch", f"{SWITCH}={environment[SWITCH]} is set: no session records anything", f"unset {SWITCH} to record"
         )

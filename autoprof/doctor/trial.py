@@ -12,7 +12,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from .._session.builder import SWITCH, open_session
+from .._process.switch import SWITCH
+from .._session.builder import open_session
 from .._targets import CallCounter, measure_coverage, select_targets
 from ..config import Config, Sample, Sinks
 from ..devices import device_of

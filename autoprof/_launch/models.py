@@ -1,0 +1,147 @@
+"""Find the outermost modules that hold the trained parameters, and put several of them into one."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from types import FrameType
+from typing import Any, Final
+
+from torch import nn
+
+MAX_FRAMES: Final = 40
+"""Frames of the program that are searched for the names of models."""
+
+
+class Models(nn.Module):
+    """Several models that one program trains together, such as the generator and the discriminator of a GAN."""
+
+    def __init__(self, models: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        for name, model in models.items():
+            self._modules[name] = model
+
+
+def find_models(trained: AbstractSet[int], called: nn.Module | None) -> list[nn.Module]:
+    """Return the fewest outermost modules that hold all these parameters, given by id; that of ``called`` first.
+
+    All modules of the process are searched: an optimizer knows parameters only, and a wrapper such as
+    ``DistributedDataParallel``, or a model that holds others, knows more than the module that is called first.
+    """
+    modules = list(_living_modules())
+    parents: dict[int, list[nn.Module]] = {}
+    owned: dict[int, set[int]] = {}
+    for module in modules:
+        for child in _children(module):
+            parents.setdefault(id(child), []).append(module)
+        owned[id(module)] = _own_parameters(module) & trained
+    covers: dict[int, set[int]] = {}
+    roots: dict[int, nn.Module] = {}
+    for module in modules:
+        if owned[id(module)]:
+            for root in _outermost(module, parents):
+                roots[id(root)] = root
+                covers.setdefault(id(root), set()).update(owned[id(module)])
+    around = set() if called is None else {id(one) for one in _outermost(called, parents)}
+    return _cover(roots, covers, around)
+
+
+def _cover(roots: Mapping[int, nn.Module], covers: Mapping[int, set[int]], around: Collection[int]) -> list[nn.Module]:
+    """Choose modules until every parameter is covered: first those around the called one, then those with most."""
+    chosen: list[nn.Module] = []
+    missing: set[int] = set().union(*covers.values())
+    for candidates in ([key for key in roots if key in around], list(roots)):
+        while missing and candidates:
+            best = max(candidates, key=lambda key: len(covers[key] & missing))
+            if not covers[best] & missing:
+                break
+            chosen.append(roots[best])
+            missing -= covers[best]
+    return chosen
+
+
+def _living_modules() -> Iterator[nn.Module]:
+    """Yield every module of the process; the class alone decides, so no property of a proxy object is run."""
+    kinds: dict[type, bool] = {}
+    for one in gc.get_objects():
+        kind = type(one)
+        known = kinds.get(kind)
+        if known is None:
+            known = kinds[kind] = nn.Module in kind.__mro__ and kind is not Models
+        if known and "_modules" in one.__dict__:
+            yield one
+
+
+def _children(module: nn.Module) -> list[nn.Module]:
+    with suppress(Exception):  # a scripted module's table may raise
+        return [child for child in module._modules.values() if child is not None]
+    return []
+
+
+def _own_parameters(module: nn.Module) -> set[int]:
+    with suppress(Exception):
+        return {id(one) for one in module._parameters.values() if one is not None}
+    return set()
+
+
+def _outermost(module: nn.Module, parents: Mapping[int, Sequence[nn.Module]]) -> list[nn.Module]:
+    """Return the modules around this one that are in no other module; itself, if it is in none."""
+    found: list[nn.Module] = []
+    pending, seen = [module], {id(module)}
+    while pending:
+        one = pending.pop()
+        around = parents.get(id(one), ())
+        if not around:
+            found.append(one)
+        for parent in around:
+            if id(parent) not in seen:
+                seen.add(id(parent))
+                pending.append(parent)
+    return found or [module]
+
+
+def join_models(models: Sequence[nn.Module], frame: FrameType | None) -> nn.Module:
+    """Return the model, or one module that holds all of them under the names that the program gives them."""
+    if len(models) == 1:
+        return models[0]
+    names = _names_in_program(models, frame)
+    named: dict[str, nn.Module] = {}
+    for model in models:
+        wanted = names.get(id(model)) or type(model).__name__
+        name, number = wanted, 1
+        while name in named or hasattr(nn.Module, name):
+            number += 1
+            name = f"{wanted}_{number}"
+        named[name] = model
+    return Models(named)
+
+
+def _names_in_program(models: Sequence[nn.Module], frame: FrameType | None) -> dict[int, str]:
+    """Return the variable or attribute that holds each model, by id, from the nearest frame that has one."""
+    wanted, names = {id(model) for model in models}, dict[int, str]()
+    for _ in range(MAX_FRAMES):
+        if frame is None or len(names) == len(wanted):
+            break
+        if not str(frame.f_globals.get("__name__", "")).startswith(("torch.", "autoprof.")):
+            for variables in (frame.f_locals, _attributes(frame), frame.f_globals):
+                for name, value in list(variables.items()):
+                    if id(value) in wanted and name != "self" and name.isidentifier():
+                        names.setdefault(id(value), name.lstrip("_") or name)
+        frame = frame.f_back
+    return names
+
+
+def _attributes(frame: FrameType) -> dict[str, Any]:
+    owner = frame.f_locals.get("self")
+    return {} if isinstance(owner, nn.Module) else getattr(owner, "__dict__", {})
+
+
+def calling_frame() -> FrameType | None:
+    """Return the innermost frame that is not of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("autoprof."):
+        frame = frame.f_back
+    return frame

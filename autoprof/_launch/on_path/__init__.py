@@ -1,0 +1,1 @@
+"""The folder that ``autoprof run`` puts first on ``PYTHONPATH``."""

@@ -1,0 +1,43 @@
+"""The settings of ``autoprof run``, passed to the program's process and to those it starts by the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "AUTOPROF_RUN"
+"""The environment variable that holds the settings."""
+SEARCH_PATH: Final = "PYTHONPATH"
+ON_PATH: Final = str(Path(__file__).resolve().parent / "on_path")
+"""The folder whose ``sitecustomize`` Python imports at its start."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    """Where ``autoprof run`` was called, and its options."""
+
+    pid: int
+    """The process that the command becomes; others with these settings were started by it."""
+    folder: str
+    """The working directory of the command: the program may change its own."""
+    config: str | None = None
+    output: str | None = None
+    name: str | None = None
+    """The name that the ranks of a run share, where no launcher started the command once for each rank."""
+
+    def write(self, environment: MutableMapping[str, str]) -> None:
+        """Add the settings to an environment, and the folder that makes Python read them."""
+        environment[VARIABLE] = json.dumps(asdict(self))
+        path = environment.get(SEARCH_PATH)
+        others = [] if path is None else [one for one in path.split(os.pathsep) if one != ON_PATH]
+        environment[SEARCH_PATH] = os.pathsep.join([ON_PATH, *others])
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> LaunchSettings | None:
+        """Return the settings in an environment; None where there are none."""
+        text = environment.get(VARIABLE)
+        return None if text is None else cls(**json.loads(text))

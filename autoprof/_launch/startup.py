@@ -1,0 +1,98 @@
+"""Prepare a Python process before its program starts: no module but a few of the standard library is loaded here."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .announced import Announced
+from .import_hook import ImportHook
+from .settings import LaunchSettings
+
+if TYPE_CHECKING:
+    from .trainings import Trainings
+
+_SITE = "sitecustomize"
+
+
+def begin(folder: str) -> None:
+    """Look for training in this process. ``folder`` leaves ``sys.path``, which is then that of the program."""
+    settings = LaunchSettings.read(os.environ)
+    if settings is not None:
+        launch = Launch(settings)
+        ImportHook("torch.optim.optimizer", launch.optimizers_imported).install()
+        if settings.pid == os.getpid():
+            atexit.register(partial(launch.report, settings.pid))
+    sys.path[:] = [one for one in sys.path if one != folder]
+    _import_hidden_site()
+
+
+def _import_hidden_site() -> None:
+    """Import the ``sitecustomize`` that Python would have found without ours."""
+    ours = sys.modules.pop(_SITE, None)
+    try:
+        __import__(_SITE)
+    except ImportError as error:
+        if error.name != _SITE:
+            raise
+    finally:
+        if ours is not None:  # importlib looks for the name again when it has executed the module
+            sys.modules.setdefault(_SITE, ours)
+
+
+class Launch:
+    """The search for training in one process, from the import of torch's optimizers on."""
+
+    def __init__(self, settings: LaunchSettings) -> None:
+        self._settings = settings
+        self._trainings: Trainings | None = None
+        self._failed = False
+
+    def optimizers_imported(self, module: ModuleType) -> None:
+        """Called when ``torch.optim.optimizer`` is imported."""
+        Announced(module.Optimizer, "__init__", self._optimizer_made).put()
+
+    def _optimizer_made(self, optimizer: Any) -> None:
+        """Called before each optimizer is initialised."""
+        if self._failed:
+            return
+        try:
+            if self._trainings is None:
+                from .trainings import Trainings
+
+                self._trainings = Trainings(self._settings)
+            self._trainings.optimizer_made(optimizer)
+        except Exception as error:
+            self._failed = True
+            say(f"this program is not recorded: {type(error).__name__}: {error}")
+
+    def report(self, pid: int) -> None:
+        """Say why nothing was recorded, if nothing was and the program ended well. Called at exit."""
+        if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
+            return
+        if self._trainings is None:
+            reason = None if _has_children() else "no training was found, as the program made no torch.optim optimizer"
+        else:
+            reason = self._trainings.reason()
+        if reason is not None:
+            say(f"nothing was recorded: {reason}")
+
+
+def say(message: str) -> None:
+    """Print one line to the standard error, which may be closed."""
+    with suppress(Exception):
+        print(f"autoprof run: {message}", file=sys.stderr, flush=True)
+
+
+def _has_children() -> bool:
+    """Return whether the program waited for processes that worked long enough to train: they are recorded too."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime > 1.0
+    return False

@@ -1,0 +1,231 @@
+"""Open a session for each training of a process, when its model is first called with gradients."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+from .._capture.compiler import around_compiler
+from .._capture.handle import Handle
+from .._process import lifecycle
+from .._process.failures import contain, describe
+from .._process.ranks import launch_name, rank, world_size
+from ..errors import AutoprofError
+from .announced import Announced
+from .models import calling_frame, find_models, join_models
+from .settings import LaunchSettings
+from .startup import say
+
+if TYPE_CHECKING:
+    from .._session.session import Session
+    from ..config import Config
+
+MAX_SEARCHES: Final = 200
+"""Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
+MAX_IN_TURN: Final = 8
+"""Optimizers that step in turn; more of them step inside the backward, one for each parameter."""
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+
+
+class Trainings:
+    """Find the trainings of one process, one after another, and hold the session of the present one.
+
+    A training begins with the first call with gradients of a module that holds parameters of a new optimizer: every
+    model, wrapper and optimizer exists by then. The session of the training before it ends there. New optimizers of the
+    same models belong to the same training.
+    """
+
+    def __init__(self, settings: LaunchSettings) -> None:
+        self._settings = settings
+        self._optimizers: list[weakref.ref[Any]] = []
+        """The optimizers of the training, and those whose parameters have not been called yet."""
+        self._calls = Announced(nn.Module, "__call__", self._module_called)
+        self._searches = 0
+        self._searching = False
+        self._lock = Lock()
+        self._first_called: weakref.ref[nn.Module] | None = None
+        self.session: Session | None = None
+        """The session of the present training."""
+        self._covered: frozenset[int] = frozenset()
+        """The parameters of the session's models, by id."""
+        self._opened = self._stepped = self._failed = False
+        self._number = 0
+        self._around_compiler = Handle()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def reason(self) -> str | None:
+        """Return why nothing was recorded; None where a session was opened, or a failure was reported."""
+        if lifecycle.program_has_session():
+            return "the program calls autoprof.instrument, and its own session recorded it"
+        if self._opened or self._failed:
+            return None
+        if not self._stepped:
+            return "an optimizer was made, but no module was called that holds its parameters, and it made no step"
+        return "an optimizer made steps, but no nn.Module holds its parameters"
+
+    # Events of the program. None of them may raise.
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """Called before each optimizer is initialised."""
+        self._optimizers.append(weakref.ref(optimizer))
+        if self._searches < MAX_SEARCHES and not self._failed and not lifecycle.program_has_session():
+            self._search()
+
+    def _module_called(self, module: nn.Module) -> None:
+        """Called before each call of a module while a new optimizer's parameters have not been called."""
+        if not torch.is_grad_enabled() or _dispatch_modes() or torch._C._get_tracing_state() is not None:
+            return
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            with contain(self._give_up):
+                self._begin(module)
+        finally:
+            self._lock.release()
+
+    def _optimizer_stepped(self, optimizer: Any, *_call: Any) -> None:
+        """Called after each optimizer step until the first session: its module was not called, but its code was."""
+        self._stepped = True
+        hooks = torch_optimizer._global_optimizer_post_hooks
+        if next(reversed(hooks.values())) != self._optimizer_stepped:  # torch reads them, and a session adds some
+            return
+        with contain(self._give_up):
+            called = None if self._first_called is None else self._first_called()
+            self._open(self._trained() or _trainable(called), called)
+
+    # The search.
+
+    def _search(self) -> None:
+        if self._searching:
+            return
+        self._searches += 1
+        self._searching = True
+        self._around_compiler = around_compiler(self._calls.remove, self._calls.put)
+        self._calls.put()
+        hooks = torch_optimizer._global_optimizer_post_hooks
+        if not self._opened and self._optimizer_stepped not in hooks.values():
+            torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
+
+    def _end_search(self) -> None:
+        self._searching, self._first_called = False, None
+        self._around_compiler.remove()
+        self._calls.remove()
+        hooks = torch_optimizer._global_optimizer_post_hooks
+        for key in [key for key, hook in hooks.items() if hook == self._optimizer_stepped]:
+            del hooks[key]
+
+    def _forget(self) -> None:
+        """Called in a fork: the sessions of its parent are abandoned there."""
+        self.session, self._covered, self._lock = None, frozenset(), Lock()
+
+    def _trained(self) -> set[int]:
+        """Return the parameters of the optimizers that exist, by id."""
+        living = [(ref, one) for ref in self._optimizers if (one := ref()) is not None]
+        self._optimizers = [ref for ref, _ in living]
+        groups = [group for _, one in living for group in getattr(one, "param_groups", ())]
+        return {id(parameter) for group in groups for parameter in group["params"]}
+
+    def _begin(self, module: nn.Module) -> None:
+        """Open a session if this module holds parameters of a new optimizer."""
+        trained = self._trained()
+        inside = {id(one) for one in module.parameters()}
+        if not trained & inside:
+            if self._first_called is None and any(one.requires_grad for one in module.parameters()):
+                self._first_called = weakref.ref(module)
+            return
+        if self.session is not None:
+            if trained <= self._covered:
+                self._end_search()
+                return
+            if not (trained - self._covered) & inside:
+                return
+            self._keep_new_optimizers()
+            trained = self._trained()
+        self._open(trained, module)
+
+    def _keep_new_optimizers(self) -> None:
+        """Forget the optimizers of the session that is open: another training begins."""
+        self._optimizers = [
+            ref
+            for ref in self._optimizers
+            if (one := ref()) is not None
+            and any(id(parameter) not in self._covered for group in one.param_groups for parameter in group["params"])
+        ]
+
+    # Sessions.
+
+    def _open(self, trained: set[int], called: nn.Module | None) -> None:
+        from .._session.builder import FoundTraining, open_session
+        from .._session.session import OpenSession
+
+        self._end_search()
+        if lifecycle.program_has_session():
+            return
+        models = find_models(trained, called)
+        if not models:
+            return
+        self.close()
+        model = join_models(models, calling_frame())
+        self._number += 1
+        count = sum(1 for ref in self._optimizers if ref() is not None)
+        found = FoundTraining(self._run_name(), sys.stderr, count if count <= MAX_IN_TURN else 0)
+        session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
+        self.session, self._covered = session, frozenset(id(one) for one in model.parameters())
+        self._opened = True
+        if not isinstance(session, OpenSession):  # the configuration has enabled: false
+            return
+        lifecycle.mark_launched(session)
+        if rank() == 0:
+            names = ", ".join(type(one).__name__ for one in models)
+            where = "" if session.folder is None else f"; files in {_shown(session.folder)}"
+            say(f"recording the training of {names}{where}")
+
+    def close(self) -> None:
+        """End the search, and the session of the present training."""
+        self._end_search()
+        session, self.session = self.session, None
+        if session is not None:
+            session.close()
+
+    def _config(self) -> Config:
+        from ..config import load_config
+
+        settings = self._settings
+        config = load_config(settings.config)
+        return config.model_copy(update={"output": Path(settings.folder) / (settings.output or config.output)})
+
+    def _run_name(self) -> str | None:
+        """Return the name that all ranks give to the run of this training; None for a single process."""
+        if world_size() == 1:
+            return None
+        name = self._settings.name or launch_name()
+        return name if self._number == 1 else f"{name}-{self._number}"
+
+    def _give_up(self, error: Exception) -> None:
+        self._failed = True
+        with contain(lambda _: None):
+            self._end_search()
+        text = str(error) if isinstance(error, AutoprofError) else describe(error)
+        say(f"this program is not recorded: {text}")
+
+
+def _trainable(module: nn.Module | None) -> set[int]:
+    """Return the parameters of a module that have gradients, by id: DeepSpeed gives copies of them to the optimizer."""
+    return set() if module is None else {id(one) for one in module.parameters() if one.requires_grad}
+
+
+def _shown(folder: Path) -> str:
+    """Return the folder relative to the working directory, if it is inside it."""
+    try:
+        return str(folder.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(folder)

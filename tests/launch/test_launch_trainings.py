@@ -1,0 +1,321 @@
+"""Trainings are found without a call of autoprof: their models, their names, their first step, one after another."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+import autoprof
+from autoprof._launch.announced import Announced
+from autoprof._launch.models import Models, find_models, join_models
+from autoprof._launch.settings import LaunchSettings
+from autoprof._launch.trainings import Trainings
+from autoprof._process import lifecycle
+
+
+@pytest.fixture
+def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
+    """Look for training in this process, as ``autoprof run`` does, with a configuration without sinks."""
+    config = tmp_path / "quiet.yaml"
+    config.write_text("sinks: {}\nsample: {budget: null, warmup: 0}\nmonitor: off\nflops: off\n")
+    monkeypatch.setattr(lifecycle, "_program_instruments", False)
+    hooks = dict(torch_optimizer._global_optimizer_post_hooks)
+    found = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)))
+    announced = Announced(torch.optim.Optimizer, "__init__", found.optimizer_made)
+    announced.put()
+    yield found
+    announced.remove()
+    found.close()
+    assert not isinstance(vars(nn.Module)["__call__"], Announced)
+    assert dict(torch_optimizer._global_optimizer_post_hooks) == hooks
+
+
+def mlp(width: int = 4) -> nn.Sequential:
+    """Return a small model."""
+    return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 4))
+
+
+def train(model: Callable[..., Any], optimizer: torch.optim.Optimizer, steps: int = 5) -> None:
+    """Train for some steps."""
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+
+def recorded(trainings: Trainings) -> autoprof.Summary:
+    """Close the present session and return its summary."""
+    session = trainings.session
+    assert session is not None
+    session.close()
+    return session.summary()
+
+
+def names(summary: autoprof.Summary) -> set[str]:
+    """Return the names of the summary's rows."""
+    return {row.name for row in summary.rows}
+
+
+def test_every_step_is_found_from_the_first(trainings: Trainings) -> None:
+    """The session opens before the first forward of the model runs, and counts the steps of the optimizer."""
+    model = mlp()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1), 7)
+    summary = recorded(trainings)
+    assert summary.steps == 7
+    assert {"Sequential", "0", "2"} <= names(summary)
+
+
+def test_no_hook_waits_before_an_optimizer_is_made(trainings: Trainings) -> None:
+    """A program that only evaluates calls the methods of torch."""
+    before = vars(nn.Module)["__call__"]
+    mlp()(torch.ones(2, 4))
+    assert vars(nn.Module)["__call__"] is before
+    assert trainings.session is None
+
+
+def test_the_search_ends_with_the_first_training_forward(trainings: Trainings) -> None:
+    """From then on only the session's own hooks are in place."""
+    model, before = mlp(), vars(nn.Module)["__call__"]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert isinstance(vars(nn.Module)["__call__"], Announced)
+    with torch.no_grad():
+        model(torch.ones(2, 4))
+    assert trainings.session is None
+    train(model, optimizer, 1)
+    assert trainings.session is not None
+    assert vars(nn.Module)["__call__"] is before
+
+
+def test_an_announced_method_leaves_no_frame(trainings: Trainings) -> None:
+    """A forward that raises during the search has the traceback of the bare program."""
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self) -> None:
+            raise ValueError("broken")
+
+    model = Broken()
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="broken") as caught:
+        model()
+    files = [str(entry.path) for entry in caught.traceback]
+    assert not [file for file in files if "autoprof/_launch" in file]
+
+
+def test_the_models_of_a_gan_are_one_run_under_the_names_of_the_program(trainings: Trainings) -> None:
+    """Two models with an optimizer each: every step has both updates, and rows begin with the variables' names."""
+    generator, critic = mlp(), mlp(8)
+    made, judged = (torch.optim.Adam(model.parameters()) for model in (generator, critic))
+    for _ in range(6):
+        judged.zero_grad()
+        critic(generator(torch.ones(2, 4)).detach()).sum().backward()
+        judged.step()
+        made.zero_grad()
+        critic(generator(torch.ones(2, 4))).sum().backward()
+        made.step()
+    summary = recorded(trainings)
+    assert summary.steps == 6
+    assert {"generator", "critic"} <= names(summary)
+
+
+def test_models_that_an_object_holds_have_the_names_of_its_attributes(trainings: Trainings) -> None:
+    """An agent's actor and critic are ``actor`` and ``critic``; its target network is not recorded."""
+
+    class Agent:
+        def __init__(self) -> None:
+            self.actor, self._critic = mlp(), mlp(6)
+            self.target = copy.deepcopy(self._critic)
+            self.optimizer = torch.optim.Adam([*self.actor.parameters(), *self._critic.parameters()])
+
+        def update(self) -> None:
+            with torch.no_grad():
+                wanted = self.target(torch.ones(2, 4))
+            loss = (self._critic(self.actor(torch.ones(2, 4))) - wanted).square().sum()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+    agent = Agent()
+    for _ in range(5):
+        agent.update()
+    summary = recorded(trainings)
+    assert summary.steps == 5
+    assert {"actor", "critic"} <= names(summary)
+    assert not [name for name in names(summary) if name.startswith("target")]
+
+
+def test_a_wrapper_made_after_the_optimizer_is_the_model(trainings: Trainings) -> None:
+    """The module that the program calls, as DDP, is outermost, and the first step has its forward."""
+
+    class Wrapper(nn.Module):
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self.inner = module
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.inner(x)
+            return result
+
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(Wrapper(model), optimizer)
+    summary = recorded(trainings)
+    assert summary.steps == 5
+    assert "Wrapper" in names(summary)
+
+
+def test_a_compiled_model_is_found_before_it_is_compiled(trainings: Trainings) -> None:
+    """The search has ended when torch compiles: it traces the methods of torch."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = torch.compile(model, backend="eager")
+    try:
+        train(compiled, optimizer)
+    finally:
+        torch._dynamo.reset()
+    summary = recorded(trainings)
+    assert summary.steps + summary.warmup_steps == 5
+
+
+def test_a_model_of_which_few_parameters_are_trained_is_whole(trainings: Trainings) -> None:
+    """With adapters only in the optimizer, as with LoRA, the model around them is recorded."""
+    model = mlp()
+    model[0].requires_grad_(False)
+    train(model, torch.optim.SGD(model[2].parameters(), lr=0.1))
+    assert {"0", "2"} <= names(recorded(trainings))
+
+
+def test_a_model_called_by_its_method_is_found_by_the_modules_inside(trainings: Trainings) -> None:
+    """``model.forward(x)`` is no call of the model, but its layers are called."""
+    model = mlp()
+    train(model.forward, torch.optim.SGD(model.parameters(), lr=0.1))
+    summary = recorded(trainings)
+    assert summary.steps == 5
+    assert {"0", "2"} <= names(summary)
+
+
+def test_a_model_whose_modules_are_never_called_is_found_by_its_optimizer(trainings: Trainings) -> None:
+    """A forward of functions only: the session opens after the first step, which is not recorded."""
+
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight
+
+    model = Functional()
+    train(model.forward, torch.optim.SGD(model.parameters(), lr=0.1), 6)
+    assert recorded(trainings).steps == 5
+
+
+def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -> None:
+    """Another model with another optimizer, as in cross-validation, ends the session before."""
+    sessions = []
+    for steps in (3, 4, 5):
+        model = mlp()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), steps)
+        sessions.append(trainings.session)
+    recorded(trainings)
+    assert [session.summary().steps for session in sessions if session is not None] == [3, 4, 5]
+
+
+def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Trainings) -> None:
+    """A program that makes its optimizer again for each epoch has one run."""
+    model = mlp()
+    for _ in range(3):
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
+    assert recorded(trainings).steps == 6
+
+
+def test_the_programs_own_session_wins_before(trainings: Trainings) -> None:
+    """Where the program calls ``instrument`` first, no session is opened beside it."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with autoprof.instrument(model, {"sinks": {}, "sample": {"warmup": 0}}) as session:
+        train(model, optimizer, 3)
+    assert trainings.session is None
+    assert session.summary().steps == 3
+    assert "autoprof.instrument" in (trainings.reason() or "")
+
+
+def test_the_programs_own_session_wins_later(trainings: Trainings) -> None:
+    """Where the program calls ``instrument`` in the middle of its training, the other session ends."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, 2)
+    with autoprof.instrument(model, {"sinks": {}, "sample": {"warmup": 0}}) as session:
+        train(model, optimizer, 3)
+    assert trainings.session is not None
+    assert trainings.session.summary().steps == 2
+    assert session.summary().steps == 3
+
+
+def test_a_rule_that_selects_nothing_leaves_the_program_as_it_is(
+    trainings: Trainings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is printed once, with the nearest names, and training goes on."""
+    (tmp_path / "quiet.yaml").write_text("targets: [{match: 'nowhere'}]\nsinks: {}\n")
+    model = mlp()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert trainings.session is None
+    message = capsys.readouterr().err
+    assert message.count("this program is not recorded") == 1
+    assert "nowhere" in message
+
+
+# The models of parameters.
+
+
+def ids(*modules: nn.Module) -> set[int]:
+    """Return the parameters of modules by id."""
+    return {id(parameter) for module in modules for parameter in module.parameters()}
+
+
+def test_of_two_modules_around_one_model_the_called_one_is_found() -> None:
+    """A container that shares the model's modules does not hide the model that is called."""
+    model = mlp()
+    called, other = nn.Sequential(model), nn.ModuleList([model])
+    assert find_models(ids(model), model[0]) in ([called], [other])
+    assert len(find_models(ids(model), called)) == 1
+    assert find_models(ids(model), called)[0] is called
+
+
+def test_a_copy_of_a_model_is_not_trained() -> None:
+    """An average of the weights has parameters of its own."""
+    model = mlp()
+    average = copy.deepcopy(model)
+    assert find_models(ids(model), None) == [model]
+    assert find_models(ids(average), None) == [average]
+
+
+def test_parameters_in_no_module_have_no_model() -> None:
+    """Plain tensors in an optimizer are no model."""
+    assert find_models({id(torch.ones(1, requires_grad=True))}, None) == []
+
+
+def test_models_without_a_name_have_that_of_their_class() -> None:
+    """Where no variable holds a model, its class names it, with a number for the second."""
+    joined = join_models([mlp(), mlp()], None)
+    assert isinstance(joined, Models)
+    assert list(joined._modules) == ["Sequential", "Sequential_2"]
+
+
+def test_a_name_that_modules_use_is_numbered() -> None:
+    """A model in a variable called ``half`` does not hide the method of a module."""
+    first, second = mlp(), mlp()
+    frame: Any = SimpleNamespace(f_locals={"half": first, "whole": second}, f_globals={}, f_back=None)
+    assert list(join_models([first, second], frame)._modules) == ["half_2", "whole"]
