@@ -76,7 +76,7 @@ class Launch:
         if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
             return
         if self._trainings is None:
-            reason = None if _has_children() else "no training was found, as the program made no torch.optim optimizer"
+            reason = None if _has_children() else "no training was found: the program made no torch.optim optimizer"
         else:
             reason = self._trainings.reason()
         if reason is not None:

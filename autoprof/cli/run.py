@@ -20,7 +20,7 @@ LAUNCHER_VARIABLES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 """Set by a launcher that starts the command once for each rank."""
 EXAMPLES: Final = """\
 examples:
-  autoprof run train.py --epochs 3            what python would be called with
+  autoprof run train.py --epochs 3            in place of python train.py --epochs 3
   autoprof run --config rules.yaml train.py   record the modules that the rules name
   autoprof run --output /data/runs train.py   put the run's folder elsewhere
   autoprof run -m package.train --epochs 3    a module, as with python -m

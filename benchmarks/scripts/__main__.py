@@ -1,0 +1,111 @@
+"""``python -m benchmarks.scripts``: run scripts of other projects bare and by ``autoprof run``; write the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from ..machine import describe
+from .registry import SCRIPTS, Script
+from .report import render_page
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RESULTS: Final = ROOT / "benchmarks" / "results" / "scripts.json"
+PAGE: Final = ROOT / "docs" / "scripts.md"
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scripts",
+        description="Run training scripts of other projects, bare and by autoprof run, and compare the steps.",
+    )
+    parser.add_argument("--checkouts", type=Path, help="the folder with a checkout of each repository, and data/")
+    parser.add_argument("--python", default=sys.executable, help="a Python with the packages of the scripts")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="scripts whose name the expression finds")
+    parser.add_argument("--limit", type=float, default=300, help="seconds a script may take (default: %(default)s)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the scripts, keep the results of the others, and write the page; without checkouts, write the page only."""
+    options = parse(arguments)
+    saved: dict[str, Any] = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"results": {}}
+    if options.checkouts is not None:
+        for script in SCRIPTS:
+            if not re.search(options.only, script.name, re.IGNORECASE):
+                continue
+            result = run(script, options.checkouts.absolute(), options.python, options.limit)
+            print(f"{script.name}: {result}", flush=True)
+            saved["results"][script.name] = result
+            saved["machine"] = describe()
+            RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(render_page(saved), encoding="utf-8")
+    return 0
+
+
+def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[str, Any]:
+    """Run a script twice; return its steps by its own optimizers and by autoprof."""
+    checkout = checkouts / script.repository.partition("/")[2]
+    if not checkout.is_dir():
+        return {"error": "no checkout"}
+    out = checkouts / "out" / re.sub(r"\W+", "_", script.name)
+    shutil.rmtree(out, ignore_errors=True)
+    arguments = [one.format(data=checkouts / "data", out=out) for one in script.arguments]
+    result: dict[str, Any] = {"load": os.getloadavg()[0]}
+    for kind, prefix in (("bare", []), ("autoprof", ["-m", "autoprof", "run", "--output", str(out / "runs")])):
+        folder = out / kind
+        folder.mkdir(parents=True)
+        path = [str(Path(__file__).parent / "counter"), str(ROOT)]
+        if script.on_path:
+            path.append(str(checkout / script.on_path))
+        environment = {
+            **os.environ, "COUNTER_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }  # fmt: skip
+        with (folder / "printed.txt").open("w") as printed:
+            try:
+                ended = subprocess.run(
+                    [python, *prefix, *arguments], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
+                    stdout=printed, stderr=subprocess.STDOUT, timeout=limit_s,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return {"error": f"not finished after {limit_s:.0f} s"}
+        result[kind] = {"status": ended.returncode, **_counted(folder)}
+    result["runs"] = [_found(path.parent) for path in sorted((out / "runs").glob("*/summary.json"))]
+    return result
+
+
+def _counted(folder: Path) -> dict[str, Any]:
+    """Return the steps of each optimizer by process, and the median time between two of them."""
+    processes = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    between = [later - earlier for one in processes for earlier, later in pairwise(one["ends"])]
+    median_ms = round(1e3 * statistics.median(between), 3) if between else None
+    return {"steps": [one["counts"] for one in processes], "between_ms": median_ms}
+
+
+def _found(folder: Path) -> dict[str, Any]:
+    """Return the steps, the overhead and the findings of a run."""
+    summary = json.loads((folder / "summary.json").read_text("utf-8"))
+    findings = [one for one in summary["findings"] if one["severity"] != "info"]
+    rows = [row for row in summary["rows"] if row["phase"] in ("forward", "backward") and row["name"]]
+    longest = max(rows, key=lambda row: row["self_ns"], default=None)
+    return {
+        "steps": summary["steps"] + summary["warmup_steps"] + summary["unsampled_steps"],
+        "overhead": summary["overhead"],
+        "findings": [[one["rule"], one["name"], one["phase"]] for one in findings],
+        "longest": None if longest is None else [longest["name"], longest["phase"], longest["share"]],
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

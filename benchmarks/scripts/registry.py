@@ -1,0 +1,89 @@
+"""The scripts: where they come from, and the arguments that make them small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A training script of another project. ``{data}`` and ``{out}`` in arguments are folders of this computer."""
+
+    name: str
+    repository: str
+    """On GitHub; its checkout lies in a folder of the repository's name."""
+    commit: str
+    arguments: tuple[str, ...]
+    """The file, relative to the checkout, and its arguments."""
+    data: str = "none"
+    """The data in place of a download."""
+    on_path: str = ""
+    """A folder of the checkout that ``PYTHONPATH`` has to name."""
+
+
+_EXAMPLES: Final = ("pytorch/examples", "77f55b9")
+_LIGHTNING: Final = ("Lightning-AI/pytorch-lightning", "7f0c343")
+_CLEANRL: Final = ("vwxyzjn/cleanrl", "fe8d8a0")
+_MNIST: Final = "MNIST with 4,096 random images"
+_NANO: Final = (
+    "train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=2 --log_interval=1 "
+    "--block_size=32 --batch_size=4 --n_layer=4 --n_head=4 --n_embd=64 --max_iters=60 --lr_decay_iters=60 "
+    "--dropout=0.0 --eval_interval=25"
+)
+_TIMM: Final = (
+    "train.py --data-dir {data}/images --model resnet18 --img-size 64 --num-classes 2 --batch-size 8 --epochs 2 "
+    "--workers 1 --model-ema --device cpu --output {out}"
+)
+_DCGAN: Final = "dcgan/main.py --dataset fake --niter 1 --batchSize 32 --ngf 8 --ndf 8 --workers 0 --outf {out}"
+_WORDS: Final = (
+    "word_language_model/main.py --data {data}/words --epochs 1 --emsize 32 --nhid 32 --use-optimizer --save {out}/w.pt"
+)
+SCRIPTS: Final = (
+    Script("nanoGPT", "karpathy/nanoGPT", "3adf61e", tuple(_NANO.split()), "random characters"),
+    Script(
+        "minGPT, adder",
+        "karpathy/minGPT",
+        "37baab7",
+        ("projects/adder/adder.py", "--trainer.max_iters=60", "--trainer.num_workers=0"),
+        on_path=".",
+    ),
+    Script("MNIST", *_EXAMPLES, ("mnist/main.py", "--epochs", "1"), _MNIST),
+    Script("DCGAN", *_EXAMPLES, tuple(_DCGAN.split()), "the script's own fake images"),
+    Script("actor and critic", *_EXAMPLES, ("reinforcement_learning/actor_critic.py",), "CartPole"),
+    Script(
+        "Hogwild, two processes",
+        *_EXAMPLES,
+        ("mnist_hogwild/main.py", "--epochs", "1", "--num-processes", "2"),
+        _MNIST,
+    ),
+    Script("language model, LSTM", *_EXAMPLES, tuple(_WORDS.split()), "random words"),
+    Script("variational autoencoder", *_EXAMPLES, ("vae/main.py", "--epochs", "1"), _MNIST),
+    Script(
+        "forward-forward, an optimizer a layer",
+        *_EXAMPLES,
+        ("mnist_forward_forward/main.py", "--epochs", "5", "--train_size", "500", "--test_size", "100"),
+        _MNIST,
+    ),
+    Script(
+        "Lightning autoencoder",
+        *_LIGHTNING,
+        ("examples/pytorch/basics/autoencoder.py", "fit", "--trainer.max_epochs", "1"),
+        _MNIST,
+    ),
+    Script(
+        "Fabric, cross-validation in three folds",
+        *_LIGHTNING,
+        ("examples/fabric/kfold_cv/train_fabric.py", "--epochs", "1", "--batch-size", "256", "--folds", "3"),
+        _MNIST,
+    ),
+    Script("PPO", *_CLEANRL, ("cleanrl/ppo.py", "--total-timesteps", "2048"), "CartPole"),
+    Script("DQN, with a target network", *_CLEANRL, ("cleanrl/dqn.py", "--total-timesteps", "12000"), "CartPole"),
+    Script(
+        "timm, ResNet-18 with EMA",
+        "huggingface/pytorch-image-models",
+        "aa4b585",
+        tuple(_TIMM.split()),
+        "96 random images",
+    ),
+)
