@@ -120,17 +120,29 @@ def join_models(models: Sequence[nn.Module], frame: FrameType | None) -> nn.Modu
 
 
 def _names_in_program(models: Sequence[nn.Module], frame: FrameType | None) -> dict[int, str]:
-    """Return the variable or attribute that holds each model, by id, from the nearest frame that has one."""
-    wanted, names = {id(model) for model in models}, dict[int, str]()
+    """Return the variable or attribute that holds each model, by id.
+
+    The frame that names most of them comes first, then the nearer one: a helper function may call any of them "model".
+    """
+    wanted, found = {id(model) for model in models}, list[dict[int, str]]()
     for _ in range(MAX_FRAMES):
-        if frame is None or len(names) == len(wanted):
+        if frame is None:
             break
         if not str(frame.f_globals.get("__name__", "")).startswith(("torch.", "autoprof.")):
-            for variables in (frame.f_locals, _attributes(frame), frame.f_globals):
-                for name, value in list(variables.items()):
-                    if id(value) in wanted and name != "self" and name.isidentifier():
-                        names.setdefault(id(value), name.lstrip("_") or name)
+            found.append(_names_in_frame(wanted, frame))
         frame = frame.f_back
+    names: dict[int, str] = {}
+    for one in sorted(found, key=len, reverse=True):
+        names = one | names
+    return names
+
+
+def _names_in_frame(wanted: AbstractSet[int], frame: FrameType) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for variables in (frame.f_locals, _attributes(frame), frame.f_globals):
+        for name, value in list(variables.items()):
+            if id(value) in wanted and name != "self" and name.isidentifier():
+                names.setdefault(id(value), name.lstrip("_") or name)
     return names
 
 

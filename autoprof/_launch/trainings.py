@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -40,13 +41,17 @@ class Trainings:
 
     A training begins with the first call with gradients of a module that holds parameters of a new optimizer: every
     model, wrapper and optimizer exists by then. The session of the training before it ends there. New optimizers of the
-    same models belong to the same training.
+    same models belong to the same training. Trainings that turn out to go on in turn are joined in one session.
     """
 
     def __init__(self, settings: LaunchSettings) -> None:
         self._settings = settings
         self._optimizers: list[weakref.ref[Any]] = []
         """The optimizers of the training, and those whose parameters have not been called yet."""
+        self._former: dict[int, weakref.ref[Any]] = {}
+        """The optimizers of earlier trainings, by id."""
+        self._joins = False
+        """Whether an optimizer of an earlier training stepped again: the next session has all models."""
         self._calls = Announced(nn.Module, "__call__", self._module_called)
         self._searches = 0
         self._searching = False
@@ -102,6 +107,18 @@ class Trainings:
             called = None if self._first_called is None else self._first_called()
             self._open(self._trained() or _trainable(called), called)
 
+    def _any_stepped(self, optimizer: Any, *_call: Any) -> None:
+        """Called after each optimizer step from the second training on: an earlier one may go on in turn with it."""
+        former = self._former.get(id(optimizer))
+        if former is None or former() is not optimizer:
+            return
+        with contain(self._give_up):
+            self._optimizers += [ref for ref in self._former.values() if ref() is not None]
+            self._former.clear()
+            self._joins = True
+            if self._searches < MAX_SEARCHES and not lifecycle.program_has_session():
+                self._search()
+
     # The search.
 
     def _search(self) -> None:
@@ -119,8 +136,12 @@ class Trainings:
         self._searching, self._first_called = False, None
         self._around_compiler.remove()
         self._calls.remove()
+        self._unhook(self._optimizer_stepped)
+
+    @staticmethod
+    def _unhook(stepped: Callable[..., None]) -> None:
         hooks = torch_optimizer._global_optimizer_post_hooks
-        for key in [key for key, hook in hooks.items() if hook == self._optimizer_stepped]:
+        for key in [key for key, hook in hooks.items() if hook == stepped]:
             del hooks[key]
 
     def _forget(self) -> None:
@@ -148,18 +169,20 @@ class Trainings:
                 return
             if not (trained - self._covered) & inside:
                 return
-            self._keep_new_optimizers()
-            trained = self._trained()
+            if not self._joins:
+                self._keep_new_optimizers()
+                trained = self._trained()
         self._open(trained, module)
 
     def _keep_new_optimizers(self) -> None:
-        """Forget the optimizers of the session that is open: another training begins."""
-        self._optimizers = [
-            ref
-            for ref in self._optimizers
-            if (one := ref()) is not None
-            and any(id(parameter) not in self._covered for group in one.param_groups for parameter in group["params"])
-        ]
+        """Move the optimizers of the session that is open to the former ones: another training begins."""
+        living = [(ref, one) for ref in self._optimizers if (one := ref()) is not None]
+        self._optimizers = []
+        for ref, one in living:
+            if all(id(parameter) in self._covered for group in one.param_groups for parameter in group["params"]):
+                self._former[id(one)] = ref
+            else:
+                self._optimizers.append(ref)
 
     # Sessions.
 
@@ -174,6 +197,9 @@ class Trainings:
         if not models:
             return
         self.close()
+        self._joins = False
+        if self._former:
+            torch_optimizer.register_optimizer_step_post_hook(self._any_stepped)
         model = join_models(models, calling_frame())
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
@@ -192,6 +218,7 @@ class Trainings:
     def close(self) -> None:
         """End the search, and the session of the present training."""
         self._end_search()
+        self._unhook(self._any_stepped)
         session, self.session = self.session, None
         if session is not None:
             session.close()

@@ -29,12 +29,12 @@ def trainings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
     config.write_text("sinks: {}\nsample: {budget: null, warmup: 0}\nmonitor: off\nflops: off\n")
     monkeypatch.setattr(lifecycle, "_program_instruments", False)
     hooks = dict(torch_optimizer._global_optimizer_post_hooks)
-    found = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)))
-    announced = Announced(torch.optim.Optimizer, "__init__", found.optimizer_made)
+    search = Trainings(LaunchSettings(os.getpid(), str(tmp_path), str(config)))
+    announced = Announced(torch.optim.Optimizer, "__init__", search.optimizer_made)
     announced.put()
-    yield found
+    yield search
     announced.remove()
-    found.close()
+    search.close()
     assert not isinstance(vars(nn.Module)["__call__"], Announced)
     assert dict(torch_optimizer._global_optimizer_post_hooks) == hooks
 
@@ -60,6 +60,11 @@ def recorded(trainings: Trainings) -> autoprof.Summary:
     return session.summary()
 
 
+def found(summary: autoprof.Summary) -> int:
+    """Return the number of steps, recorded or not."""
+    return summary.steps + summary.warmup_steps + summary.unsampled_steps
+
+
 def names(summary: autoprof.Summary) -> set[str]:
     """Return the names of the summary's rows."""
     return {row.name for row in summary.rows}
@@ -70,7 +75,7 @@ def test_every_step_is_found_from_the_first(trainings: Trainings) -> None:
     model = mlp()
     train(model, torch.optim.SGD(model.parameters(), lr=0.1), 7)
     summary = recorded(trainings)
-    assert summary.steps == 7
+    assert found(summary) == 7
     assert {"Sequential", "0", "2"} <= names(summary)
 
 
@@ -126,7 +131,7 @@ def test_the_models_of_a_gan_are_one_run_under_the_names_of_the_program(training
         critic(generator(torch.ones(2, 4))).sum().backward()
         made.step()
     summary = recorded(trainings)
-    assert summary.steps == 6
+    assert found(summary) == 6
     assert {"generator", "critic"} <= names(summary)
 
 
@@ -151,7 +156,7 @@ def test_models_that_an_object_holds_have_the_names_of_its_attributes(trainings:
     for _ in range(5):
         agent.update()
     summary = recorded(trainings)
-    assert summary.steps == 5
+    assert found(summary) == 5
     assert {"actor", "critic"} <= names(summary)
     assert not [name for name in names(summary) if name.startswith("target")]
 
@@ -172,7 +177,7 @@ def test_a_wrapper_made_after_the_optimizer_is_the_model(trainings: Trainings) -
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     train(Wrapper(model), optimizer)
     summary = recorded(trainings)
-    assert summary.steps == 5
+    assert found(summary) == 5
     assert "Wrapper" in names(summary)
 
 
@@ -186,7 +191,7 @@ def test_a_compiled_model_is_found_before_it_is_compiled(trainings: Trainings) -
     finally:
         torch._dynamo.reset()
     summary = recorded(trainings)
-    assert summary.steps + summary.warmup_steps == 5
+    assert found(summary) == 5
 
 
 def test_a_model_of_which_few_parameters_are_trained_is_whole(trainings: Trainings) -> None:
@@ -202,7 +207,7 @@ def test_a_model_called_by_its_method_is_found_by_the_modules_inside(trainings: 
     model = mlp()
     train(model.forward, torch.optim.SGD(model.parameters(), lr=0.1))
     summary = recorded(trainings)
-    assert summary.steps == 5
+    assert found(summary) == 5
     assert {"0", "2"} <= names(summary)
 
 
@@ -219,7 +224,7 @@ def test_a_model_whose_modules_are_never_called_is_found_by_its_optimizer(traini
 
     model = Functional()
     train(model.forward, torch.optim.SGD(model.parameters(), lr=0.1), 6)
-    assert recorded(trainings).steps == 5
+    assert found(recorded(trainings)) == 5
 
 
 def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -> None:
@@ -230,7 +235,7 @@ def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), steps)
         sessions.append(trainings.session)
     recorded(trainings)
-    assert [session.summary().steps for session in sessions if session is not None] == [3, 4, 5]
+    assert [found(session.summary()) for session in sessions if session is not None] == [3, 4, 5]
 
 
 def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Trainings) -> None:
@@ -238,7 +243,21 @@ def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Tra
     model = mlp()
     for _ in range(3):
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), 2)
-    assert recorded(trainings).steps == 6
+    assert found(recorded(trainings)) == 6
+
+
+def test_trainings_that_go_on_in_turn_are_joined(trainings: Trainings) -> None:
+    """A second optimizer made in the middle of the first one's training: both models are one run from then on."""
+    first, second = mlp(), mlp(6)
+    optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
+    train(first, optimizer, 3)
+    other = torch.optim.SGD(second.parameters(), lr=0.1)
+    for _ in range(8):
+        train(second, other, 1)
+        train(first, optimizer, 1)
+    summary = recorded(trainings)
+    assert found(summary) in (6, 7)
+    assert {"first", "second"} <= names(summary)
 
 
 def test_the_programs_own_session_wins_before(trainings: Trainings) -> None:
@@ -248,7 +267,7 @@ def test_the_programs_own_session_wins_before(trainings: Trainings) -> None:
     with autoprof.instrument(model, {"sinks": {}, "sample": {"warmup": 0}}) as session:
         train(model, optimizer, 3)
     assert trainings.session is None
-    assert session.summary().steps == 3
+    assert found(session.summary()) == 3
     assert "autoprof.instrument" in (trainings.reason() or "")
 
 
@@ -260,8 +279,8 @@ def test_the_programs_own_session_wins_later(trainings: Trainings) -> None:
     with autoprof.instrument(model, {"sinks": {}, "sample": {"warmup": 0}}) as session:
         train(model, optimizer, 3)
     assert trainings.session is not None
-    assert trainings.session.summary().steps == 2
-    assert session.summary().steps == 3
+    assert found(trainings.session.summary()) == 2
+    assert found(session.summary()) == 3
 
 
 def test_a_rule_that_selects_nothing_leaves_the_program_as_it_is(
