@@ -6,6 +6,8 @@ import os
 import sys
 import weakref
 from collections.abc import Callable
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +35,8 @@ MAX_SEARCHES: Final = 200
 """Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
 MAX_IN_TURN: Final = 8
 """Optimizers that step in turn; more of them step inside the backward, one for each parameter."""
+FINALIZE_PRIORITY: Final = 100
+"""The session of a process of multiprocessing ends before its queues and pools."""
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
@@ -210,6 +214,8 @@ class Trainings:
         if not isinstance(session, OpenSession):  # the configuration has enabled: false
             return
         lifecycle.mark_launched(session)
+        if parent_process() is not None:  # a process of multiprocessing may end without the functions of atexit
+            Finalize(None, session.end, (lifecycle.EXIT,), exitpriority=FINALIZE_PRIORITY)
         if rank() == 0:
             names = ", ".join(type(one).__name__ for one in models)
             where = "" if session.folder is None else f"; files in {_shown(session.folder)}"

@@ -7,12 +7,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+from autoprof.summary import OTHER_TARGETS
 
 from ..machine import describe
 from .registry import SCRIPTS, Script
@@ -73,14 +76,17 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
             "HF_HUB_OFFLINE": "1",
         }  # fmt: skip
         with (folder / "printed.txt").open("w") as printed:
+            process = subprocess.Popen(
+                [python, *prefix, *arguments], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
+                stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
             try:
-                ended = subprocess.run(
-                    [python, *prefix, *arguments], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
-                    stdout=printed, stderr=subprocess.STDOUT, timeout=limit_s,
-                )  # fmt: skip
+                status = process.wait(limit_s)
             except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that the script started
+                process.wait()
                 return {"error": f"not finished after {limit_s:.0f} s"}
-        result[kind] = {"status": ended.returncode, **_counted(folder)}
+        result[kind] = {"status": status, **_counted(folder)}
     result["runs"] = [_found(path.parent) for path in sorted((out / "runs").glob("*/summary.json"))]
     return result
 
@@ -100,7 +106,8 @@ def _found(folder: Path) -> dict[str, Any]:
     rows = [row for row in summary["rows"] if row["phase"] in ("forward", "backward") and row["name"]]
     longest = max(rows, key=lambda row: row["self_ns"], default=None)
     return {
-        "steps": summary["steps"] + summary["warmup_steps"] + summary["unsampled_steps"],
+        "steps": sum(summary[key] for key in ("steps", "warmup_steps", "unsampled_steps"))
+        + summary["skipped"].get(OTHER_TARGETS, 0),
         "overhead": summary["overhead"],
         "findings": [[one["rule"], one["name"], one["phase"]] for one in findings],
         "longest": None if longest is None else [longest["name"], longest["phase"], longest["share"]],

@@ -59,6 +59,14 @@ SCRIPTS: Final = (
     ),
     Script("language model, LSTM", *_EXAMPLES, tuple(_WORDS.split()), "random words"),
     Script("variational autoencoder", *_EXAMPLES, ("vae/main.py", "--epochs", "1"), _MNIST),
+    Script("recurrent network", *_EXAMPLES, ("mnist_rnn/main.py", "--epochs", "1"), _MNIST),
+    Script("siamese network", *_EXAMPLES, ("siamese_network/main.py", "--epochs", "1"), _MNIST),
+    Script(
+        "sine waves, L-BFGS",
+        *_EXAMPLES,
+        ("time_sequence_prediction/train.py", "--steps", "3"),
+        "made by the example's generate_sine_wave.py",
+    ),
     Script(
         "forward-forward, an optimizer a layer",
         *_EXAMPLES,
@@ -77,8 +85,15 @@ SCRIPTS: Final = (
         ("examples/fabric/kfold_cv/train_fabric.py", "--epochs", "1", "--batch-size", "256", "--folds", "3"),
         _MNIST,
     ),
-    Script("PPO", *_CLEANRL, ("cleanrl/ppo.py", "--total-timesteps", "2048"), "CartPole"),
-    Script("DQN, with a target network", *_CLEANRL, ("cleanrl/dqn.py", "--total-timesteps", "12000"), "CartPole"),
+    Script("PPO", *_CLEANRL, ("cleanrl/ppo.py", "--total-timesteps", "2048"), "CartPole", on_path="."),
+    Script(
+        "DQN, with a target network",
+        *_CLEANRL,
+        ("cleanrl/dqn.py", "--total-timesteps", "12000"),
+        "CartPole",
+        on_path=".",
+    ),
+    Script("C51", *_CLEANRL, ("cleanrl/c51.py", "--total-timesteps", "12000"), "CartPole", on_path="."),
     Script(
         "timm, ResNet-18 with EMA",
         "huggingface/pytorch-image-models",

@@ -277,3 +277,22 @@ def test_loader_workers_find_no_training(tmp_path: Path) -> None:
     assert result.returncode == 0
     assert "autoprof: 4 steps" in result.stderr
     assert result.stderr.count("autoprof run:") == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_that_train_have_a_run_each(tmp_path: Path, method: str) -> None:
+    """Processes of multiprocessing are recorded to their end; the one that started them has nothing to report."""
+    work = TRAIN.replace("\n", "\n    ").replace("int(sys.argv[1])", "4")
+    program = write(
+        tmp_path,
+        f"import torch, multiprocessing\ndef work():{work}\nif __name__ == '__main__':\n"
+        f"    context = multiprocessing.get_context('{method}')\n"
+        "    processes = [context.Process(target=work) for _ in range(2)]\n"
+        "    for process in processes: process.start()\n"
+        "    for process in processes: process.join()\n",
+    )
+    result = call(RUN, tmp_path, program)
+    assert result.returncode == 0
+    assert result.stderr.count("recording the training of Linear") == 2
+    assert result.stderr.count("autoprof: 4 steps") == 2
+    assert NOTHING not in result.stderr
