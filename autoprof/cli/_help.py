@@ -30,7 +30,7 @@ def _filled(block: str, width: int, indent: str) -> str:
     return textwrap.fill(" ".join(block.split()), width, initial_indent=indent, subsequent_indent=indent)
 
 
-def add_command(commands: Any, name: str, *, epilog: str = "", examples: dict[str, str], **texts: str) -> Any:
+def add_command(commands: Any, name: str, *, epilog: str = "", examples: dict[str, str], **texts: Any) -> Any:
     """Add a command's parser; each of ``examples`` is a command line with its effect. ``texts`` are argparse's own."""
     lines = [part for example, effect in examples.items() for part in (f"  {example}", f"      {effect}")]
     end = "\n\n".join(filter(None, [epilog.strip("\n"), "\n".join(["examples:", *lines])]))
@@ -43,4 +43,4 @@ def exit_status_text() -> str:
         textwrap.fill(meaning, 76, initial_indent=f"  {status:<5}", subsequent_indent=" " * 7)
         for status, meaning in EXIT_STATUS.items()
     ]
-    return "\n".join(["exit status:", *lines])
+    return "\n".join(["exit status:", *lines, "  Of autoprof run: that of the program."])

@@ -9,7 +9,7 @@ from ..errors import AutoprofError, import_extra
 from ._help import add_command
 
 SHELLS: Final = ("bash", "zsh", "fish")
-FILES: Final = ("FILE", "RUN", "LOG", "CONFIG", "MODEL", "SCRIPT")
+FILES: Final = ("FILE", "FOLDER", "RUN", "OTHER", "LOG", "CONFIG", "MODEL", "PROGRAM", "SCRIPT")
 """The metavars of arguments that are completed with file names."""
 
 

@@ -9,40 +9,30 @@ import webbrowser
 from pathlib import Path
 from typing import Any, Final
 
-RUNS: Final = "runs"
+from ._help import add_command
+from ._runs import add_run
+
 LONG_BYTES: Final = 200 * 2**20
 """The size of records from which the command says how long it takes to read them."""
-
-_EPILOG = """
-examples:
-  autoprof report                              the latest run in the folder runs
-  autoprof report runs/a --compare runs/b      two runs side by side
-  autoprof report runs/a -o a.html --no-open   on a machine without a display
-
-Exit status: 0 written, 2 the run cannot be read or the page cannot be written.
-"""
 
 
 def add(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "report",
         help="write the latest or another saved run as one HTML page, and open it",
         description=(
-            "Write a saved run as one HTML page that needs no network: the verdict, the\n"
-            "module tree by phase, steps over time, memory, ranks. A run that was killed is\n"
-            "shown from its records."
+            "Write a saved run as one HTML page that needs no network: the verdict, the module tree by phase, steps "
+            "over time, memory, ranks. A run that was killed is shown from its records."
         ),
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples={
+            "autoprof report": "the latest run in the folder runs",
+            "autoprof report runs/a --compare runs/b": "two runs side by side",
+            "autoprof report runs/a -o a.html --no-open": "on a machine without a display",
+        },
     )
-    parser.add_argument(
-        "run_folder",
-        metavar="RUN",
-        nargs="?",
-        default=RUNS,
-        help=f"the folder of a run, or a folder of runs: then the latest of them (default: {RUNS})",
-    )
+    add_run(parser)
     parser.add_argument("--compare", metavar="OTHER", help="another run to show beside it")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN/report.html)")
     parser.add_argument("--rank", type=int, metavar="N", help="show the steps of this rank (default: the lowest)")

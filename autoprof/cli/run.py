@@ -15,33 +15,35 @@ from typing import Any, Final
 from .._launch.settings import LaunchSettings
 from .._process.switch import is_off
 from ..errors import AutoprofError
+from ._help import add_command
 
 LAUNCHER_VARIABLES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 """Set by a launcher that starts the command once for each rank."""
-EXAMPLES: Final = """\
-examples:
-  autoprof run train.py --epochs 3            in place of python train.py --epochs 3
-  autoprof run --config rules.yaml train.py   record the modules that the rules name
-  autoprof run --output /data/runs train.py   put the run's folder elsewhere
-  autoprof run -m package.train --epochs 3    a module, as with python -m
-  torchrun --nproc-per-node 4 -m autoprof run train.py
-  accelerate launch -m autoprof run train.py
-  deepspeed --module autoprof run train.py
-  AUTOPROF=0 autoprof run train.py            run the program only
-
-Models, optimizers, loaders and steps are found automatically; the report is printed to the standard error at the end
+EPILOG: Final = """\
+Models, optimizers, loaders and steps are found automatically; the report is printed to the standard error at the end \
 of each training. The exit status is that of the program; 2 if the command or its configuration is wrong."""
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "run",
         help="run a training program unchanged, and record every training in it",
-        usage="autoprof run [--config FILE] [--output FOLDER] (PROGRAM | -m MODULE | -c CODE) [ARGUMENT ...]",
+        usage="autoprof run [--config FILE] [--output FOLDER]\n"
+        "                    (PROGRAM | -m MODULE | -c CODE) [ARGUMENT ...]",
         description="Run a training program unchanged, and record every training in it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EPILOG,
+        examples={
+            "autoprof run train.py --epochs 3": "in place of python train.py --epochs 3",
+            "autoprof run --config rules.yaml train.py": "record the modules that the rules name",
+            "autoprof run --output /data/runs train.py": "put the run's folder elsewhere",
+            "autoprof run -m package.train --epochs 3": "a module, as with python -m",
+            "torchrun --nproc-per-node 4 -m autoprof run train.py": "each rank of torchrun",
+            "accelerate launch -m autoprof run train.py": "each process of accelerate",
+            "deepspeed --module autoprof run train.py": "each rank of DeepSpeed",
+            "AUTOPROF=0 autoprof run train.py": "run the program only",
+        },
         allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE", help="the YAML file with rules and sinks (default: no rules)")
