@@ -10,7 +10,6 @@ from .._reports.run_facts import bias_text, mean_of_all_ns
 from .._storage.runs import Run
 from .._units import NS_PER_S
 from ..diagnose import Experiment, RunFacts, find_rules
-from ..frame import Phase
 from ..sinks._export import saved_summary
 from ..summary import Finding, Summary, format_counts
 from .data import Confidence, Expectation, ExplainedCause, Explanation, Level, State, Trial, Unmeasured
@@ -53,8 +52,7 @@ def _state(summary: Summary, found: list[Finding]) -> State:
         judged = [one for one in summary.findings if not _lacks_steps(one)]
         if not summary.steps or not judged:
             return "too few steps"
-    unattributed = summary.phases.get(Phase.OTHER, 0) / max(summary.total_step_ns, 1)
-    return "unclear" if unattributed >= MOST_UNATTRIBUTED else "healthy"
+    return "unclear" if summary.unattributed_share >= MOST_UNATTRIBUTED else "healthy"
 
 
 def _lacks_steps(finding: Finding) -> bool:

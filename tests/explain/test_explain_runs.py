@@ -179,6 +179,20 @@ def test_a_run_that_was_killed_is_explained_from_its_records() -> None:
     assert any("not closed" in one for one in data["doubts"])
 
 
+def test_the_advice_on_a_rollout_is_text() -> None:
+    """Validation can be made less often; fewer rollouts would be another training."""
+    parts = [finding("excluded", name=name) for name in ("rollout or validation", "validation")]
+    changes = [one["experiment"]["change"] for one in valid(explain(diagnosed(*parts)))["causes"]]
+    assert changes == ["other", "call.every"]
+
+
+@pytest.mark.parametrize(("overhead", "state"), [(0.05, "unclear"), (0.15, "healthy")])
+def test_work_of_autoprof_makes_no_run_unclear(overhead: float, state: str) -> None:
+    """A fifth of the step is in no span; the part that is autoprof's own is explained."""
+    summary = replace(diagnosed(overhead=overhead), phases={Phase.FORWARD: 3200 * MS, Phase.OTHER: 800 * MS})
+    assert valid(explain(summary))["state"] == state
+
+
 def test_a_run_without_steps_says_so() -> None:
     """Neither healthy nor unclear."""
     assert valid(explain(Summary.empty()))["state"] == "too few steps"

@@ -260,6 +260,7 @@ def test_the_traceback_of_a_training_has_no_frame_of_autoprof(tmp_path: Path) ->
     assert bare.stderr.splitlines()[-1] in ours.stderr
 
 
+@pytest.mark.slow
 def test_loader_workers_find_no_training(tmp_path: Path) -> None:
     """Spawned workers of a loader read the script's classes, and print nothing."""
     program = write(
@@ -279,7 +280,7 @@ def test_loader_workers_find_no_training(tmp_path: Path) -> None:
     assert result.stderr.count("autoprof run:") == 1
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_that_train_have_a_run_each(tmp_path: Path, method: str) -> None:
     """Processes of multiprocessing are recorded to their end; the one that started them has nothing to report."""
     work = TRAIN.replace("\n", "\n    ").replace("int(sys.argv[1])", "4")

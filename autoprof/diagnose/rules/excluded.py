@@ -115,6 +115,9 @@ def _others(run: Evidence, largest: Excluded, wall_ns: float) -> str:
 
 
 def _experiment(finding: Finding) -> Experiment:
+    """Return the call to make less often; fewer rollouts would be another training, so there the advice is text."""
+    if finding.name == ROLLOUT:
+        return Experiment("other", "edit", target=finding.name, quantity="wall_ns")
     return Experiment("call.every", "increase", target=finding.name, quantity="wall_ns")
 
 

@@ -108,7 +108,7 @@ def _total(run: Evidence, rows: list[Row]) -> Interval:
 def train_with_tiny_modules(broken: bool) -> Summary:
     """Judge a training as with 72,000 modules, which take 10 µs each for one sample; in the healthy twin for 64.
 
-    The larger batch takes five times as long, so a module takes 50 µs and a sample a twelfth.
+    The larger batch takes ten times as long, so a module takes 100 µs and a sample a sixth.
     """
     from ...demo.defects import diagnose_again, four_layers, train
     from ...summary import MetricStats
@@ -119,7 +119,7 @@ def train_with_tiny_modules(broken: bool) -> Summary:
     values = {"host_cpu_cores": 1.0, "host_cpu_busy": 0.5, "host_cpu_waiting": 0.0}
     metrics = {name: MetricStats(value, value, value, value, 5) for name, value in values.items()}
     return diagnose_again(
-        train(four_layers(clock, forward_ms=60 if broken else 300), clock, samples=1 if broken else 64),
+        train(four_layers(clock, forward_ms=60 if broken else 600), clock, samples=1 if broken else 64),
         metrics=metrics,
         environment=Environment("cpu", machine_cores=2),
         leaf_modules=72_000,
