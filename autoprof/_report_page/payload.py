@@ -9,6 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from .._process.lifecycle import EXIT
 from .._reports.card import card_facts, verdict
 from .._reports.figures import phase_color
 from .._reports.memory_text import label
@@ -96,6 +97,7 @@ def _about(run: Run) -> list[list[str]]:
     info = run.info
     versions = ", ".join(f"{name} {version}" for name, version in (info.get("versions") or {}).items() if version)
     ended = info.get("ended") or "not closed: the process was killed, or still runs"
+    ended = "closed when the program ended" if ended == EXIT else ended
     facts = (
         ("folder", str(run.path)),
         ("command", info.get("command")),

@@ -32,7 +32,7 @@ def explain_run(run: Run) -> Explanation:
     """
     summary, facts = saved_summary(run), RunFacts.of_run_info(run.info)
     found = [one for one in summary.findings if one.severity != "info"]
-    doubts = _doubts(summary, found, closed=run.info.get("ended") == "closed")
+    doubts = _doubts(summary, found, closed=run.info.get("ended") is not None)
     return Explanation(
         run=str(run.path),
         state=_state(summary, found),

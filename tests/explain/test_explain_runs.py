@@ -179,6 +179,12 @@ def test_a_run_that_was_killed_is_explained_from_its_records() -> None:
     assert any("not closed" in one for one in data["doubts"])
 
 
+@pytest.mark.parametrize("ended", ["closed", "exit", "SIGTERM"])
+def test_a_run_that_ended_with_its_program_is_complete(ended: str) -> None:
+    """A session that the program left open is closed at its exit, as each of ``autoprof run`` is."""
+    assert valid(explain_run(read_run(save(diagnosed(), ended=ended))))["doubts"] == []
+
+
 def test_the_advice_on_a_rollout_is_text() -> None:
     """Validation can be made less often; fewer rollouts would be another training."""
     parts = [finding("excluded", name=name) for name in ("rollout or validation", "validation")]

@@ -182,6 +182,14 @@ def test_a_run_that_was_killed_has_its_records(tmp_path: Path) -> None:
     assert dict(map(tuple, found["about"]))["ended"].startswith("not closed")
 
 
+def test_a_run_that_its_program_left_open_is_a_closed_one(tmp_path: Path) -> None:
+    """``run.json`` says ``exit``; the page says it in words, and warns of nothing."""
+    run = save_run(tmp_path, frames_of(20))
+    info = json.loads((run / "run.json").read_text("utf-8"))
+    (run / "run.json").write_text(json.dumps({**info, "ended": "exit"}))
+    assert dict(map(tuple, _payload(run)["about"]))["ended"] == "closed when the program ended"
+
+
 def test_a_run_without_records_has_its_summary(tmp_path: Path) -> None:
     """The tree is made of the summary's rows, and adds up too."""
     run = save_run(tmp_path, frames_of(20))

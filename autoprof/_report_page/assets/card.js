@@ -18,7 +18,7 @@ function cardSection() {
         {},
         h("p", { class: "eyebrow" }, RUN.name, " · ", RUN.headline.replace(/^autoprof: /, "")),
         h("h1", { id: "card-title" }, first ? h("span", { class: `badge ${card.severity}` }, card.severity) : null, first && first.name && RUN.byName.has(first.name) ? h("a", { href: hashFor({ module: first.name }) }, words) : words),
-        ended === "closed" ? null : h("p", { class: "note" }, h("b", {}, "How the run ended "), ended),
+        ended.startsWith("closed") ? null : h("p", { class: "note" }, h("b", {}, "How the run ended "), ended),
         RUN.empty ? h("p", {}, `${RUN.empty}.`) : null,
         facts.has("Why") ? h("p", { class: "why" }, h("b", {}, "Why "), facts.get("Why")) : null,
         facts.has("Next") ? h("p", { class: "why" }, h("b", {}, "Next "), facts.get("Next")) : null,
