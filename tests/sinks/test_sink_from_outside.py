@@ -61,7 +61,8 @@ def run(code: str, environment: dict[str, str], *arguments: str) -> subprocess.C
 def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment: dict[str, str]) -> None:
     """Options, JSON Schema, reference page, frames, summary and ``autoprof show`` all come from its registration."""
     config, out = tmp_path / "run.yaml", tmp_path / "steps.json"
-    config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {{jsonl: , count: {{name: mine.json}}}}\n")
+    sinks = "{jsonl: , count: {name: mine.json}}"
+    config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {sinks}\nsample: {{budget: null}}\n")
     done = run(PROGRAM, environment, str(config), str(out))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
