@@ -227,7 +227,8 @@ class StepFrame:
     ``device_duration_ns`` is None also where the step's ends have no common device time; host times are used then.
     ``memory`` has the readings of the process and the device at the step's end. ``dropped`` counts lost marks and
     spans. ``warmup`` steps are excluded from every statistic. ``gap_steps`` is the number of unsampled steps before
-    this one, which took ``gap_ns`` together; ``gap_scalars`` has the samples, tokens and frames of those steps.
+    this one, which took ``gap_ns`` together; ``gap_overhead_ns`` is autoprof's own work at both ends of that gap, which
+    is in no step; ``gap_scalars`` has the samples, tokens and frames of those steps.
     ``shapes`` are those that occurred first in this step. ``micro_steps`` is
     the number of forward and backward passes before one optimizer step (gradient accumulation); it is None without a
     backward pass. ``model_ns`` is time of the model's own operations that no span covers, by phase, where the model is
@@ -256,6 +257,7 @@ class StepFrame:
     warmup: bool = False
     gap_steps: int = 0
     gap_ns: int = 0
+    gap_overhead_ns: int = 0
     gap_scalars: Mapping[str, float] = field(default_factory=dict)
     shapes: tuple[ShapeChange, ...] = ()
     micro_steps: int | None = None

@@ -314,7 +314,7 @@ class Summary:
     ``start_ns`` until their first batches together, ``start_min_ns`` and ``start_max_ns``. ``unsampled_ns`` is the host
     time of all unsampled steps together.
     ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their
-    host time together; 0 in older runs.
+    host time together, autoprof's own work between them included; 0 in older runs.
     """
 
     clock: ClockName

@@ -69,6 +69,7 @@ def make_frames(
             warmup=raw.warmup or raw.settles,
             gap_steps=raw.gap_steps,
             gap_ns=raw.gap_ns,
+            gap_overhead_ns=raw.gap_overhead_ns,
             gap_scalars=_sums(raw.gap_scalars),
             shapes=raw.mark_batch.shapes,
             micro_steps=plan.micro_steps,

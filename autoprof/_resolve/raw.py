@@ -35,6 +35,8 @@ class RawStep(NamedTuple):
     """One of the first steps after a gap: a warm-up step for the statistics, but not for telemetry."""
     gap_steps: int = 0
     gap_ns: int = 0
+    gap_overhead_ns: int = 0
+    """Autoprof's own work where the gap before this step began, and where it ended: it is in no step."""
     instrumented: frozenset[str] = frozenset()
     """The fqns of the modules that were recorded when called."""
     cut: int = 0

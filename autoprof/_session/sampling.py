@@ -204,8 +204,8 @@ class Sampling:
         enough = self._settled_ns >= SETTLING_NS or self._settled >= MAX_SETTLING_STEPS
         self.settling = self._settled < MIN_SETTLING_STEPS or not enough
 
-    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> None:
-        """Begin a gap of ``steps`` steps; ``gap_remaining`` is counted down ``per_step`` times in each.
+    def begin_gap(self, steps: int, per_step: int = 1, *, inside: bool = False) -> int:
+        """Begin a gap of ``steps`` steps, at the returned time; ``gap_remaining`` counts ``per_step`` in each.
 
         ``inside``: it is counted in the middle of a step, so steps are compared from the middle of the first one on.
         """
@@ -220,6 +220,7 @@ class Sampling:
         self.gap_remaining = (1 if self._before_first else self._compared_steps or 1) * per_step
         self._later = steps * per_step - self.gap_remaining
         self._began_ns = self._compared_ns = self.counted_ns = perf_counter_ns()
+        return self._began_ns
 
     def check_gap(self, now_ns: int) -> bool:
         """Return whether the gap goes on at the end of a part; after the first one compare its steps."""

@@ -65,6 +65,7 @@ class OpenStep:
     __slots__ = (
         "cut",
         "gap_ns",
+        "gap_overhead_ns",
         "gap_scalars",
         "gap_steps",
         "instrumented",
@@ -94,6 +95,7 @@ class OpenStep:
         self.warmup = warmup
         self.gap_steps = gap_steps
         self.gap_ns = gap_ns
+        self.gap_overhead_ns = 0
         self.gap_scalars: Mapping[str, Sequence[Any]] = {}
         self.scalars: dict[str, Any] = {}
 
@@ -136,6 +138,8 @@ class StepTracker:
         self._paused_ns = 0
         self._number = 0
         self._gap_scalars: dict[str, list[Any]] = {}
+        self._gap_begin_ns = 0
+        """Autoprof's own work between the last recorded step and the gap after it."""
         self._work_ns = 0
         self._charged_ns = 0
 
@@ -232,7 +236,8 @@ class StepTracker:
             return Following.RECORDED
         self._pipeline.release_end(raw)
         self.open = None
-        self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
+        gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
+        self._gap_begin_ns = gap_began_ns - began_ns
         return Following.UNSAMPLED
 
     def _continue_gap(self, now_ns: int, *, automatic: bool) -> Following | None:
@@ -253,6 +258,7 @@ class StepTracker:
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
+            self.open.gap_overhead_ns = self._gap_begin_ns + perf_counter_ns() - now_ns
             self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
@@ -306,6 +312,7 @@ class StepTracker:
             opened.settles,
             opened.gap_steps,
             opened.gap_ns,
+            opened.gap_overhead_ns,
             opened.instrumented,
             opened.cut,
             opened.gap_scalars,

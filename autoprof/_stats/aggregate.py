@@ -81,6 +81,8 @@ class Aggregate:
         if frame.gap_steps:
             self._settling = True
             self.add_gap(frame.gap_steps, frame.gap_ns)
+            self._observed_ns += frame.gap_overhead_ns
+            self._run_ns += frame.gap_overhead_ns
         elif not frame.warmup:
             self._settling = False
         if self._settling or not frame.warmup:

@@ -61,7 +61,8 @@ class _Rate:
 class UnitRates:
     """Add up units and the time that they took: all steps since the last log of that unit, recorded or not.
 
-    A period with a warm-up step in it is left out. The settling steps after a gap are training time like any other.
+    A period with a warm-up step in it is left out. The settling steps after a gap are training time like any other, and
+    so is autoprof's own work.
     """
 
     def __init__(self) -> None:
@@ -75,16 +76,13 @@ class UnitRates:
         """Add a step and the gap before it; by default with the units that the frame has."""
         if frame.gap_steps:
             gap = frame.gap_scalars if gap_units is None else gap_units
-            self._add(frame.gap_ns, frame.gap_steps, gap)
+            self._add(frame.gap_ns + frame.gap_overhead_ns, frame.gap_steps, gap)
             self._settling = True
         elif not frame.warmup:
             self._settling = False
-        ns = frame.duration_ns
         if frame.warmup:
             self._warmups += not self._settling
-            if 2 * frame.overhead_ns > ns:  # long work, once: counting FLOPs lies in such a step
-                ns = max(ns - frame.overhead_ns, 0)
-        self._add(ns, 1, frame.scalars if units is None else units)
+        self._add(frame.duration_ns, 1, frame.scalars if units is None else units)
 
     def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
         self._ns += ns
@@ -167,7 +165,7 @@ class LogPeriods:
         if frame.step - frame.gap_steps != self._last_step + 1:
             self._unknown.update(UNITS)
         self._last_step = frame.step
-        self._ns += frame.gap_ns + frame.step_ns
+        self._ns += frame.gap_ns + frame.gap_overhead_ns + frame.step_ns
         self._settling = frame.gap_steps > 0 or (self._settling and frame.warmup)
         scalars, gap = frame.scalars, frame.gap_scalars
         found = self._periods(scalars, gap) if scalars or gap else {}

@@ -30,7 +30,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
-    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_scalars", "micro_steps", "model_ns", "cut"}
+    | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
+    | {"micro_steps", "model_ns", "cut"}
     | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
 )
 
@@ -91,7 +92,6 @@ class FrameEncoder:
         for name in format_.columns:
             values += getattr(frame, name).tolist()
         phases = format_.phases % tuple(format_.phases_ms(frame))
-        gap = f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns}{_gap_scalars(frame)}' if frame.gap_steps else ""
         device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
         cut = f'"cut":{frame.cut},' if frame.cut else ""
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
@@ -101,7 +101,7 @@ class FrameEncoder:
             f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
             f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
-            f"{gap}{_model_ns(frame)}{_shapes(frame)}{layout}"
+            f"{_gap(frame)}{_model_ns(frame)}{_shapes(frame)}{layout}"
             f',"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
         )
 
@@ -132,9 +132,13 @@ def _scalars(frame: StepFrame, periods: Mapping[str, UnitsSinceLog]) -> str:
     return text
 
 
-def _gap_scalars(frame: StepFrame) -> str:
+def _gap(frame: StepFrame) -> str:
+    if not frame.gap_steps:
+        return ""
     units = {name: value for name, value in frame.gap_scalars.items() if isfinite(value)}
-    return f',"gap_scalars":{_dumps(units)}' if units else ""
+    return f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns},"gap_overhead_ns":{frame.gap_overhead_ns}' + (
+        f',"gap_scalars":{_dumps(units)}' if units else ""
+    )
 
 
 def _shapes(frame: StepFrame) -> str:
@@ -181,6 +185,7 @@ class FrameDecoder:
             warmup=data["warmup"],
             gap_steps=data.get("gap_steps", 0),
             gap_ns=data.get("gap_ns", 0),
+            gap_overhead_ns=data.get("gap_overhead_ns", 0),
             gap_scalars=data.get("gap_scalars", {}),
             shapes=tuple(
                 ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))

@@ -107,7 +107,7 @@ class _RankReader:
         self._add_wall(frame)
         self.unsampled += frame.gap_steps
         self.overhead_ns += frame.overhead_ns
-        self.observed_ns += frame.duration_ns + frame.gap_ns
+        self.observed_ns += frame.duration_ns + frame.gap_ns + frame.gap_overhead_ns
         if frame.warmup:
             self.warmup += 1
             return

@@ -332,16 +332,17 @@ def test_throughput_is_samples_per_second_of_the_steps_that_logged_them() -> Non
     assert collect([one_span(5)]).summary().throughput is None
 
 
-@pytest.mark.parametrize(("overhead_ms", "step_ms"), [(20, 100), (900, 100)])
-def test_only_long_work_of_autoprof_itself_is_no_training_time(overhead_ms: int, step_ms: int) -> None:
-    """Of the settling steps after a gap: they pay for recording as any step does, and rarely for a count of FLOPs."""
-    whole_ms = step_ms if overhead_ms < step_ms else step_ms + overhead_ms
+def test_autoprofs_own_work_is_part_of_the_time_that_samples_take() -> None:
+    """In the settling steps after a gap, however long it is, and at both ends of the gap."""
     settling = one_span(
-        5, duration_ns=whole_ms * MS, overhead_ns=overhead_ms * MS, warmup=True, gap_steps=1, scalars={"samples": 8.0},
-        gap_ns=step_ms * MS, gap_scalars={"samples": 8.0},
+        5, duration_ns=200 * MS, overhead_ns=150 * MS, warmup=True, gap_steps=1, scalars={"samples": 8.0},
+        gap_ns=100 * MS, gap_overhead_ns=100 * MS, gap_scalars={"samples": 8.0},
     )  # fmt: skip
-    steps = [one_span(5, duration_ns=step_ms * MS, scalars={"samples": 8.0}) for _ in range(2)]
-    assert collect([steps[0], settling, steps[1]]).summary().throughput == 80.0
+    step = one_span(5, duration_ns=100 * MS, scalars={"samples": 8.0})
+    summary = collect([step, settling, step]).summary()
+    assert summary.throughput == 4 * 8 / 0.6
+    assert (summary.run_steps, summary.run_ns, summary.unsampled_ns) == (4, 600 * MS, 100 * MS)
+    assert summary.overhead == 150 / 600
 
 
 def test_a_throughput_that_no_number_holds_is_none() -> None:

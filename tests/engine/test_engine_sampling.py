@@ -573,8 +573,10 @@ def test_the_gap_before_a_step_goes_to_the_file_and_back(govern: Any) -> None:
             session.step()
     encoder, decoder = FrameEncoder(), FrameDecoder()
     back = [decoder.decode(encoder.encode(frame)) for frame in sink.frames]
-    assert [(f.gap_steps, f.gap_ns) for f in back] == [(f.gap_steps, f.gap_ns) for f in sink.frames]
+    for name in ("gap_steps", "gap_ns", "gap_overhead_ns"):
+        assert [getattr(f, name) for f in back] == [getattr(f, name) for f in sink.frames]
     assert back[1].gap_steps == 2
+    assert back[1].gap_overhead_ns > 0
 
 
 def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:

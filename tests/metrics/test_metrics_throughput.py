@@ -317,23 +317,37 @@ class Gaps:
         return None
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch, step: Any, log: Any = None, steps: int = 400) -> tuple[float, Summary]:
+class FakeTime(ListSink):
+    """The host time of a session and its clock, and a sink that takes a time to write each frame."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, write_ns: int = 0) -> None:
+        super().__init__()
+        self.clock, self._write_ns = FakeClock(), write_ns
+        for module in ("sampling", "step_tracker", "training_state"):
+            monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: self.clock.now_ns)
+
+    def write(self, frame: Any) -> None:
+        self.clock.advance(self._write_ns)
+        super().write(frame)
+
+
+def sampled(
+    monkeypatch: pytest.MonkeyPatch, step: Any, log: Any = None, steps: int = 400, write_ns: int = 0
+) -> tuple[float, Summary]:
     """Train with four recorded steps of twenty; return the seconds a step, and the summary."""
-    now = [0]
-    for module in ("sampling", "step_tracker", "training_state"):
-        monkeypatch.setattr(f"autoprof._session.{module}.perf_counter_ns", lambda: now[0])
+    time = FakeTime(monkeypatch, write_ns)
     monkeypatch.setattr(builder, "Governor", lambda *_args: Gaps())
-    clock, model, draw = FakeClock(), nn.Linear(4, 4), random.Random(3)
-    with open_session(model, {**CONFIG, "sample": {"warmup": 1, "every": 1}}, clock=clock) as session:
+    clock, model, draw = time.clock, nn.Linear(4, 4), random.Random(3)
+    sample = {"warmup": 1, "every": 1}
+    with open_session(model, {**CONFIG, "sample": sample}, clock=clock, sinks=[time]) as session:
         for number in range(steps):
             step(model)
             if log is not None:
                 log(session, number)
-            ns = STEP_NS if number % 5 else STEP_NS + draw.randrange(STEP_NS // 10)
-            clock.advance(ns)
-            now[0] += ns
+            clock.advance(STEP_NS if number % 5 else STEP_NS + draw.randrange(STEP_NS // 10))
             session.step()
-    return now[0] / steps / STEP_NS, session.summary()
+        lasted = clock.now_ns
+    return lasted / steps / STEP_NS, session.summary()
 
 
 def test_what_is_logged_in_unsampled_steps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,6 +372,15 @@ def test_a_batch_that_never_changes_stands_for_unsampled_steps(monkeypatch: pyte
     draw = random.Random(5)
     _, summary = sampled(monkeypatch, lambda model: batch(draw.choice((1, 8)))(model))
     assert unknown(summary) == VARIES
+
+
+@pytest.mark.parametrize("log", [None, lambda session, number: session.log(samples=8)], ids=["recognised", "logged"])
+def test_the_time_of_autoprofs_own_work_counts(monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
+    """Writing a frame takes two steps' time, in the step after it or where a gap begins: the training waits for it."""
+    seconds, summary = sampled(monkeypatch, batch(8), log, write_ns=2 * STEP_NS)
+    assert summary.throughput == pytest.approx(8 / seconds, rel=0.01)
+    assert summary.run_ns / summary.run_steps / STEP_NS == pytest.approx(seconds, rel=0.01)
+    assert summary.unsampled_ns / summary.unsampled_steps / STEP_NS == pytest.approx(1, rel=0.02)
 
 
 def test_the_report_says_why_there_is_no_throughput() -> None:

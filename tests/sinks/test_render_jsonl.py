@@ -74,8 +74,9 @@ def test_samples_of_several_steps_are_divided_by_their_time() -> None:
 
 
 def test_samples_logged_in_a_gap_belong_to_the_next_record() -> None:
-    """With the time of the gap."""
-    gap = step_frame(5, 2.0, gap_steps=3, gap_ns=2_000_000_000, gap_scalars={"samples": 7.0})
+    """With the time of the gap, and of autoprof's own work at its ends."""
+    times = {"gap_ns": 1_500_000_000, "gap_overhead_ns": 500_000_000}
+    gap = step_frame(5, 2.0, gap_steps=3, **times, gap_scalars={"samples": 7.0})
     assert throughputs([step_frame(1, 2.0), gap, step_frame(6, 2.0)]) == [2.0, 3.0, 2.0]
 
 
