@@ -165,6 +165,7 @@ def _of_host(reading: HostReading) -> Iterator[tuple[str, float]]:
         host_cpu_cores=reading.process_cores,
         host_cpu_busy=reading.machine_busy_fraction,
         host_cpu_waiting=reading.waiting_fraction,
+        host_cpu_blocked=reading.blocked_fraction,
         host_child_cores=reading.child_cores or None,
         host_rss_bytes=reading.rss_bytes,
     )

@@ -35,7 +35,7 @@ from .._process.ranks import launch_name, rank, world_size
 from .._process.signals import DeferSigint
 from .._process.switch import is_off
 from ..devices import Clock, Memory, device_of
-from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor
+from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
 from ..probes.cleanup_calls import CleanupProbe
@@ -372,7 +372,7 @@ class _Builder:
         calls = CallMonitor(
             find(SyncProbe), find(LogProbe), find(CleanupProbe), find(CompilationProbe), find(DebugProbe)
         )
-        return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)))
+        return Diagnosis(facts, capture.footprint, calls, ranks, StackMonitor(find(StackProbe)), ThreadMonitor())
 
     def _unseen(self) -> list[str]:
         """Return the fqns of targets whose hooks never fire; a note names them already."""

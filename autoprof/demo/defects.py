@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 import autoprof
 
-from ..diagnose import Environment, Evidence, RunFacts, diagnose
+from ..diagnose import Environment, Evidence, RunFacts, ThreadStatistics, diagnose
 from ..summary import MetricStats, Summary, Work
 from ..testing import FakeAllocator, FakeClock, FakeDevice, open_session
 
@@ -250,6 +250,7 @@ def diagnose_again(
     metrics: Mapping[str, MetricStats] | None = None,
     environment: Environment | None = None,
     leaf_modules: int | None = None,
+    threads: ThreadStatistics | None = None,
 ) -> Summary:
     """Diagnose a run as if its device or its machine had other properties."""
     summary = replace(summary, work=work or summary.work, metrics=metrics or summary.metrics, findings=())
@@ -258,5 +259,6 @@ def diagnose_again(
         memory_capacity_bytes=memory_capacity_bytes,
         leaf_modules=leaf_modules,
         environment=environment or Environment(),
+        threads=threads,
     )
     return diagnose(Evidence(summary, facts, longest=()))

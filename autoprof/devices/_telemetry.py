@@ -63,6 +63,8 @@ class HostReading:
     """CPU seconds per second of the processes that ``multiprocessing`` started, such as loader workers."""
     waiting_fraction: float | None = None
     """Share of the time since the last reading in which the calling thread could have run, but had no processor."""
+    blocked_fraction: float | None = None
+    """Share of that time in which it waited for something else: a lock, a file, a sleep's end."""
 
 
 class HostReader:
@@ -83,29 +85,31 @@ class HostReader:
         self._cpu_ns = cpu_ns
         self._memory = HostMemory()
         self._last: tuple[int, int] | None = None
-        self._last_waiting: tuple[int, int] | None = None
+        self._last_schedule: tuple[int, int, int] | None = None
         self._last_children: dict[int, int] = {}
         self._last_machine: tuple[int, int] | None = None
 
     def read(self) -> HostReading:
         """Return a reading. A missing file leaves None and raises nothing."""
         now, cpu, machine = self._now_ns(), self._cpu_ns(), self._machine()
-        cores = busy = waiting = children = None
-        waited, children_ns = self._waited(), _children_ns()
+        cores = busy = waiting = blocked = children = None
+        schedule, children_ns = self._scheduled(), _children_ns()
         if self._last is not None and now > self._last[0]:
             elapsed = now - self._last[0]
             cores = (cpu - self._last[1]) / elapsed
             used = sum(max(ns - self._last_children.get(pid, ns), 0) for pid, ns in children_ns.items())
             children = used / elapsed
-            if waited is not None and self._last_waiting is not None and waited[0] == self._last_waiting[0]:
-                waiting = min(max(waited[1] - self._last_waiting[1], 0) / elapsed, 1.0)
+            if schedule is not None and self._last_schedule is not None and schedule[0] == self._last_schedule[0]:
+                ran, waited = (schedule[at] - self._last_schedule[at] for at in (1, 2))
+                waiting = min(max(waited, 0) / elapsed, 1.0)
+                blocked = min(max(elapsed - ran - waited, 0) / elapsed, 1.0)
         if machine is not None and self._last_machine is not None and machine[0] > self._last_machine[0]:
             whole = machine[0] - self._last_machine[0]
             busy = 1 - min(max(machine[1] - self._last_machine[1], 0), whole) / whole  # iowait may run backwards
         self._last, self._last_machine = (now, cpu), machine
-        self._last_waiting, self._last_children = waited, children_ns
+        self._last_schedule, self._last_children = schedule, children_ns
         rss = self._memory.level_bytes()
-        return HostReading(self._unix_ns(), rss, cores, busy, available_cores(), children, waiting)
+        return HostReading(self._unix_ns(), rss, cores, busy, available_cores(), children, waiting, blocked)
 
     def close(self) -> None:
         """Close the open file."""
@@ -119,11 +123,12 @@ class HostReader:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _waited(self) -> tuple[int, int] | None:
-        """Return the calling thread, and the nanoseconds that it has waited for a processor."""
+    def _scheduled(self) -> tuple[int, int, int] | None:
+        """Return the calling thread, its nanoseconds on a processor, and those of waiting for one."""
         try:
             with open(self._schedule, encoding="ascii") as file:
-                return get_ident(), int(file.read().split()[1])
+                ran, waited, *_ = file.read().split()
+                return get_ident(), int(ran), int(waited)
         except (OSError, ValueError, IndexError):
             return None
 

@@ -11,6 +11,7 @@ from ._experiment import CHANGES, OPERATIONS, QUANTITIES, Experiment, edit_modul
 from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
+from ._python_threads import PythonThread, ThreadMonitor, ThreadStatistics
 from ._ranks import RankComparison, RankMonitor, median_of_others
 from ._rule import MIN_STEPS, Defect, Rule
 from ._stacks import StackMonitor, StackTable
@@ -41,12 +42,15 @@ __all__ = [
     "Experiment",
     "LongStep",
     "OptimizerInfo",
+    "PythonThread",
     "RankComparison",
     "RankMonitor",
     "Rule",
     "RunFacts",
     "StackMonitor",
     "StackTable",
+    "ThreadMonitor",
+    "ThreadStatistics",
     "abstain",
     "classify",
     "describe_longest",

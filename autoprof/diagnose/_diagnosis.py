@@ -23,6 +23,7 @@ from ._facts import RunFacts
 from ._garbage import CollectionTracker
 from ._judge import diagnose, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizers
+from ._python_threads import ThreadMonitor
 from ._ranks import RankMonitor
 from ._rule import MIN_STEPS
 from ._stacks import StackMonitor
@@ -109,6 +110,7 @@ class Diagnosis(Observer):
         calls: CallMonitor,
         ranks: RankMonitor,
         stacks: StackMonitor,
+        threads: ThreadMonitor,
     ) -> None:
         find_rules()
         self._start_facts = facts
@@ -121,6 +123,7 @@ class Diagnosis(Observer):
         self._calls = calls
         self._ranks = ranks
         self._stacks = stacks
+        self._threads = threads
         self._final = False
 
     def observe_step(self, raw: RawStep) -> RawStep:
@@ -130,6 +133,7 @@ class Diagnosis(Observer):
         self._collections.observe_step(raw.step, step_ns)
         self._calls.observe_step(raw, begun_ns, step_ns)
         self._stacks.observe_step(raw)
+        self._threads.observe_step()
         return raw
 
     def observe_frame(self, frame: StepFrame) -> None:
@@ -156,6 +160,7 @@ class Diagnosis(Observer):
             optimizers=self._optimizer_infos,
             ranks=self._ranks.comparison(longest, final=self._final),
             stacks=self._stacks.statistics(),
+            threads=self._threads.statistics(),
             **self._calls.facts(),
         )
 

@@ -10,6 +10,7 @@ from ._calls import CallStatistics
 from ._compilations import CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
+from ._python_threads import ThreadStatistics
 from ._ranks import RankComparison
 from ._stacks import StackTable
 
@@ -47,6 +48,8 @@ class RunFacts:
     environment: Environment = field(default_factory=Environment)
     stacks: Mapping[str, StackTable] = field(default_factory=dict)
     """Samples of the training thread's stack by kind of time; empty where nothing had to be sampled."""
+    threads: ThreadStatistics | None = None
+    """The other Python threads that compute; None where there were no others, or they were not looked at."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as plain JSON types."""
@@ -82,5 +85,6 @@ _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "compiled": CompileStatistics.from_dict,
     "ranks": RankComparison.from_dict,
     "environment": Environment.from_dict,
+    "threads": ThreadStatistics.from_dict,
     "stacks": lambda tables: {kind: StackTable.from_dict(table) for kind, table in tables.items()},
 }

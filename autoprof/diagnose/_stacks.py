@@ -97,11 +97,16 @@ class StackTable:
 
 def describe_line(line: CallSite) -> str:
     """Return the line and its function, or the function that it calls: ``train.py:88 save_image``."""
-    return f"{line.location} {line.call or line.function}"
+    return f"{line.location} {_called(line) or line.function}"
 
 
 def _source(line: CallSite) -> str:
-    return "" if line.call or not line.source else f" (`{line.source}`)"
+    return "" if _called(line) or not line.source else f" (`{line.source}`)"
+
+
+def _called(line: CallSite) -> str:
+    """Return the function that a line calls; empty for what is a part of the line, as a comprehension or a lambda."""
+    return "" if line.call.startswith("<") else line.call
 
 
 class StackMonitor:
@@ -202,9 +207,7 @@ class StackMonitor:
             if site is not None:
                 sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
-        longest = sorted(groups.values(), key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
-        samples, total_ns = _sums(self._tables[kind].values())
-        return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
+        return _longest(groups.values(), *_sums(self._tables[kind].values()))
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
@@ -226,6 +229,19 @@ class StackMonitor:
         """Return the user's functions on the stack in samples of any other kind of step time: those of the loop."""
         others = (table for other, table in self._tables.items() if other not in (kind, EXCLUDED))
         return {(user.file, user.function) for table in others for users, _inner in table for user in users}
+
+
+def table_of(counted: Mapping[Site, list[int]]) -> StackTable:
+    """Return the table of these sites, each with its samples and their time, added up by line."""
+    groups: dict[tuple[str, int], dict[Site, list[int]]] = {}
+    for site, sums in counted.items():
+        groups.setdefault(_line(site), {})[site] = sums
+    return _longest(groups.values(), *_sums(counted.values()))
+
+
+def _longest(groups: Iterable[dict[Site, list[int]]], samples: int, total_ns: int) -> StackTable:
+    longest = sorted(groups, key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
+    return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
 
 
 def _line(site: Site) -> tuple[str, int]:

@@ -38,6 +38,19 @@ def test_processor_time_is_a_rate_since_the_last_reading(tmp_path):
     reader.close()
 
 
+def test_a_thread_is_blocked_where_it_neither_runs_nor_waits_for_a_processor(tmp_path):
+    """It ran for half a second of two, and waited for a processor as long."""
+    schedule, wall = tmp_path / "schedstat", Ticking()
+    schedule.write_text("1000000000 7000000000 5\n")
+    reader = HostReader(tmp_path / "stat", Ticking(), wall, Ticking(), schedule)
+    assert reader.read().blocked_fraction is None
+    wall.now = 2_000_000_000
+    schedule.write_text("1500000000 7500000000 9\n")
+    second = reader.read()
+    assert (second.waiting_fraction, second.blocked_fraction) == (0.25, 0.5)
+    reader.close()
+
+
 def test_a_counter_that_runs_backwards_gives_no_fraction_outside_its_range(tmp_path):
     """iowait is known to (proc_stat(5))."""
     stat = tmp_path / "stat"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -246,3 +247,33 @@ def tuples_of_each_step_is_healthy() -> Judge:
         optimizer.zero_grad()
     session.close()
     return Judge(session).silent("memory-growth")
+
+
+def beside_a_thread(work: Callable[[], object]) -> Judge:
+    """Train beside a thread that does some work again and again."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            work()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(12)))
+    try:
+        return train(model, lambda: model(torch.randn(256, 256)).square().mean(), 60)
+    finally:
+        ended.set()
+        thread.join()
+
+
+@program("healthy", "a thread of the program multiplies matrices, for which it releases the interpreter")
+def thread_without_the_interpreter_is_healthy() -> Judge:
+    matrix = torch.randn(700, 700)
+    return beside_a_thread(lambda: matrix @ matrix)
+
+
+@program("healthy", "a thread of the program sleeps and counts, as a progress bar's or a logger's does")
+def thread_that_sleeps_is_healthy() -> Judge:
+    pause = threading.Event()
+    return beside_a_thread(lambda: pause.wait(0.005))
