@@ -242,6 +242,37 @@ class GoesThroughObject(nn.Linear):
         return super().forward(x)
 
 
+class Remembers(nn.Module):
+    """An activation without tensors that keeps its input."""
+
+    def forward(self, x):
+        self.last = x
+        return x
+
+
+REMEMBERS = Remembers()
+
+
+class CallsAModuleElsewhere(nn.Linear):
+    def forward(self, x):
+        return REMEMBERS(super().forward(x))
+
+
+class Registered:
+    """A class whose subclasses are listed."""
+
+    def __init_subclass__(cls):
+        LOSSES.append(cls)
+
+
+class DefinesAClass(nn.Linear):
+    def forward(self, x):
+        class Inside(Registered):
+            pass
+
+        return super().forward(x)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -266,6 +297,8 @@ class GoesThroughObject(nn.Linear):
         (lambda: Decorated(4, 4), "may change LOSSES"),
         (lambda: DecoratedByTorch(4, 4), "DecoratedByTorch.forward may change LOSSES"),
         (lambda: AliasesWhatIsHeld(4, 4), "AliasesWhatIsHeld.forward may change HELD"),
+        (lambda: CallsAModuleElsewhere(4, 4), "Remembers.forward may change a Remembers"),
+        (lambda: DefinesAClass(4, 4), "Registered.__init_subclass__ may change LOSSES"),
     ],
 )
 def test_a_forward_that_writes_elsewhere_is_refused_and_not_run(make, reason, capsys):
@@ -280,6 +313,31 @@ def test_a_forward_that_writes_elsewhere_is_refused_and_not_run(make, reason, ca
 def test_the_model_inside_is_read_as_well():
     """Wherever it stands in the tree."""
     assert "Prints.forward calls print" in refused(nn.Sequential(nn.Linear(4, 4), Prints(4, 4)), torch.randn(2, 4))
+
+
+class Quick(nn.Module):
+    """An activation that holds nothing but a function."""
+
+    def __init__(self):
+        super().__init__()
+        self.act = nn.functional.gelu
+
+    def forward(self, x):
+        return self.act(x)
+
+
+QUICK = Quick()
+MISSING = object()
+
+
+class Layer:
+    """A class whose subclasses are listed when they are defined, not when the model runs."""
+
+    def __init_subclass__(cls):
+        LOSSES.append(cls)
+
+    def times(self, x, by=MISSING):
+        return x if by is MISSING else x * by
 
 
 @lru_cache
@@ -309,11 +367,11 @@ class Reads(nn.Linear):
 
     def helper(self, y):
         self.last = y.detach()
-        return y.relu()
+        return QUICK(Layer().times(y))
 
 
 def test_a_forward_that_only_reads_is_counted(caplog):
-    """Constants in dictionaries, functions out of them, a logger, a list of its own, an attribute of the copy."""
+    """Constants in dictionaries, functions out of them, a logger, a list of its own, a module that holds nothing."""
     assert counted(Reads(4, 4), torch.randn(2, 4)).flops() > 0
     assert caplog.records == []
 

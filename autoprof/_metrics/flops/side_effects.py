@@ -43,8 +43,11 @@ FUNCTIONS: Final = 2000
 ITEMS: Final = 64
 """Items of a module's container that are read."""
 UNCALLED: Final = frozenset(
-    {"__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__", "__sizeof__"}
-)
+    {
+        "__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__", "__sizeof__",
+        "__init_subclass__", "__set_name__",
+    }
+)  # fmt: skip
 """Special methods that Python does not call during a forward."""
 PURE_PACKAGES: Final = (
     {"torch", "torchvision", "torchaudio", "numpy", "einops", "opt_einsum", "typing_extensions", "packaging"}
@@ -207,9 +210,13 @@ class _CodeReader:
             for item in value if isinstance(value, tuple) else (value.func, *value.args, *value.keywords.values()):
                 yield from self.value(item, where, name)
         elif isinstance(value, nn.Module):
-            raise SideEffect(f"{where} calls {name}, a module outside of the model")
+            if _has_state(value):
+                raise SideEffect(f"{where} calls {name}, a module outside of the model")
+            self.function(type(value).forward, type(value), held=value)
         elif isinstance(value, np.ndarray) or not (
-            isinstance(value, (*CONSTANTS, *NATIVE)) or type(value).__module__.split(".")[0] in CONSTANT_IN
+            isinstance(value, (*CONSTANTS, *NATIVE))
+            or type(value) is object
+            or type(value).__module__.split(".")[0] in CONSTANT_IN
         ):
             if isinstance(value, CONTAINERS):  # functions in it may be called
                 self._object([*value.values()] if isinstance(value, dict) else [*value], object, 1)
@@ -253,6 +260,8 @@ class _FunctionReader:
             self._name(node)
         elif isinstance(node, ast.Attribute):
             self._attribute(node)
+        elif isinstance(node, ast.ClassDef):
+            self._reader.names |= {"__init_subclass__", "__set_name__"}
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._locals:
@@ -336,7 +345,7 @@ class _FunctionReader:
         member = inspect.getattr_static(outside, above.attr, None)
         if isinstance(member, CONTAINERS):
             return self._may_read(above, member)
-        return isinstance(member, (*CONSTANTS, type)) or self._is_read_by(above.attr, outside)
+        return isinstance(member, (*CONSTANTS, *NATIVE, type)) or self._is_read_by(above.attr, outside)
 
     def _is_read_by(self, name: str, outside: Any) -> bool:
         """Read a method or property of an object outside of the model; it must not change the object."""
@@ -372,6 +381,12 @@ class _FunctionReader:
                 return above.attr in WRITE_METHODS
             return self._changed(above)
         return isinstance(above, ast.AugAssign) and above.target is item
+
+
+def _has_state(module: nn.Module) -> bool:
+    """Return whether a call of a module may change its tensors, call another module, or call a hook."""
+    state = (module._parameters, module._buffers, module._modules, module._forward_hooks, module._forward_pre_hooks)
+    return any(state)
 
 
 def _is_flat(container: Any) -> bool:
