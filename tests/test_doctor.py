@@ -230,7 +230,7 @@ class TestTerminal:
             ((200, 50), OK, "200 x 50, utf-8: a live panel"),
             ((60, 50), OK, "without phases"),
             ((200, 10), WARNING, "too low"),
-            (None, OK, "plain line every 10 steps"),
+            (None, OK, "plain lines at times"),
         ],
     )
     def test_its_size_decides(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import torch
@@ -355,7 +356,9 @@ class _Builder:
             return ()
         from ..sinks import RunInfo, make_sinks
 
-        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=self._found.stream or sys.stdout))
+        # ``python train.py >&-`` has no standard output: its texts go nowhere.
+        stream = self._found.stream or sys.stdout or StringIO()
+        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=stream))
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture) -> Diagnosis:
         setup, number = self._setup, 0 if folder is None else folder.rank

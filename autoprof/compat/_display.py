@@ -12,6 +12,7 @@ from .._reports.plain import render_plain
 from .._reports.text import safe
 from .._stats.name_tree import parent_name
 from ..sinks._terminal import SPARE_ROWS, PinnedLines
+from ..sinks._text_output import TextOutput
 from ..summary import Summary
 
 TOP: Final = 5
@@ -28,10 +29,11 @@ class Display:
 
     def __init__(self, stream: TextIO, *, live: bool = True) -> None:
         self._stream = stream
+        self._output = TextOutput(stream)
         self._encoding = getattr(stream, "encoding", None) or "ascii"
         self._pinned: PinnedLines | None = None
         if live:
-            self._pinned = PinnedLines(stream)
+            self._pinned = PinnedLines(self._output)
             self._pinned.guard()
 
     def show(self, summary: Summary, step: int) -> None:
@@ -51,8 +53,7 @@ class Display:
                     self._pinned.draw(panel, size)
                     return
                 self._pinned.clear()
-            self._stream.write(render_plain(top, step=step, top=TOP, encoding=self._encoding) + "\n")
-            self._stream.flush()
+            self._output.offer(render_plain(top, step=step, top=TOP, encoding=self._encoding) + "\n")
         except (OSError, ValueError):  # the stream is closed, or its reader is gone
             self.close()
 
@@ -67,8 +68,7 @@ class Display:
         if self._pinned is not None:
             self._pinned.clear()
         with suppress(OSError, ValueError):
-            self._stream.write("\n" + "\n".join(safe(line, self._encoding) for line in lines) + "\n")
-            self._stream.flush()
+            self._output.write("\n" + "\n".join(safe(line, self._encoding) for line in lines) + "\n")
 
     def close(self) -> None:
         """Release the terminal; printed lines stay on the screen."""
@@ -76,3 +76,4 @@ class Display:
         if pinned is not None:
             with suppress(OSError, ValueError):
                 pinned.close()
+        self._output.close()

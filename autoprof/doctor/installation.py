@@ -126,7 +126,7 @@ def check_terminal(stream: TextIO, config: Config) -> Result:
         )
     size = PinnedLines.terminal_size(stream)
     if size is None:
-        return ok("terminal", f"none ({encoding}): one plain line every {console.every} steps", encoding=encoding)
+        return ok("terminal", f"none ({encoding}): plain lines at times", encoding=encoding)
     columns, rows = size
     shown, found = f"{columns} x {rows}, {encoding}", {"columns": columns, "rows": rows, "encoding": encoding}
     if rows < console.top + PANEL_LINES + SPARE_ROWS:

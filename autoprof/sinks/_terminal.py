@@ -2,7 +2,8 @@
 
 The terminal scrolls only the rows above the panel (DECSTBM, as apt sets it for its progress line), so a program's own
 prints, and progress bars that rewrite their line, keep the cursor and work as before. Each drawing is one write that
-saves and restores the cursor. Nothing is read from the terminal.
+saves and restores the cursor, and sets the margins again: a full-screen program or a ``reset`` removes them. Nothing is
+read from the terminal.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from ._text_output import TextOutput
+
 SPARE_ROWS: Final = 6
 """Rows that must remain for the program; a smaller terminal gets no panel."""
 
@@ -22,7 +25,11 @@ _ERASE_BELOW: Final = "\x1b[J"
 _WHOLE_SCREEN: Final = "\x1b[r"
 _NO_WRAP: Final = "\x1b[?7l"
 _WRAP: Final = "\x1b[?7h"
-_RESTORE_SCREEN: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}{_ERASE_BELOW}"
+_RESET_MARGINS: Final = f"{_SAVE}{_WHOLE_SCREEN}{_RESTORE}"
+_RESTORE_SCREEN: Final = f"{_RESET_MARGINS}{_ERASE_BELOW}"
+_HOLD: Final = "\x1b[?2026h"
+"""Show the drawing at once, at its end; terminals without synchronized updates ignore it."""
+_RELEASE: Final = "\x1b[?2026l"
 _INDEX: Final = "\x1bD"
 """Move down, scrolling at the bottom, without going to the first column as a newline would."""
 
@@ -42,8 +49,8 @@ class PinnedLines:
     _holder: PinnedLines | None = None
     """The object whose lines are shown: a terminal has room for the panel of one session."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, output: TextOutput) -> None:
+        self._output = output
         self._owner = os.getpid()
         self._size: tuple[int, int] | None = None
         self._height = 0
@@ -51,13 +58,14 @@ class PinnedLines:
 
     def guard(self) -> None:
         """Start the process that restores the screen if this one is killed; some ms, so it is called before the run."""
-        if self.terminal_size(self._stream) is not None and self._stream.fileno() >= 0:
-            self._restorer = Restorer(self._stream.fileno(), _RESTORE_SCREEN)
+        stream = self._output.stream
+        if self.terminal_size(stream) is not None and stream.fileno() >= 0:
+            self._restorer = Restorer(stream.fileno(), _RESTORE_SCREEN)
 
     def close(self) -> None:
-        """Remove the lines and end the process that guards the screen."""
+        """Remove the lines, which may wait for the terminal, and end the process that guards the screen."""
         try:
-            self.clear()
+            self.clear(patient=True)
         finally:
             restorer, self._restorer = self._restorer, None
             if restorer is not None and os.getpid() == self._owner:
@@ -65,9 +73,16 @@ class PinnedLines:
 
     @staticmethod
     def terminal_size(stream: TextIO) -> tuple[int, int] | None:
-        """Return columns and rows, or None where ``stream`` is not a terminal that supports these commands."""
+        """Return columns and rows, or None where ``stream`` is not a terminal that shows a panel.
+
+        That is a file, a pipe, a dumb terminal, the log of a CI job, and a terminal that a shell has taken back from
+        this process (``bg``).
+        """
+        environment = os.environ
         try:
-            if not stream.isatty() or os.environ.get("TERM", "") in ("", "dumb"):
+            if not stream.isatty() or environment.get("TERM", "") in ("", "dumb"):
+                return None
+            if environment.get("CI", "").lower() not in ("", "0", "false") or not _in_foreground(stream.fileno()):
                 return None
             columns, rows = os.get_terminal_size(stream.fileno())
         except (OSError, ValueError, AttributeError):  # closed, replaced by an object, or not backed by a file
@@ -79,29 +94,40 @@ class PinnedLines:
         return PinnedLines._holder in (None, self)
 
     def draw(self, lines: Sequence[str], size: tuple[int, int]) -> None:
-        """Show ``lines``, none wider than the terminal of this size (columns, rows); reserve their rows first."""
+        """Show ``lines``, none wider than the terminal of this size (columns, rows); reserve their rows first.
+
+        Nothing is drawn while the terminal takes no output.
+        """
         rows = size[1]
-        setup = ""
         PinnedLines._holder = self
-        if size != self._size or len(lines) != self._height:
-            setup = self._release() + self._reserve(len(lines), rows)
-            self._size, self._height = size, len(lines)
-            if self._restorer is not None:
-                self._restorer.send(shown=True)
+        changed = size != self._size or len(lines) != self._height
+        if changed and self._restorer is not None:
+            self._restorer.send(shown=True)
+        setup = (self._release() if changed else _RESET_MARGINS) + self._reserve(len(lines), rows)
         first = rows - len(lines) + 1
         drawn = "".join(f"\x1b[{first + i};1H\x1b[2K{line}" for i, line in enumerate(lines))
-        self._write(f"{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}")
+        if self._output.offer(f"{_HOLD}{setup}{_SAVE}{_NO_WRAP}{drawn}{_WRAP}{_RESTORE}{_RELEASE}"):
+            self._size, self._height = size, len(lines)
 
-    def clear(self) -> None:
-        """Remove the lines and restore the whole screen; do nothing where no lines are shown."""
+    def clear(self, *, patient: bool = False) -> None:
+        """Remove the lines and restore the whole screen; do nothing where no lines are shown.
+
+        A terminal that takes no output keeps them until the next call; ``patient`` waits some seconds for it.
+        """
         release = self._release()
-        self._height, self._size = 0, None
         if PinnedLines._holder is self:
             PinnedLines._holder = None
         if release and os.getpid() == self._owner:
-            self._write(release)
+            if not (self._output.write(release) if patient else self._output.offer(release)):
+                return
             if self._restorer is not None:
                 self._restorer.send(shown=False)
+        self._height, self._size = 0, None
+
+    @property
+    def shown_size(self) -> tuple[int, int] | None:
+        """The terminal's columns and rows at the last drawing; None where no lines are shown."""
+        return self._size
 
     def _release(self) -> str:
         # The cursor is above the panel, so erasing below it also removes lines that a resize has moved or folded.
@@ -112,9 +138,13 @@ class PinnedLines:
         # Setting the margins moves the cursor to the top left corner: save it, and put it back.
         return f"{_INDEX * height}\x1b[{height}A{_SAVE}\x1b[1;{rows - height}r{_RESTORE}"
 
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+
+def _in_foreground(fd: int) -> bool:
+    """Return whether the shell lets this process use its terminal; True where no shell controls it."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except (OSError, AttributeError):
+        return True
 
 
 class Restorer:

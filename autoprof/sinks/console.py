@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 from typing import Final
 
 from pydantic import Field
@@ -21,9 +22,15 @@ from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._notebook import WIDTH, NotebookOutput
 from ._terminal import SPARE_ROWS, PinnedLines
+from ._text_output import TextOutput
 
 WIDEST: Final = 100
 """Cells of the report at the end on a wider terminal."""
+LONGEST_WAIT_S: Final = 10.0
+"""The time after which statistics are shown although fewer than N steps have passed."""
+LINE_SHARE: Final = 0.05
+"""The share of the run's time that two lines are apart at least: a long run has a line less often."""
+LONGEST_LINE_INTERVAL_S: Final = 600.0
 
 
 class ConsoleOptions(Options):
@@ -32,34 +39,38 @@ class ConsoleOptions(Options):
     top: int = Field(default=5, ge=1, strict=True)
     """Number of names shown, the longest first."""
     every: int = Field(default=10, ge=1, strict=True)
-    """Redraw at most each Nth step; where there is no terminal, print one plain line each Nth step."""
+    """Redraw, or print a line where there is no terminal, after N steps; with long steps after 10 s."""
     interval_s: float = Field(default=0.5, ge=0, strict=True, allow_inf_nan=False)
     """The least time between two redraws, in seconds."""
+    line_interval_s: float = Field(default=10.0, ge=0, strict=True, allow_inf_nan=False)
+    """Without a terminal, the least time between two lines in seconds, growing with the run; 0: a line per N steps."""
 
 
 class ConsoleSink:
     """Show the run on its stream.
 
-    On a terminal, and in a notebook, the panel is redrawn at most each Nth step and every ``interval_s`` seconds; where
-    it does not fit, a line is printed. Elsewhere each Nth step prints a line. Where the stream fails, ``show`` restores
-    the screen as far as possible and raises.
+    On a terminal, and in a notebook, the panel is redrawn after N steps, at most every ``interval_s`` seconds; where it
+    does not fit, and elsewhere, a line is printed at times. A reader that does not read gets no drawing, and one that
+    has left ends them. Where the stream fails otherwise, ``show`` restores the screen as far as possible and raises.
     """
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
         self._options = options
         self._stream = run.stream
+        self._output = TextOutput(run.stream)
         self._clock = run.clock
         self._folder = None if run.folder is None else run.folder.path
-        self._pinned = PinnedLines(run.stream)
+        self._pinned = PinnedLines(self._output)
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
         self._encoding = getattr(run.stream, "encoding", None) or "ascii"
         self._frames = 0
         """Frames since a drawing was due."""
+        self._started = self._last = run.clock()
+        """When the run began, and when a drawing was due last."""
         self._due = float("-inf")
-        self._redraws = False
-        """Whether the last statistics were drawn in a place that is redrawn."""
         self._drawn: tuple[Summary, int, float] | None = None
         """The statistics in the panel, their last step, and when they were drawn first."""
+        self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
         atexit.register(self._restore_screen)
@@ -70,27 +81,46 @@ class ConsoleSink:
         self._frames += 1
 
     def due(self, idle_s: float | None = None) -> bool:
-        """Return whether a drawing is due: after N frames, on a terminal also after the interval.
+        """Return whether a drawing is due: after N frames or 10 s, and after the interval.
 
-        Before a gap that is longer than the interval, a terminal shows the last steps at once.
+        Before a gap that is longer than the interval, the panel shows the last steps at once.
         """
-        options = self._options
+        if not self._frames or self._reader_left:
+            return False
+        now_s = self._clock()
         if idle_s is not None:
-            due = self._redraws and self._frames > 0 and idle_s >= options.interval_s
+            due = self._drawn is not None and idle_s >= self._options.interval_s
         else:
-            due = self._frames >= options.every and not (self._redraws and self._clock() < self._due)
+            due = now_s >= self._due and (
+                self._frames >= self._options.every or now_s >= self._last + LONGEST_WAIT_S or self._is_resized()
+            )
         if due:
             self._frames = 0
-            self._due = self._clock() + options.interval_s
+            self._last = now_s
         return due
+
+    def _is_resized(self) -> bool:
+        shown = self._pinned.shown_size
+        return shown is not None and shown != PinnedLines.terminal_size(self._stream)
+
+    def _interval_s(self) -> float:
+        least_s = self._options.line_interval_s
+        if self._drawn is not None:
+            return self._options.interval_s
+        share_s = min(LINE_SHARE * (self._clock() - self._started), LONGEST_LINE_INTERVAL_S)
+        return max(least_s, share_s) if least_s else 0.0
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel, or print a line."""
         try:
             self._show_summary(summary, step)
+        except BrokenPipeError:  # as ``head`` does when it has its lines
+            self._reader_left = True
+            self._restore_screen()
         except BaseException:
             self._restore_screen()
             raise
+        self._due = self._clock() + self._interval_s()
 
     def refresh(self) -> None:
         """Draw the panel again, with the age of its figures, where it is older than the interval."""
@@ -98,7 +128,7 @@ class ConsoleSink:
             return
         summary, step, drawn_s = self._drawn
         now_s = self._clock()
-        if now_s < self._due:
+        if now_s < self._due or self._reader_left:
             return
         self._due = now_s + self._options.interval_s
         size = PinnedLines.terminal_size(self._stream)
@@ -106,7 +136,6 @@ class ConsoleSink:
 
     def _show_summary(self, summary: Summary, step: int) -> None:
         size = PinnedLines.terminal_size(self._stream)
-        self._redraws = size is not None or self._notebook is not None
         self._drawn = (summary, step, self._clock()) if self._draw(summary, step, size, 0.0) else None
         if self._drawn is None:
             self._pinned.clear()
@@ -134,27 +163,38 @@ class ConsoleSink:
         if verdict is not None and verdict != self._verdict:  # printed when it changes, not each time
             self._verdict = verdict
             line += f"\n{render_plain_verdict(summary, encoding=self._encoding)}"
-        self._stream.write(f"\n{line}\n" if on_terminal else f"{line}\n")  # a progress bar may be on the line
-        self._stream.flush()
+        before = "\n" if on_terminal or _has_open_bar() else ""
+        self._output.offer(f"{before}{line}\n")
 
     def close(self, summary: Summary) -> None:
-        """Restore the screen and print the short report, which remains; in a notebook, show it as HTML."""
+        """Restore the screen and print the short report, which remains; in a notebook, show it as HTML.
+
+        A reader that does not read for some seconds gets no report; the files of the run have it.
+        """
         atexit.unregister(self._restore_screen)
         size = PinnedLines.terminal_size(self._stream)
-        self._pinned.close()
+        with contextlib.closing(self._output), contextlib.suppress(BrokenPipeError):
+            self._pinned.close()
+            self._print_report(summary, size)
+
+    def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
         width = min(size[0], WIDEST) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))
         if self._notebook is not None and size is None:
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
                 self._notebook.show(report, render_html(summary, self._folder))
                 return
-        self._stream.write(f"\n{report}\n")
-        self._stream.flush()
+        self._output.write(f"\n{report}\n")
 
     def _restore_screen(self) -> None:
         # A stream that is closed has no screen to restore.
         with contextlib.suppress(Exception):
             self._pinned.close()
+
+
+def _has_open_bar() -> bool:
+    """Return whether a bar of tqdm has begun a line: a line of text would continue it."""
+    return bool(getattr(getattr(sys.modules.get("tqdm.std"), "tqdm", None), "_instances", None))
 
 
 SINK = SinkKind(ConsoleOptions, ConsoleSink, default=True, close_order=CloseOrder.TERMINAL)

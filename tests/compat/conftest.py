@@ -68,6 +68,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Any]]:
 
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))
     yield TerminalStream
     PinnedLines._holder = None

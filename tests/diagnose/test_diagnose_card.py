@@ -105,7 +105,7 @@ def test_without_a_panel_a_line_is_printed_when_the_verdict_changes() -> None:
     def summary() -> Summary:
         return diagnose(evidence_of(next(now), repeat=20))
 
-    sink = ConsoleSink(ConsoleOptions(every=1), RunInfo(None, 0, stream, clock=lambda: 0.0))
+    sink = ConsoleSink(ConsoleOptions(every=1, line_interval_s=0.0), RunInfo(None, 0, stream, clock=lambda: 0.0))
     for step in range(5):
         sink.write(make_frame([], step=step, duration_ns=1))
         if sink.due():

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from fake_terminal import Screen, TerminalStream
 from sink_builders import Clock, frame_of, summary_of
+from tqdm import tqdm
 
 from autoprof._notes import Notes
 from autoprof._session.outputs import Outputs
@@ -74,6 +76,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TerminalStream]:
     stream = TerminalStream()
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(
         os, "get_terminal_size", lambda _: os.terminal_size((stream.screen.columns, stream.screen.rows))
     )
@@ -81,10 +84,37 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TerminalStream]:
     PinnedLines._holder = None
 
 
-def test_a_pipe_gets_a_line_every_n_steps(clock: Clock) -> None:
-    """Where there is no terminal, each Nth step prints one plain line, however fast the steps are."""
+def _steps_of_lines(stream: io.StringIO) -> list[int]:
+    return [int(line.split(" | ")[1].removeprefix("step ")) for line in stream.getvalue().splitlines()]
+
+
+def test_a_pipe_gets_lines_that_become_rarer(clock: Clock) -> None:
+    """Ten seconds apart at first, then a twentieth of the run's time, and ten minutes at most: a day has 230 lines."""
     stream = io.StringIO()
     console = Console(stream, clock, every=10)
+    for step in range(1, 86401):
+        console.step(step)
+    steps = _steps_of_lines(stream)
+    assert steps[:3] == [10, 20, 30]
+    gaps = [later - earlier for earlier, later in pairwise(steps)]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == 600
+    assert 200 < len(steps) < 250
+
+
+def test_long_steps_get_a_line_before_the_nth(clock: Clock) -> None:
+    """At 20 s a step nobody waits ten steps for the first line."""
+    stream = io.StringIO()
+    console = Console(stream, clock, every=10)
+    for step in range(1, 5):
+        console.step(step, seconds=20)
+    assert _steps_of_lines(stream) == [1, 2, 3, 4]
+
+
+def test_a_pipe_may_get_a_line_every_n_steps(clock: Clock) -> None:
+    """With ``line_interval_s: 0``, however fast the steps are."""
+    stream = io.StringIO()
+    console = Console(stream, clock, every=10, line_interval_s=0.0)
     for step in range(1, 41):
         console.step(step, seconds=0.001)
     lines = stream.getvalue().splitlines()
@@ -97,6 +127,69 @@ def test_a_dumb_terminal_gets_lines(terminal: TerminalStream, clock: Clock, monk
     monkeypatch.setenv("TERM", "dumb")
     Console(terminal, clock, every=1).step(1)
     assert "\x1b" not in "".join(terminal.writes)
+
+
+@pytest.mark.parametrize(("value", "lines"), [("true", True), ("1", True), ("false", False), ("", False)])
+def test_a_ci_job_gets_lines(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch, value: str, lines: bool
+) -> None:
+    """Some CI systems give a job a terminal; its log would show the control sequences."""
+    monkeypatch.setenv("CI", value)
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    console.close()
+    assert ("\x1b" not in "".join(terminal.writes)) is lines
+
+
+def test_a_program_in_the_background_draws_no_panel(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ``bg`` the terminal is the shell's: its screen is restored, and lines are printed."""
+    console = Console(terminal, clock, every=10)
+    for step in range(1, 11):
+        console.step(step)
+    assert _panel(terminal)
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
+    console.step(11)
+    assert not _panel(terminal)
+    assert terminal.screen.bottom == 23
+    assert "autoprof | step 11" in terminal.writes[-1]
+
+
+def test_a_line_does_not_continue_a_bar(clock: Clock) -> None:
+    """In a log that takes both, tqdm's bar has begun the line."""
+    stream = io.StringIO()
+    console = Console(stream, clock, every=1)
+    with tqdm(total=2, file=stream) as bar:
+        bar.update()
+        console.step(1)
+    assert "it/s]\nautoprof | step 1" in stream.getvalue().replace("?it/s]", "it/s]")
+
+
+def test_a_program_that_resets_the_terminal_gets_the_panel_again(terminal: TerminalStream, clock: Clock) -> None:
+    """``reset`` and full-screen programs remove the margins; what was printed meanwhile is kept above the panel."""
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    screen = terminal.screen
+    screen.lines = [[" "] * 80 for _ in range(24)]
+    screen.x = screen.y = screen.top = 0
+    screen.bottom = 23
+    screen.feed("".join(f"print {i}\n" for i in range(23)))
+    console.step(2)
+    screen.feed("".join(f"print {i}\n" for i in range(23, 30)))
+    assert _panel(terminal) == screen.text[-len(_panel(terminal)) :]
+    printed = [line for line in screen.scrolled + screen.text if line.startswith("print")]
+    assert printed == [f"print {i}" for i in range(30)]
+
+
+def test_a_resize_redraws_before_the_nth_step(terminal: TerminalStream, clock: Clock) -> None:
+    """Until then the terminal scrolls the old panel away line by line."""
+    console = Console(terminal, clock, every=5)
+    for step in range(1, 6):
+        console.step(step)
+    terminal.screen.resize(90, 30)
+    console.step(6)
+    assert terminal.screen.text[-1].startswith("└─ Total")
 
 
 def test_the_panel_is_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
@@ -298,18 +391,20 @@ def test_a_second_panel_finds_the_bottom_taken(terminal: TerminalStream, clock: 
     second.step(1)
     assert terminal.writes[-1].startswith("\nautoprof | step 1")
     first.close()
-    second.step(2)
+    second.step(2, seconds=10)
     assert "┌─ autoprof · step 2" in terminal.writes[-1]
 
 
-def test_a_broken_stream_raises(terminal: TerminalStream, clock: Clock) -> None:
-    """A reader that went away is the session's to count; the sink says it and keeps nothing pinned."""
+def test_a_reader_that_left_ends_the_drawings(terminal: TerminalStream, clock: Clock) -> None:
+    """As ``head`` does: nothing is pinned any more, and nothing is said, for nobody reads it."""
     console = Console(terminal, clock, every=1)
     console.step(1)
     terminal.broken = True
-    with pytest.raises(BrokenPipeError):
-        console.sink.show(summary_of([frame_of()]), 2)
+    console.step(2)
     assert PinnedLines._holder is None
+    console.step(3)
+    console.close()
+    assert (console.asked, console.notes.all) == (2, ())
 
 
 def test_a_failed_summary_gives_the_screen_back(terminal: TerminalStream, clock: Clock) -> None:
@@ -382,7 +477,7 @@ def run_on_pty(how: str) -> Screen:
     """Run the program on a real pseudo-terminal of 100 × 30 and return its screen."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "CI": "", "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(Path(__file__).parent), how]
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as program:
         os.close(slave)

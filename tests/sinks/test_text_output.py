@@ -1,0 +1,181 @@
+"""Texts for a reader that may not read: a stopped terminal, a full pipe, a reader that has left."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import termios
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from autoprof.sinks import _text_output
+from autoprof.sinks._text_output import TextOutput
+
+
+def _in_time(call: Callable[[], bool]) -> bool:
+    """Return the result of a call that must not block."""
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert results, "the call blocks"
+    return results[0]
+
+
+def _fill(fd: int) -> int:
+    """Fill a pipe; return the number of bytes in it."""
+    os.set_blocking(fd, False)
+    filled = 0
+    with suppress(BlockingIOError):
+        while True:
+            filled += os.write(fd, b"." * 4096)
+    os.set_blocking(fd, True)
+    return filled
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    """The end of a pipe to read from, and a stream to write to it."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        yield reader, stream
+        with suppress(OSError):
+            os.close(reader)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, TextIO]]:
+    """The end of a terminal to read from, and a stream to write to it."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w", encoding="utf-8") as stream:
+        yield master, stream
+    os.close(master)
+
+
+def test_the_text_follows_what_the_program_has_buffered(pipe: tuple[int, TextIO]) -> None:
+    """Its own half line comes first, and the program's descriptor still blocks."""
+    reader, stream = pipe
+    output = TextOutput(stream)
+    stream.write("loss: ")
+    assert output.offer("panel 损失\n")
+    stream.write("0.5\n")
+    stream.flush()
+    assert os.read(reader, 100).decode() == "loss: panel 损失\n0.5\n"
+    assert os.get_blocking(stream.fileno())
+    output.close()
+
+
+def test_a_full_pipe_gets_nothing_and_blocks_nothing(pipe: tuple[int, TextIO]) -> None:
+    """A pager that waits for a key reads no more; the next text after it has read is written."""
+    reader, stream = pipe
+    output = TextOutput(stream)
+    filled = _fill(stream.fileno())
+    assert not _in_time(lambda: output.offer("lost\n"))
+    os.read(reader, filled)
+    assert output.offer("shown\n")
+    assert os.read(reader, 100) == b"shown\n"
+    output.close()
+
+
+def test_a_stopped_terminal_gets_nothing_and_blocks_nothing(terminal: tuple[int, TextIO]) -> None:
+    """After Ctrl-S nothing is written until Ctrl-Q."""
+    master, stream = terminal
+    output = TextOutput(stream)
+    termios.tcflow(stream.fileno(), termios.TCOOFF)
+    assert not _in_time(lambda: output.offer("lost"))
+    termios.tcflow(stream.fileno(), termios.TCOON)
+    assert output.offer("shown")
+    assert os.read(master, 100) == b"shown"
+    output.close()
+
+
+def test_a_text_written_in_part_is_completed_first(pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows comes after it, and what does not fit meanwhile is left out whole."""
+    monkeypatch.setattr(_text_output, "REST_WAIT_S", 0.01)
+    reader, stream = pipe
+    output = TextOutput(stream)
+    filled = _fill(stream.fileno())
+    os.read(reader, 8192)
+    long = "long" * 5000
+    assert _in_time(lambda: output.offer(long))
+    assert not _in_time(lambda: output.offer("left out"))
+    os.read(reader, filled - 8192)
+    assert output.offer("next")
+    assert os.read(reader, 100_000).decode() == long + "next"
+    output.close()
+
+
+def test_the_end_waits_some_seconds_only(pipe: tuple[int, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that takes nothing gets no report; one that reads on gets all of it."""
+    monkeypatch.setattr(_text_output, "END_WAIT_S", 0.05)
+    reader, stream = pipe
+    output = TextOutput(stream)
+    filled = _fill(stream.fileno())
+    assert not _in_time(lambda: output.write("report"))
+    monkeypatch.setattr(_text_output, "END_WAIT_S", 60.0)
+    assert not _in_time(lambda: output.write("waited in vain before"))
+    output = TextOutput(stream)
+    read = threading.Timer(0.05, lambda: os.read(reader, filled))
+    read.start()
+    assert _in_time(lambda: output.write("report"))
+    read.join()
+    assert os.read(reader, 100) == b"report"
+    output.close()
+
+
+def test_a_reader_that_left_is_an_error_that_leaves_nothing_behind(pipe: tuple[int, TextIO]) -> None:
+    """The program's own flush at its end then has nothing of ours to fail on."""
+    reader, stream = pipe
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        TextOutput(stream).offer("text")
+    stream.flush()
+
+
+def test_a_file_keeps_one_position(tmp_path: Path) -> None:
+    """The program's text and ours follow each other, neither overwrites the other."""
+    with (tmp_path / "train.log").open("w", encoding="utf-8") as stream:
+        output = TextOutput(stream)
+        for number in range(3):
+            stream.write(f"program {number}\n")
+            assert output.offer(f"autoprof {number}\n")
+        output.close()
+    expected = [f"{who} {number}" for number in range(3) for who in ("program", "autoprof")]
+    assert (tmp_path / "train.log").read_text(encoding="utf-8").splitlines() == expected
+
+
+def test_a_redirected_output_is_followed(pipe: tuple[int, TextIO]) -> None:
+    """A program may replace the file of its output during the run."""
+    first, stream = pipe
+    output = TextOutput(stream)
+    assert output.offer("first")
+    second, writer = os.pipe()
+    os.dup2(writer, stream.fileno())
+    os.close(writer)
+    assert output.offer("second")
+    output.close()
+    assert (os.read(first, 100), os.read(first, 100)) == (b"first", b"")
+    assert os.read(second, 100) == b"second"
+    os.close(second)
+
+
+def test_a_stream_of_the_program_is_written_through() -> None:
+    """A tee, a notebook's stream or a test's: what it does with a text is its own affair."""
+
+    class Tee(io.StringIO):
+        flushed = 0
+
+        def flush(self) -> None:
+            self.flushed += 1
+
+    tee = Tee()
+    output = TextOutput(tee)
+    assert output.offer("one ")
+    assert output.write("two")
+    assert (tee.getvalue(), tee.flushed) == ("one two", 2)
