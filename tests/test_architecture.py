@@ -25,7 +25,7 @@ ROOMS = (
     "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
     "_storage", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
     "_reports", "compare", "logs",
-    "probes", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch",
+    "probes", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
     "compat",
     "testing", "demo", "diagnose.rules", "doctor", "explain", "cli", "__main__",
 )  # fmt: skip

@@ -12,6 +12,10 @@ from typing import Any, Final
 
 from torch import nn
 
+from .._process.ranks import world_size
+
+WRAPPERS: Final = ("DistributedDataParallel", "FullyShardedDataParallel")
+"""The classes that a framework puts around a model whose ranks train together."""
 MAX_FRAMES: Final = 40
 """Frames of the program that are searched for the names of models."""
 
@@ -157,3 +161,15 @@ def calling_frame() -> FrameType | None:
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("autoprof."):
         frame = frame.f_back
     return frame
+
+
+def find_wrapper(model: nn.Module) -> nn.Module:
+    """Return the wrapper that a framework has put around a model for several ranks; the model if there is none."""
+    if world_size() == 1:
+        return model
+    wrappers = [
+        one
+        for one in _living_modules()
+        if type(one).__name__ in WRAPPERS and any(child is model for child in _children(one))
+    ]
+    return wrappers[0] if len(wrappers) == 1 else model

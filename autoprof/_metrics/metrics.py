@@ -106,7 +106,8 @@ class Metrics(Observer):
             summary = summary.with_note(problem)
         work = None if self._flops is None else self._flops.work(summary)
         unit, rate, source, reason = self._throughput.throughput()
-        progress = self._throughput.progress(summary, self._steps, source, reason if summary.steps else "")
+        done = max(self._steps, summary.all_steps)  # the last steps of a run may be unsampled
+        progress = self._throughput.progress(summary, done, source, reason if summary.steps else "")
         return replace(summary, throughput=rate, throughput_unit=unit, progress=progress, metrics=stats, work=work)
 
     def finish(self, *, complete: bool) -> None:

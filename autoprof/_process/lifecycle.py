@@ -82,6 +82,11 @@ def mark_launched(session: Closable) -> None:
     _launched.append(session)
 
 
+def is_launched(session: Closable) -> bool:
+    """Return whether ``autoprof run`` opened this session."""
+    return session in _launched
+
+
 def program_has_session() -> bool:
     """Return whether the program has opened a session itself."""
     return _program_instruments

@@ -27,9 +27,12 @@ def _rank_and_world_size() -> tuple[int, int]:
         return 0, 1
 
 
-def launch_name() -> str:
-    """Return a name that all ranks of this host compute without communication, from their parent process."""
-    parent = os.getppid()
+def launch_name(launcher: int | None = None) -> str:
+    """Return a name that all ranks of this host compute without communication, from the process that launched them.
+
+    That is their parent process, unless the id of another is given.
+    """
+    parent = os.getppid() if launcher is None else launcher
     try:
         started = os.stat(f"/proc/{parent}").st_mtime
     except OSError:

@@ -420,12 +420,15 @@ def _optimizers(given: Any) -> tuple[Any, ...]:
     if isinstance(given, Mapping):
         given = list(given.values())
     several = given if isinstance(given, (list, tuple)) else (given,)
-    found = [_unwrapped(one) for one in several]
+    found = [unwrap_optimizer(one) for one in several]
     return tuple({id(one): one for one in found}.values())
 
 
-def _unwrapped(given: Any) -> Any:
-    """Return the torch optimizer inside the wrappers of Accelerate, Lightning, DeepSpeed and the like."""
+def unwrap_optimizer(given: Any) -> Any:
+    """Return the torch optimizer inside the wrappers of Accelerate, Lightning, DeepSpeed and the like.
+
+    Raises ``SessionError`` where there is none.
+    """
     one = given
     for _ in range(MAX_WRAPPERS):
         if all(hasattr(one, name) for name in HOOKED_BY):

@@ -52,8 +52,8 @@ class Session:
         """End a step. The first call makes the session manual. After ``close`` it only warns, once."""
 
     @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Exclude the block from steps: validation, saving."""
+    def pause(self, name: str = "pause") -> Iterator[None]:
+        """Exclude the block from steps: validation, saving. Reports show its time under ``name``."""
         yield
 
     def loader(self, iterable: Loader) -> Loader:
@@ -155,8 +155,8 @@ class OpenSession(Session):
             self._notes.warn_once("session.step: this session is closed; instrument the model again to go on")
 
     @contextmanager
-    def pause(self) -> Iterator[None]:
-        with self._state.exclude("pause"):
+    def pause(self, name: str = "pause") -> Iterator[None]:
+        with self._state.exclude(name):
             yield
 
     def loader(self, iterable: Loader) -> Loader:

@@ -212,6 +212,10 @@ class TrainingState:
     @contextmanager
     def exclude(self, name: str) -> Iterator[None]:
         """Charge the block to no step, but to this name; validation inside is counted under its own name."""
+        if name == VALIDATION and self._began is not None and not self._names:  # it was recognised already
+            self._name = VALIDATION
+            yield
+            return
         outermost = not self.is_excluded
         self._names.append(name)
         began = self.steps.pause()

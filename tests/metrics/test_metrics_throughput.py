@@ -435,6 +435,16 @@ def test_the_time_to_the_end_follows_from_the_number_of_steps() -> None:
     assert all("total_steps" not in frame.scalars for frame in sink.frames)
 
 
+def test_unsampled_steps_at_the_end_of_a_run_are_done_too() -> None:
+    """Every fifth step is recorded; the last three of 13 are not."""
+    summary = trained(
+        nn.Linear(4, 4), *[batch(8)] * 13, config={"sample": {"every": 5, "warmup": 0, "budget": None}}, total_steps=13
+    )
+    assert summary.all_steps == 13
+    assert summary.progress is not None
+    assert summary.progress.remaining_steps == 0
+
+
 @pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), -3, 0])
 def test_a_length_that_is_none_is_not_taken(nonsense: float) -> None:
     """Nothing fails, nothing is foretold."""

@@ -19,6 +19,8 @@ MIN_STEPS: Final = 2
 """What happened after one step only may be the end of the run: how much of a longer run it would take is unknown, for
 nothing shows how often it recurs. What happens before the first step, as Lightning's sanity check, does not recur."""
 SAVING: Final = "torch.save"
+CHECKPOINT: Final = "checkpoint saving"
+"""The name that the callbacks of frameworks give to it."""
 VALIDATION: Final = "validation"
 UNGRADED: Final = "forward without gradients"
 ROLLOUT: Final = "rollout or validation"
@@ -26,9 +28,13 @@ MIN_ROUNDS: Final = 3
 """Times after which it is known that forwards without gradients and training take turns."""
 MIN_FIRST: Final = 0.5
 """Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
+_SAVE_LESS: Final = (
+    "save less often (each N minutes), keep only the last files, and write on another thread or with "
+    "torch.distributed.checkpoint.async_save"
+)
 _ADVICE: Final = {
-    SAVING: "save less often (each N minutes), keep only the last files, and write on another thread or with "
-    "torch.distributed.checkpoint.async_save",
+    SAVING: _SAVE_LESS,
+    CHECKPOINT: _SAVE_LESS,
     VALIDATION: "validate less often, on fewer batches, with a larger batch size and under torch.inference_mode()",
     ROLLOUT: "a rollout (reinforcement learning, generated samples) is part of the work: make it shorter by more "
     "environments or samples in each forward, torch.inference_mode() and torch.compile, or collect in other processes "

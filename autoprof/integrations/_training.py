@@ -1,0 +1,243 @@
+"""The session of a framework's training: opened at its begin, closed at its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from functools import cache
+from itertools import chain
+from math import isfinite
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize, ref
+
+from torch import nn
+
+from .._process import lifecycle
+from .._process.replace import Attribute, CallProbe, Replacement
+from .._session.builder import FoundTraining, open_session, unwrap_optimizer
+from .._session.session import Session
+from ..errors import SessionError
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..sinks import Sink
+
+VALIDATION: Final = "validation"
+SAVING: Final = "checkpoint saving"
+AGAIN: Final = "error: the training began again before it ended"
+"""The end noted for a session whose training began anew, as with ``auto_find_batch_size`` of transformers."""
+SCALARS: Final = {
+    "learning_rate": "lr",
+    "train/learning_rate": "lr",
+    "train/lr": "lr",
+    "train/loss": "loss",
+    "train_loss": "loss",
+    "train/grad_norm": "grad_norm",
+}
+"""The names of ``session.log`` for those of the frameworks; other names stay."""
+NO_SCALARS: Final = ("_runtime", "_per_second", "_flos", "num_input_tokens_seen", "_timing")
+"""The ends of names that frameworks log and a session has itself: times and rates."""
+
+
+class Training:
+    """The session of one training after another of a framework; a copy or a pickle of it has no session.
+
+    A session that the program opened on the same model is used and left open: it receives the framework's facts, and
+    its steps stay as the program ends them.
+    """
+
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Config | None,
+        sinks: Iterable[Sink],
+        *,
+        manual: bool = True,
+    ) -> None:
+        self.session: Session | None = None
+        """The session of the latest training, open or closed."""
+        self._config = config
+        self._sinks = tuple(sinks)
+        self._manual = manual
+        self._is_open = self._ends_steps = self._owns = False
+        self._excluded: ExitStack | None = None
+        self._saving: CallProbe | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return Training(self._config, self._sinks, manual=self._manual).__dict__
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a training is being recorded."""
+        return self._is_open
+
+    def begin(
+        self,
+        model: nn.Module,
+        optimizers: Iterable[Any],
+        *,
+        total_steps: float | None = None,
+        epoch_batches: Any = None,
+        run_name: str | None = None,
+        saves: tuple[type, tuple[str, ...]] | None = None,
+    ) -> None:
+        """Open a session, or use the one that the program opened on the same model.
+
+        ``saves`` are the methods of a class that save checkpoints: their calls are excluded from steps.
+        """
+        self.end(AGAIN)
+        session = _session_of_program(model)
+        self._owns = session is None
+        if session is None:
+            lifecycle.prefer_program()
+            found = FoundTraining(run_name=run_name)
+            session = open_session(
+                model, self._settings(), optimizer=_known(optimizers), sinks=self._sinks, found=found
+            )
+        self.session, self._is_open = session, True
+        self._ends_steps = self._owns and self._manual
+        self.set_total(total_steps)
+        with suppress(TypeError, ValueError, OverflowError):
+            session.loader(range(int(epoch_batches)))  # its length is the number of fetches in an epoch
+        if saves is not None:
+            owner, names = saves
+            listener = _SavingListener(self)
+            self._saving = CallProbe([(_replacement(owner, name), listener) for name in names])
+            self._saving.attach()
+
+    def _settings(self) -> Config:
+        from ..config import load_config
+
+        settings = load_config(self._config)
+        return settings.model_copy(update={"step": "manual"}) if self._manual else settings
+
+    def set_total(self, total_steps: float | None) -> None:
+        """Set the length of the run in steps, if it is known."""
+        if total_steps is not None and isfinite(total_steps) and total_steps >= 1:
+            self.log(total_steps=int(total_steps))
+
+    def end_step(self) -> None:
+        """End a step, unless the program ends the steps itself."""
+        if self._is_open and self._ends_steps and self.session is not None:
+            self.session.step()
+
+    def log(self, **scalars: Any) -> None:
+        """Attach scalars to the open step."""
+        if self._is_open and self.session is not None:
+            self.session.log(**scalars)
+
+    def log_all(self, values: Mapping[str, Any]) -> None:
+        """Attach those numbers to the open step that a framework logs, under the session's names."""
+        self.log(
+            **{
+                SCALARS.get(name, name): value
+                for name, value in values.items()
+                if isinstance(value, (int, float)) and not isinstance(value, bool) and not name.endswith(NO_SCALARS)
+            }
+        )
+
+    def exclude(self, name: str) -> None:
+        """Exclude the time from now to ``include`` from steps; in excluded time, only the name changes."""
+        if not self._is_open or self.session is None:
+            return
+        self.include()
+        self._excluded = ExitStack()
+        self._excluded.enter_context(self.session.pause(name))
+
+    def include(self) -> None:
+        """End the excluded time, if there is any."""
+        excluded, self._excluded = self._excluded, None
+        if excluded is not None:
+            excluded.close()
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether ``exclude`` was called and ``include`` was not."""
+        return self._excluded is not None
+
+    def end(self, how: str = "closed") -> None:
+        """Close the session that this object opened; leave open the program's own."""
+        if not self._is_open:
+            return
+        self.include()
+        self._is_open = False
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.remove()
+        if self._owns and self.session is not None:
+            self.session.end(how)
+
+    def fail(self, error: BaseException | None) -> None:
+        """Close the session of a training that an exception ended."""
+        self.end("closed" if error is None else f"error: {type(error).__name__}: {error}")
+
+
+class _SavingListener:
+    """Exclude each call from the step in which it happens. A ``Listener``."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._thread = get_ident()
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Begin the excluded time, unless another is open."""
+        if get_ident() != self._thread or self._training.is_excluded:
+            return False
+        self._training.exclude(SAVING)
+        return True
+
+    def leave(self) -> None:
+        """End the excluded time."""
+        self._training.include()
+
+
+class _EndListener:
+    """Close the session where the framework's method ends and has not called its last event. A ``Listener``."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = ref(training)
+
+    def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+        """Have ``leave`` called, unless this is a call inside the training."""
+        training = self._training()
+        return training is not None and not training.is_open
+
+    def leave(self) -> None:
+        """Close the session."""
+        training = self._training()
+        if training is not None:
+            training.fail(sys.exc_info()[1])
+
+
+def close_with(method_of: type, name: str, owner: object, training: Training) -> None:
+    """Close the session where this method ends by an exception, as long as ``owner`` exists.
+
+    For frameworks that have no event for an exception.
+    """
+    probe = CallProbe([(_replacement(method_of, name), _EndListener(training))])
+    probe.attach()
+    finalize(owner, probe.remove).atexit = False
+
+
+@cache
+def _replacement(owner: type, name: str) -> Replacement:
+    return Replacement(Attribute(owner, name))
+
+
+def _session_of_program(model: nn.Module) -> Session | None:
+    """Return the open session that the program opened on this model or on a part of it."""
+    for module in chain([model], model.modules()):
+        session = lifecycle.session_of(module)
+        if isinstance(session, Session) and not lifecycle.is_launched(session):
+            return session
+    return None
+
+
+def _known(optimizers: Iterable[Any]) -> list[Any] | None:
+    """Return the optimizers of torch; None, which stands for all that step, where one is of another kind."""
+    try:
+        return [unwrap_optimizer(one) for one in optimizers] or None
+    except SessionError:
+        return None

@@ -1,0 +1,145 @@
+"""``AutoprofTracker`` for the ``Accelerator`` of accelerate, and for the training scripts that it drives."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from accelerate import Accelerator
+from accelerate.tracking import GeneralTracker
+from torch import nn
+from torch.optim import optimizer as torch_optimizer
+
+from .._launch.models import calling_frame, join_models
+from .._process.failures import contain, describe
+from ._training import Training
+
+if TYPE_CHECKING:
+    from .._session.session import Session
+    from ..config import Config
+    from ..sinks import Sink
+
+__all__ = ["AutoprofTracker"]
+
+TOTALS: Final = ("max_train_steps", "total_steps", "num_training_steps", "max_steps")
+"""The keys of a script's configuration that hold the optimizer steps of the run, as the examples name them."""
+SAVES: Final = ("save_state", "save_model")
+
+
+class AutoprofTracker(GeneralTracker):
+    """Record the training of an accelerator: ``Accelerator(log_with=[AutoprofTracker()])``.
+
+    The session opens with ``accelerator.init_trackers(…)`` if ``prepare`` was called before, else after the first
+    optimizer step; it closes with ``accelerator.end_training()``. ``config`` and ``sinks`` are those of
+    ``autoprof.instrument``. A step is an optimizer step. The length of the run is ``total_steps``, or one of the
+    keys ``max_train_steps``, ``total_steps``, ``num_training_steps``, ``max_steps`` in the configuration of
+    ``init_trackers``. Validation, ``save_state`` and ``save_model`` are excluded.
+    """
+
+    name = "autoprof"
+    requires_logging_directory = False
+    main_process_only = False
+
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
+        *,
+        sinks: Iterable[Sink] = (),
+        total_steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._training = Training(config, sinks, manual=False)
+        self._total = total_steps
+        self._waits = False
+
+    @property
+    def tracker(self) -> Session | None:
+        """The session; None before it is open."""
+        return self._training.session
+
+    @property
+    def session(self) -> Session | None:
+        """The session; None before it is open."""
+        return self._training.session
+
+    def start(self) -> None:
+        """Open the session, now or after the first optimizer step."""
+        if self._training.is_open or self._waits:
+            return
+        accelerator = _accelerator_of(self)
+        if accelerator is not None and accelerator._models and accelerator._optimizers:
+            self._open(accelerator)
+        else:
+            self._waits = True
+            torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
+
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        """Read the length of the run from the script's configuration."""
+        found = (values.get(name) for name in TOTALS)
+        total = next((one for one in found if isinstance(one, int) and one > 0), None)
+        self._total = self._total or total
+        self.start()  # accelerate before version 1.8 has no such event
+        self._training.set_total(self._total)
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Attach the numbers to the open step."""
+        self._training.log_all(values)
+
+    def finish(self) -> None:
+        """Close the session."""
+        self._stop_waiting()
+        self._training.end()
+
+    def _optimizer_stepped(self, optimizer: Any, *_call: Any) -> None:
+        """Called after each optimizer step until an optimizer of the accelerator steps."""
+        hooks = torch_optimizer._global_optimizer_post_hooks
+        if next(reversed(hooks.values())) != self._optimizer_stepped:  # torch reads them, and a session adds some
+            return
+        with contain(self._give_up):
+            accelerator = _accelerator_of(self)
+            if accelerator is not None and accelerator._models:
+                self._stop_waiting()
+                self._open(accelerator)
+
+    def _stop_waiting(self) -> None:
+        self._waits = False
+        hooks = torch_optimizer._global_optimizer_post_hooks
+        for key in [key for key, hook in hooks.items() if hook == self._optimizer_stepped]:
+            del hooks[key]
+
+    def _give_up(self, error: Exception) -> None:
+        import logging
+
+        self._stop_waiting()
+        logging.getLogger(__name__).warning("autoprof: this training is not recorded: %s", describe(error))
+
+    def _open(self, accelerator: Any) -> None:
+        models = _trained(accelerator)
+        loaders = accelerator._dataloaders
+        self._training.begin(
+            join_models(models, calling_frame()),
+            accelerator._optimizers,
+            total_steps=self._total,
+            epoch_batches=len(loaders[0]) if len(loaders) == 1 and hasattr(loaders[0], "__len__") else None,
+            saves=(type(accelerator), SAVES),
+        )
+
+
+def _accelerator_of(tracker: AutoprofTracker) -> Any:
+    """Return the accelerator that reports to this tracker: a tracker is given none."""
+    for one in gc.get_objects():
+        if Accelerator in type(one).__mro__ and any(
+            other is tracker for other in (*vars(one).get("trackers", ()), *vars(one).get("log_with", ()))
+        ):
+            return one
+    return None
+
+
+def _trained(accelerator: Any) -> list[nn.Module]:
+    """Return the prepared models with parameters that a prepared optimizer holds; all of them if none is known."""
+    groups = [group for optimizer in accelerator._optimizers for group in getattr(optimizer, "param_groups", ())]
+    trained = {id(parameter) for group in groups for parameter in group["params"]}
+    models = list(accelerator._models)
+    return [model for model in models if any(id(one) in trained for one in model.parameters())] or models
