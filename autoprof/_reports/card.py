@@ -147,8 +147,7 @@ def _table(summary: Summary, width: int) -> Iterator[str]:
 
 def _unchanged(summary: Summary) -> WhatIf:
     peak, progress = _peak(summary), summary.progress
-    known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
-    capacity = next(known, None)
+    capacity = memory_capacity(summary)
     return WhatIf(
         change="unchanged",
         step_ns=summary.step_mean_ns,
@@ -160,6 +159,12 @@ def _unchanged(summary: Summary) -> WhatIf:
         epoch_ns=None if progress is None else progress.epoch_ns,
         remaining_ns=None if progress is None else progress.remaining_ns,
     )
+
+
+def memory_capacity(summary: Summary) -> int | None:
+    """Return the device's memory in bytes, None where no scenario names its share."""
+    known = (one.memory_bytes / one.memory_share for one in summary.what_if if one.memory_bytes and one.memory_share)
+    return next(map(round, known), None)
 
 
 def _legend(timed: bool, summary: Summary) -> str:

@@ -1,13 +1,18 @@
-"""The style of all figures: fonts, colours, and a figure without pyplot."""
+"""The style of all figures: fonts, colours, widths of a paper, legends above the data, and figures without pyplot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..errors import OutputError, nearest
 from ..frame import Phase
 from .fonts import Script
+from .text import cells, elide, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,9 +24,29 @@ _PHASE_COLORS: Final = dict(
     zip((Phase.COMM, Phase.DATA, Phase.H2D, Phase.USER, Phase.OPTIMIZER), COLORS[3:], strict=True)
 )
 """Colours of the phases that have none in the table of phases."""
+FORMATS: Final = ("png", "svg", "pdf")
+TWO_COLUMNS_IN: Final = 7.2
+"""The width of a page of a paper with two columns."""
+ONE_COLUMN_IN: Final = 3.5
+DPI: Final = 200
+TEXT: Final = 7.5
+"""Points of the text, legible in print; names and notes have ``SMALL``."""
+SMALL: Final = 6.5
+TITLE: Final = 8.0
+NOTE_CELLS_PER_IN: Final = 20.5
+"""Characters of a note in ``SMALL`` on an inch."""
 INK: Final = "#333333"
 FAINT: Final = "#6b6b6b"
-GRID: Final = "#d9d9d9"
+GRID: Final = "#dddddd"
+_STYLE: Final[Any] = {
+    "font.size": TEXT, "axes.labelsize": TEXT, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
+    "text.color": INK, "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
+    "svg.fonttype": "path", "pdf.fonttype": 42, "hatch.linewidth": 0.5,
+}  # fmt: skip
+_SAVED: Final = ("svg.fonttype", "pdf.fonttype", "hatch.linewidth")
+"""Settings that take effect when a file is written."""
+_FEWEST_CELLS: Final = 8
+"""A label of a legend is not made shorter than this."""
 
 
 def phase_color(phase: Phase) -> str:
@@ -31,31 +56,135 @@ def phase_color(phase: Phase) -> str:
 
 @contextmanager
 def styled(script: Script) -> Iterator[None]:
-    """Draw with matplotlib's defaults and the script's fonts, not with the program's settings."""
+    """Draw in this style, on matplotlib's defaults and with the script's fonts, not with the program's settings."""
     import matplotlib as mpl
 
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key not in ("backend", "backend_fallback")}
-    with mpl.rc_context({**defaults, "font.family": list(script.families), "axes.unicode_minus": False}):
+    with mpl.rc_context({**defaults, **_STYLE, "font.family": list(script.families), "axes.unicode_minus": False}):
         yield
 
 
-def blank_figure(width: float, height: float) -> Figure:
+def blank_figure(width: float, height: float, kind: type[Figure] | None = None) -> Figure:
     """Return a figure of this size in inches, without a window and unknown to pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, wspace=0.04)
-    figure = Figure(figsize=(width, height), dpi=120, layout=layout)
+    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.03)
+    figure = (kind or Figure)(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
 
-def bare(axes: Axes) -> None:
+def bare(axes: Axes, *, grid: Any = "y") -> None:
     """Remove the frame and tint the axes: only elements with information remain."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GRID)
-    axes.tick_params(colors=INK, labelsize=9)
+    if grid:
+        axes.grid(axis=grid, color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def set_title(axes: Axes, text: str, pad: float | None = None) -> None:
+    """Set the title, at the left edge, ``pad`` points above the axes."""
+    axes.set_title(text, loc="left", fontsize=TITLE, color=INK, fontweight="bold", pad=pad)
+
+
+class Legend(NamedTuple):
+    """The entries of a legend, to be placed above the axes by ``settle``."""
+
+    axes: Axes
+    handles: Sequence[Any]
+    labels: Sequence[str]
+
+
+def legend_of(*parts: Axes) -> Legend:
+    """Return the legend of the first axes for the labelled elements of all; an entry for each label."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return Legend(parts[0], list(found.values()), list(found))
+
+
+def settle(figure: Figure, legends: Sequence[Legend], note: str = "") -> None:
+    """Lay out the figure with each legend between its axes and their title, so that none covers data.
+
+    Labels that do not fit into the width of the axes lose their middle. The layout is fixed in the current style.
+    """
+    if note:
+        text = "\n".join(wrap("", note, int(NOTE_CELLS_PER_IN * figure.get_figwidth()), room=0))
+        figure.supxlabel(text, fontsize=SMALL, color=FAINT, x=0.01, ha="left", parse_math=False)
+    figure.draw_without_rendering()
+    pads: dict[int, float] = {}
+    for legend in legends:
+        if legend.handles:
+            row = _row_of(legend.axes)
+            if not legend.axes.get_title(loc="left"):
+                set_title(legend.axes, " ")  # a title has its room reserved, a legend has not
+            pads[row] = max(pads.get(row, 0.0), _place(legend))
+    for axes in figure.axes:  # the titles of a row are on one line
+        if (title := axes.get_title(loc="left")) and _row_of(axes) in pads:
+            set_title(axes, title, pads[_row_of(axes)] - (TITLE if title.isspace() else 0))
+    figure.draw_without_rendering()
+
+
+def _row_of(axes: Axes) -> int:
+    place = axes.get_subplotspec()
+    return 0 if place is None else int(place.rowspan.start)
+
+
+def _place(legend: Legend) -> float:
+    """Draw the legend above its axes; return the points that the title must be above them."""
+    axes, labels = legend.axes, list(legend.labels)
+    room = axes.get_window_extent().width
+    columns = len(labels)
+    while True:
+        drawn = axes.legend(
+            legend.handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False,
+            fontsize=SMALL, borderaxespad=0.3, borderpad=0, handlelength=1.8, columnspacing=1.1, handletextpad=0.5,
+            labelspacing=0.25, labelcolor=INK,
+        )  # fmt: skip
+        drawn.set_in_layout(False)  # the title has the room for it
+        for text in drawn.get_texts():
+            text.set_parse_math(False)  # a name may hold dollar signs
+        width = drawn.get_window_extent().width
+        longest = max(map(cells, labels))
+        if width <= room or (columns == 1 and longest <= _FEWEST_CELLS):
+            break
+        if columns > 1:
+            columns -= 1
+        else:
+            labels = [elide(label, max(int(longest * room / width) - 1, _FEWEST_CELLS)) for label in labels]
+    return float(drawn.get_window_extent().height) * 72 / axes.figure.dpi + 6
+
+
+def encode_figure(figure: Figure, ending: str = "png") -> bytes:
+    """Return the figure as a file in a format of ``FORMATS``."""
+    import matplotlib as mpl
+
+    buffer = BytesIO()
+    with mpl.rc_context({key: _STYLE[key] for key in _SAVED}):
+        figure.savefig(buffer, dpi=DPI, format=ending, metadata={"Date": None} if ending == "svg" else None)
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write the figure in the format of the file's name. Raises ``OutputError``."""
+    target = Path(path)
+    data = encode_figure(figure, check_format(target))
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
+        raise OutputError(f"{target}: {reason}") from error
+    return target
+
+
+def check_format(path: Path) -> str:
+    """Return the format of a figure with this file name. Raises ``OutputError``."""
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in FORMATS:
+        problem = f"{ending!r} is not a format of figures" if ending else "the name has no format"
+        raise OutputError(f"{path}: {problem}; {nearest(ending, FORMATS)}")
+    return ending

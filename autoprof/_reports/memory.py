@@ -1,4 +1,4 @@
-"""The memory figure: memory over the steps, and memory by name."""
+"""The memory figure: the finding as its title, memory over the steps, its parts, and memory by name."""
 
 from __future__ import annotations
 
@@ -10,36 +10,64 @@ import numpy as np
 
 from .._units import format_bytes
 from ..frame import NOT_MEASURED, Nanoseconds
-from ..summary import MemoryRow, Row
-from .figures import FAINT, GRID, INK, bare, blank_figure, styled
+from ..summary import MemoryRow, Row, Summary
+from .card import memory_capacity
+from .figures import (
+    FAINT,
+    INK,
+    SMALL,
+    TITLE,
+    TWO_COLUMNS_IN,
+    Legend,
+    bare,
+    blank_figure,
+    legend_of,
+    set_title,
+    settle,
+    styled,
+)
 from .fonts import Script, script_for
 from .memory_text import label
-from .text import elide
+from .text import elide_all, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MODULES: Final = 20
-"""The most names with a bar; more bars would be too thin to read."""
-LEAST_ROWS: Final = 8
+MODULES: Final = 12
+"""The most names with a bar."""
+LEAST_ROWS: Final = 6
 """The least rows for the bars, so that a single bar is not a block."""
-NAME_CELLS: Final = 34
+NAME_CELLS: Final = 28
+TITLE_CELLS: Final = 92
+HEAD_IN: Final = 1.35
+"""Inches above and below the axes: titles, legends, notes."""
+LINE_IN: Final = 0.115
+"""A line of a label of the parts."""
+PART_CELLS: Final = 18
+MOST: Final = 0.5
+"""A part with at least this share holds most of the memory."""
+NEAR: Final = 2.5
+"""The device's memory is drawn if it is at most so many times the peak; else only the title names it."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "allocated_bytes": {"color": "#0072b2", "zorder": 3},
-    "reserved_bytes": {"color": "#e69f00", "zorder": 2},
-    "peak_bytes": {"color": "#d55e00", "linestyle": (0, (4, 2)), "zorder": 4},
-    "rss_bytes": {"color": "#009e73", "zorder": 3},
-    "rss_peak_bytes": {"color": "#56b4e9", "linestyle": (0, (4, 2)), "zorder": 2},
+    "allocated_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
+    "reserved_bytes": {"color": "#8c8c8c", "linestyle": (0, (1, 1)), "linewidth": 1.4, "zorder": 2},
+    "peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 4},
+    "rss_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
+    "rss_peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 2},
 }
+"""Lines that differ in dashes and lightness as well, for grey print."""
 _UNDRAWN: Final = frozenset({"inactive_split_bytes"})
 """Bytes that are part of the reserved bytes, and change with every step."""
-_PARTS: Final[Mapping[str, str]] = {
-    "parameters": "#0072b2",
-    "gradients": "#e69f00",
-    "state": "#009e73",
-    "growth": "#cc79a7",
+_PARTS: Final[Mapping[str, tuple[str, str]]] = {
+    "parameters": ("#004c7a", ""),
+    "gradients": ("#f0b84b", ""),
+    "optimizer state": ("#009e73", "////"),
+    "growth": ("#e3b7d1", "...."),
 }
+"""Colours and hatches: dark, light, medium, pale."""
+_REST: Final = "activations and other tensors"
+_RSS_REST: Final = "Python, libraries and activations"
 _UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
@@ -65,12 +93,36 @@ class NameMemory:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MemoryHistory:
-    """Readings over a run: for every ``stride`` steps their largest. ``NOT_MEASURED`` is a gap in a line."""
+    """Readings over a run: for every ``stride`` steps their largest. ``NOT_MEASURED`` is a gap in a line.
+
+    ``whole`` is the memory held by the whole run (its parts as those of a name), None where it was not counted.
+    """
 
     steps: Nanoseconds
     series: Mapping[str, Nanoseconds]
     names: tuple[NameMemory, ...] = ()
     stride: int = 1
+    whole: NameMemory | None = None
+    capacity_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """Facts of a summary that the figure shows beside the readings."""
+
+    names: tuple[NameMemory, ...] = ()
+    whole: NameMemory | None = None
+    capacity_bytes: int | None = None
+
+
+def held_memory(summary: Summary) -> HeldMemory:
+    """Return the memory by name, of the whole run, and of the device, as far as the summary has it."""
+    wholes = [row for row in summary.memory_table if row.name is None and row.parameter_bytes is not None]
+    whole = None
+    if wholes:
+        (whole,) = name_memory((), [replace(wholes[0], name="")]) or (None,)
+    capacity = memory_capacity(summary) if "allocated_bytes" in summary.memory else None
+    return HeldMemory(name_memory(summary.rows, summary.memory_table), whole, capacity)
 
 
 def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[NameMemory, ...]:
@@ -94,109 +146,181 @@ def name_memory(rows: Iterable[Row], table: Iterable[MemoryRow] = ()) -> tuple[N
 
 
 def memory_figure(history: MemoryHistory) -> Figure:
-    """Return the figure: readings over steps on the left, and memory by name, where measured, on the right."""
-    shown = history.names[:MODULES]
-    script = script_for("".join(entry.name for entry in shown))
+    """Return the figure: readings over steps, the parts of the peak, and memory by name, as far as measured."""
+    named = [entry for entry in history.names if any(entry.parts)]
+    shown = named[:MODULES]
+    script = script_for(entry.name for entry in shown)
+    parts = _parts_of_peak(history)
     with styled(script):
-        figure = blank_figure(13 if shown else 9, max(4.6, 1.9 + 0.26 * len(shown)))
+        height = max(2.9, HEAD_IN + 0.155 * len(shown))
+        figure = blank_figure(TWO_COLUMNS_IN, height)
+        is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
+        widths = [*([3.2] if is_read else []), *([1.45] if parts else []), *([2.5] if shown else [])] or [1]
+        axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
+        figure.suptitle(
+            "\n".join(wrap("", finding(history), TITLE_CELLS, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
+            ha="left",
+        )  # fmt: skip
+        legends = []
+        if is_read:
+            scale = _draw_readings(axes[0], history)
+            legends.append(legend_of(axes[0]))
+            if parts:
+                _draw_parts(axes[1], axes[0].get_ylim(), parts, scale, inches=height - HEAD_IN)
         if shown:
-            left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-            _draw_names(right, shown, script)
-        else:
-            left = figure.subplots()
-        _draw_readings(left, history)
-        figure.supxlabel(_footnote(history, script), fontsize=8, color=FAINT, x=0.01, ha="left")
-        figure.draw_without_rendering()  # fixes ticks and layout in this style, also for a later save
+            legends.append(_draw_names(axes[-1], shown, script))
+        settle(figure, legends, _footnote(history, len(named) - len(shown), script))
     return figure
 
 
-def _draw_readings(axes: Axes, history: MemoryHistory) -> None:
+def finding(history: MemoryHistory) -> str:
+    """Return the title: the peak, the device's memory, and the part that holds most of it."""
+    peak, word = _peak(history)
+    if not peak:
+        return "Memory: no reading above zero" if history.series else "Memory by name"
+    of = f" of {format_bytes(history.capacity_bytes)}" if history.capacity_bytes and word == "Peak" else ""
+    text = f"{word} {format_bytes(peak)}{of}"
+    parts = _parts_of_peak(history)
+    if not parts:
+        return text
+    most, held = max(parts.items(), key=lambda part: part[1])
+    share = f"{format_bytes(held)}, {100 * held / max(sum(parts.values()), 1):.0f} %"
+    return (
+        f"{text}, held mostly by {most} ({share})" if held >= MOST * peak else f"{text}; largest part: {most} ({share})"
+    )
+
+
+def _peak(history: MemoryHistory) -> tuple[int, str]:
+    """Return the largest reading, of the device if there is one, and its word."""
+    for keys, word in ((("peak_bytes", "allocated_bytes"), "Peak"), (("rss_peak_bytes", "rss_bytes"), "Process peak")):
+        columns = [history.series[key] for key in keys if key in history.series]
+        most = max((int(column.max()) for column in columns if len(column)), default=0)
+        if most > 0:
+            return most, word
+    return 0, ""
+
+
+def _parts_of_peak(history: MemoryHistory) -> dict[str, int]:
+    """Return the bytes of each part of the peak; none where the model's memory or the peak is unknown."""
+    peak, word = _peak(history)
+    if history.whole is None or not peak:
+        return {}
+    held = dict(zip(_PARTS, history.whole.parts[:3], strict=False))
+    rest = peak - sum(held.values())
+    held[_REST if word == "Peak" else _RSS_REST] = max(rest, 0)
+    return {part: count for part, count in held.items() if count}
+
+
+def _draw_readings(axes: Axes, history: MemoryHistory) -> int:
+    """Draw the lines; return the unit of the axis in bytes."""
     series = {key: column for key, column in history.series.items() if key.endswith("_bytes") and key not in _UNDRAWN}
-    measured = [column[column != NOT_MEASURED] for column in series.values()]
-    values = np.concatenate([column for column in measured if len(column)] or [np.zeros(1, dtype=np.int64)])
-    scale, unit = _unit(int(values.max()))
+    most = max((int(column.max()) for column in series.values() if len(column)), default=0)
+    capacity = history.capacity_bytes if history.capacity_bytes and history.capacity_bytes <= NEAR * most else None
+    scale, unit = _unit(max(most, 0))
     marker = "o" if len(history.steps) <= 40 else None
     for key, column in series.items():
         if not (column != NOT_MEASURED).any():
             continue
-        style = {"color": "#7f7f7f", **_STYLES.get(key, {})}
         points = np.where(column == NOT_MEASURED, np.nan, column / scale)
-        last = column[column != NOT_MEASURED][-1]
-        text = f"{label(key)}  {format_bytes(int(last))}"
-        axes.plot(history.steps, points, label=text, linewidth=1.6, marker=marker, markersize=3.5, **style)
-    axes.set_title("Memory over steps", loc="left", fontsize=12, color=INK, pad=34)
-    axes.set_xlabel("step", color=INK)
-    from_zero = values.min() < 0.6 * values.max() or not values.max()
-    axes.set_ylabel(unit if from_zero else f"{unit} (axis does not start at 0)", color=INK)
-    _limit(axes, values / scale, from_zero)
+        style = {"color": "#555555", "linewidth": 1.2, **_STYLES.get(key, {})}
+        axes.plot(history.steps, points, label=label(key), marker=marker, markersize=2.5, **style)
+    if capacity:
+        axes.axhline(capacity / scale, color=INK, linewidth=0.8, label=f"device, {format_bytes(capacity)}")
+    set_title(axes, "Memory over steps")
+    axes.set_xlabel("step")
+    axes.set_ylabel(unit)
+    axes.set_ylim(0, 1.06 * max(most, capacity or 0) / scale or 1)
     axes.locator_params(axis="x", integer=True)
     if len(history.steps) == 1:
         axes.set_xlim(history.steps[0] - 1, history.steps[0] + 1)
     bare(axes)
-    axes.grid(axis="y", color=GRID, linewidth=0.7)
-    _legend(axes)
+    return scale
 
 
-def _limit(axes: Axes, values: np.ndarray[Any, Any], from_zero: bool) -> None:
-    low, high = float(values.min()), float(values.max())
-    if from_zero:
-        axes.set_ylim(0, 1.08 * high or 1)
-    else:
-        room = max(0.08 * (high - low), 0.004 * high)
-        axes.set_ylim(low - room, high + room)
+def _draw_parts(
+    axes: Axes, limits: tuple[float, float], parts: Mapping[str, int], scale: int, *, inches: float
+) -> None:
+    """Draw the parts of the peak as one bar on the axis of the readings, ``inches`` high, each named beside it."""
+    low, high = limits
+    axes.set_ylim(low, high)
+    base, middles, texts = 0.0, [], []
+    for part, count in parts.items():
+        color, hatch = _PARTS.get(part, _PARTS["growth"])
+        axes.bar(0, count / scale, 0.5, bottom=base, color=color, hatch=hatch, edgecolor="white", linewidth=0.5)
+        middles.append(base + count / scale / 2)
+        base += count / scale
+        texts.append([*wrap("", part, PART_CELLS, room=0), format_bytes(count)])
+    line = (high - low) * LINE_IN / inches
+    places = _spread(middles, [(len(text) + 0.4) * line for text in texts], low, high)
+    for text, middle, place in zip(texts, middles, places, strict=True):
+        axes.annotate(
+            "\n".join(text), (0.26, middle), (0.42, place), fontsize=SMALL, color=INK, va="center", linespacing=1.05,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0,
+                        "relpos": (0, 0.5)},
+        )  # fmt: skip
+    axes.set_xlim(-0.3, 1.7)
+    axes.set_axis_off()
+    set_title(axes, "Parts of the peak")
 
 
-def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> None:
+def _spread(middles: Sequence[float], heights: Sequence[float], low: float, high: float) -> list[float]:
+    """Return the middles of labels with these heights, moved as little as keeps them apart and between the limits."""
+    found: list[float] = []
+    floor = low
+    for middle, height in zip(middles, heights, strict=True):
+        found.append(max(middle, floor + height / 2))
+        floor = found[-1] + height / 2
+    ceiling = max(high, low + sum(heights))
+    for at in reversed(range(len(found))):
+        found[at] = min(found[at], ceiling - heights[at] / 2)
+        ceiling = found[at] - heights[at] / 2
+    return found
+
+
+def _draw_names(axes: Axes, names: Sequence[NameMemory], script: Script) -> Legend:
     rows = np.arange(len(names))
     reached = np.zeros(len(names))
-    for at, (word, color) in enumerate(_PARTS.items()):
+    for at, (word, (color, hatch)) in enumerate(_PARTS.items()):
         part = np.array([entry.parts[at] for entry in names], dtype=float)
         if part.any():
-            axes.barh(rows, part, left=reached, height=0.62, color=color, label=word)
+            axes.barh(
+                rows, part, left=reached, height=0.66, color=color, hatch=hatch, edgecolor="white", linewidth=0.5,
+                label=word,
+            )  # fmt: skip
             reached += part
     most = float(reached.max()) or 1.0
     for row, entry in enumerate(names):
-        level = f"  (level {format_bytes(entry.peak_bytes)})" if entry.peak_bytes else ""
-        text = f"{format_bytes(sum(entry.parts) or entry.growth_bytes)}{level}"
-        axes.text(reached[row] + 0.015 * most, row, text, va="center", fontsize=8, color=INK, in_layout=False)
-    levels = any(entry.peak_bytes for entry in names)
-    axes.set_xlim(0, (1.75 if levels else 1.25) * most)  # room for the text after the longest bar
+        text = format_bytes(sum(entry.parts))
+        axes.text(reached[row] + 0.02 * most, row, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
+    axes.set_xlim(0, 1.42 * most)  # room for the text after the longest bar
     axes.set_ylim(max(len(names), LEAST_ROWS) - 0.4, -0.6)
-    axes.set_yticks(list(rows), [elide(script.show(entry.name), NAME_CELLS) for entry in names], fontsize=8.5)
+    labels = elide_all([script.show(entry.name) for entry in names], NAME_CELLS)
+    axes.set_yticks(list(rows), labels, fontsize=SMALL)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)  # a name may hold dollar signs
-    axes.set_title("Memory by name", loc="left", fontsize=12, color=INK, pad=34)
-    bare(axes)
+    set_title(axes, "Memory by name")
+    bare(axes, grid=None)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.set_xticks([])  # the numbers are at the bars
-    _legend(axes)
-
-
-def _legend(axes: Axes) -> None:
-    if not axes.get_legend_handles_labels()[0]:  # a run without a recorded step: matplotlib would warn
-        return
-    legend = axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderaxespad=0.4, borderpad=0,
-        handlelength=1.6, columnspacing=1.4, labelcolor=INK,
-    )  # fmt: skip
-    legend.set_in_layout(False)  # it is under the title; its width must not narrow the axes
+    return legend_of(axes)
 
 
 def _unit(most: int) -> tuple[int, str]:
     return next(((scale, unit) for scale, unit in _UNITS if most >= scale), (1, "B"))
 
 
-def _footnote(history: MemoryHistory, script: Script) -> str:
+def _footnote(history: MemoryHistory, hidden: int, script: Script) -> str:
     notes = ["Readings at the end of each step."]
     if history.stride > 1:
         notes.append(f"A point is the largest of {history.stride} steps.")
     if history.names:
-        notes.append("Names include the modules in them; state: the optimizer's.")
-        if any(entry.peak_bytes for entry in history.names):
-            notes.append("Growth: the most over a step's calls. Level: the largest in one.")
-        if len(history.names) > MODULES:
-            notes.append(f"{len(history.names) - MODULES} names with less are not shown.")
+        notes.append("A name includes the modules in it.")
+        if any(entry.growth_bytes > 0 for entry in history.names):
+            notes.append("growth: the most over a step's calls.")
+        if hidden:
+            notes.append(f"{hidden} names with less are not shown.")
     else:
         notes.append("No name was measured; set memory: true in a rule to measure its modules.")
-    return " ".join(notes) + (f"\n{script.note}" if script.note else "")
+    return " ".join([*notes, *([script.note] if script.note else [])])

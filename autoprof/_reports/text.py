@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -98,6 +99,17 @@ def elide(text: str, width: int, ellipsis: str = "…") -> str:
         taken += cells(text[end])
     head = set_cell_size(text, width - 1 - taken).rstrip()
     return f"{head}{ellipsis}{text[end:]}"
+
+
+def elide_all(names: Sequence[str], width: int) -> list[str]:
+    """Return each name in at most ``width`` cells; names that would look alike lose their common beginning instead."""
+    shown = [elide(name, width) for name in names]
+    if len(set(shown)) == len(set(names)):
+        return shown
+    long = [name for name in names if cells(name) > width]
+    same = next((at for at, column in enumerate(zip(*long, strict=False)) if len(set(column)) > 1), 0)
+    begin = max(long[0].rfind(separator, 0, same) for separator in "/.") + 1
+    return [elide("…" + name[begin:] if begin and cells(name) > width else name, width) for name in names]
 
 
 def crop(text: str, width: int) -> str:

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.figures import (
+    COLORS,
+    INK,
+    SMALL,
+    TWO_COLUMNS_IN,
+    Legend,
+    bare,
+    blank_figure,
+    legend_of,
+    set_title,
+    settle,
+    styled,
+)
 from .._reports.fonts import Script, script_for
-from .._reports.text import cells, elide
+from .._reports.text import cells, elide_all
 from ..errors import OutputError
 
 if TYPE_CHECKING:
@@ -56,22 +68,21 @@ def timeline_figure(intervals: Sequence[TimerRecord], window: tuple[float, float
     lanes = {rank: lanes_of(own) for rank, own in by_rank.items()}
     heights = {rank: max(lanes[rank]) + 1 for rank in ranks}
     names = _longest(shown)
-    script = script_for("".join(names))
+    script = script_for(names)
     notes = ["Bars: host time, from start to stop."]
     if omitted:
         notes.append(f"The {omitted} shortest are not drawn.")
     if len(names) > MAX_COLORS:
         notes.append(f"{len(names) - MAX_COLORS} shorter names are grey.")
-    notes += [f"\n{script.note}"] if script.note else []
+    notes += [script.note] if script.note else []
     with styled(script):
-        figure = blank_figure(13, 2.1 + 0.3 * sum(heights.values()) + 0.15 * len(ranks))
+        figure = blank_figure(TWO_COLUMNS_IN, 1.5 + 0.2 * sum(heights.values()) + 0.1 * len(ranks))
         axes = figure.subplots()
         span = (max(one.end_s for one in shown) - zero) if window is None else window[1] - window[0]
-        _draw(axes, by_rank, lanes, heights, names, zero, script, span)
+        legend = _draw(axes, by_rank, lanes, heights, names, zero, script, span)
         if window is not None:
             axes.set_xlim(*(_scale(span)[0] * at for at in window))
-        figure.supxlabel(" ".join(notes), fontsize=8, color=FAINT, x=0.01, ha="left")
-        figure.draw_without_rendering()
+        settle(figure, [legend], " ".join(notes))
     return figure
 
 
@@ -99,9 +110,10 @@ def _draw(
     zero: float,
     script: Script,
     span_s: float,
-) -> None:
+) -> Legend:
     scale, unit = _scale(span_s)
     colors = dict(zip(names, COLORS[:MAX_COLORS], strict=False))
+    labels = dict(zip(names, elide_all([script.show(name) for name in names[:MAX_COLORS]], NAME_CELLS), strict=False))
     top, ticks = 0.0, []
     bars: dict[str, list[tuple[float, float, float]]] = {}
     for rank, own in by_rank.items():
@@ -112,26 +124,23 @@ def _draw(
         top += heights[rank] + _RANK_GAP
     for name, drawn in bars.items():
         left, y, width = zip(*drawn, strict=True)
-        label = elide(script.show(name), NAME_CELLS) if name else "other names"
+        label = labels.get(name, "other names")
         color = colors.get(name, OTHER_COLOR)
         axes.barh(y, width, left=left, height=0.86, align="edge", color=color, label=label, edgecolor="white", lw=0.5)
         for x, at, length in drawn:
-            if name and length > 0.012 * span_s * scale * (cells(label) + 1):
+            if name and length > 0.0085 * span_s * scale * (cells(label) + 1):
                 white = "white" if color not in ("#e69f00", "#56b4e9") else INK
-                text = axes.text(x + length / 2, at + 0.43, label, ha="center", va="center", fontsize=8, color=white)
+                text = axes.text(
+                    x + length / 2, at + 0.43, label, ha="center", va="center", fontsize=SMALL, color=white
+                )
                 text.set_parse_math(False)
                 text.set_clip_on(True)
                 text.set_in_layout(False)
     axes.set_ylim(top - _RANK_GAP + 0.15, -0.15)
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
-    axes.set_xlabel(f"{unit} since the first start", color=INK)
-    axes.set_title("Timeline of all ranks", loc="left", fontsize=12, color=INK)
+    axes.set_xlabel(f"{unit} since the first start")
+    set_title(axes, "Timeline of all ranks")
     axes.margins(x=0.01)
-    bare(axes)
+    bare(axes, grid="x")
     axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#d9d9d9", linewidth=0.7)
-    legend = axes.legend(
-        loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, fontsize=8.5, labelcolor=INK, borderaxespad=0
-    )
-    for entry in legend.get_texts():
-        entry.set_parse_math(False)
+    return legend_of(axes)

@@ -6,9 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.figures import (
+    COLORS,
+    INK,
+    SMALL,
+    TWO_COLUMNS_IN,
+    Legend,
+    bare,
+    blank_figure,
+    legend_of,
+    set_title,
+    settle,
+    styled,
+)  # fmt: skip
 from .._reports.fonts import Script, script_for
-from .._reports.text import elide
+from .._reports.text import elide_all
 from .timing_export import RunningStats, Timing
 
 if TYPE_CHECKING:
@@ -22,7 +34,7 @@ MIN_BARS: Final = 6
 """The space of the bar plot is for at least so many bars."""
 MAX_POINTS: Final = 1000
 """Points of a line; in a longer run a point is the mean of several steps."""
-NAME_CELLS: Final = 34
+NAME_CELLS: Final = 30
 
 _Points = dict[int, list[float]]
 """Count and sum of the values by index of the point."""
@@ -85,45 +97,38 @@ def _halved(points: _Points) -> _Points:
 def timing_figure(lines: TimingLines) -> Figure:
     """Return the figure: lines over the steps on the left, means with least and most on the right."""
     names = lines.longest()
-    script = script_for("".join(names[:MAX_BARS]))
+    script = script_for(names[:MAX_BARS])
     with styled(script):
-        height = max(4.4, 1.9 + 0.28 * min(len(names), MAX_BARS))
-        figure = blank_figure(13, height)
+        figure = blank_figure(TWO_COLUMNS_IN, max(2.7, 1.3 + 0.155 * min(len(names), MAX_BARS)))
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-        _draw_lines(left, lines, names[:MAX_LINES], script)
+        legend = _draw_lines(left, lines, names[:MAX_LINES], script)
         _draw_bars(right, lines, names[:MAX_BARS], script)
         notes = ["Bars: mean of the steps in which the name occurred; whiskers: minimum and maximum."]
         if lines.stride > 1:
             notes.append(f"A point of a line is the mean of {lines.stride} steps.")
         if len(names) > MAX_BARS:
             notes.append(f"{len(names) - MAX_BARS} shorter names are not shown.")
-        notes += [f"\n{script.note}"] if script.note else []
-        figure.supxlabel(" ".join(notes), fontsize=8, color=FAINT, x=0.01, ha="left")
-        figure.draw_without_rendering()
+        notes += [script.note] if script.note else []
+        settle(figure, [legend], " ".join(notes))
     return figure
 
 
-def _draw_lines(axes: Axes, lines: TimingLines, names: list[str], script: Script) -> None:
+def _draw_lines(axes: Axes, lines: TimingLines, names: list[str], script: Script) -> Legend:
     steps, total = lines.line(lines.total)
     marker = "o" if len(steps) <= 40 else None
-    axes.plot(steps, total, color=INK, linewidth=1.8, marker=marker, markersize=3.5, label="Total")
-    for name, color in zip(names, COLORS, strict=False):
+    axes.plot(steps, total, color=INK, linewidth=1.4, marker=marker, markersize=2.6, label="Total")
+    labels = elide_all([script.show(name) for name in names], NAME_CELLS)
+    for name, label, color in zip(names, labels, COLORS, strict=False):
         at, values = lines.line(lines.names[name])
-        label = elide(script.show(name), NAME_CELLS)
-        axes.plot(at, values, color=color, linewidth=1.4, marker=marker, markersize=3, label=label)
-    axes.set_title("Time over steps", loc="left", fontsize=12, color=INK)
-    axes.set_xlabel("step", color=INK)
-    axes.set_ylabel("ms", color=INK)
+        axes.plot(at, values, color=color, linewidth=1.1, marker=marker, markersize=2.4, label=label)
+    set_title(axes, "Time over steps")
+    axes.set_xlabel("step")
+    axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)
     axes.margins(x=0.02)
     axes.locator_params(axis="x", integer=True)
     bare(axes)
-    axes.grid(axis="y", color="#d9d9d9", linewidth=0.7)
-    legend = axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False, fontsize=8.5, labelcolor=INK
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    return legend_of(axes)
 
 
 def _draw_bars(axes: Axes, lines: TimingLines, names: list[str], script: Script) -> None:
@@ -134,18 +139,18 @@ def _draw_bars(axes: Axes, lines: TimingLines, names: list[str], script: Script)
     colors = [COLORS[row] if row < MAX_LINES else "#9a9a9a" for row in rows]
     axes.barh(
         rows, [one.mean for one in extents], height=0.62, color=colors, xerr=(below, above),
-        error_kw={"ecolor": INK, "linewidth": 0.9},
+        error_kw={"ecolor": INK, "linewidth": 0.7},
     )  # fmt: skip
     longest = max((one.most for one in extents), default=1.0) or 1.0
     for row, one in enumerate(extents):
         text = f"{one.mean:.2f} ms"
-        axes.text(one.most + 0.02 * longest, row, text, va="center", fontsize=8, color=INK, in_layout=False)
-    axes.set_xlim(0, 1.3 * longest)
+        axes.text(one.most + 0.02 * longest, row, text, va="center", fontsize=SMALL, color=INK, in_layout=False)
+    axes.set_xlim(0, 1.38 * longest)
     axes.set_ylim(max(len(names), MIN_BARS) - 0.4, -0.6)
-    axes.set_yticks(list(rows), [elide(script.show(name), NAME_CELLS) for name in names], fontsize=8.5)
+    axes.set_yticks(list(rows), elide_all([script.show(name) for name in names], NAME_CELLS), fontsize=SMALL)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)
-    axes.set_title("Mean per step", loc="left", fontsize=12, color=INK)
-    axes.set_xlabel("ms", color=INK)
-    bare(axes)
+    set_title(axes, "Mean per step")
+    axes.set_xlabel("ms")
+    bare(axes, grid=None)
     axes.tick_params(axis="y", length=0)

@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from .._names import shorten, visible
+from .._reports.figures import encode_figure
 from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import OutputError
@@ -183,7 +183,5 @@ def plot_timeline(
     if not intervals:
         raise OutputError("plot_timeline: no interval to draw; allowed: logs with at least one record")
     target = Path(path)
-    picture = BytesIO()
-    timeline_figure(intervals, window).savefig(picture, format=target.suffix[1:] or "png")
-    write_atomic(target, picture.getvalue())
+    write_atomic(target, encode_figure(timeline_figure(intervals, window), target.suffix[1:].lower() or "png"))
     return target

@@ -11,10 +11,10 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from .._reports.figures import encode_figure
 from .._reports.log import RULE
 from .._storage.atomic import open_replacing, write_atomic
 from .._storage.runs import Frames
@@ -201,9 +201,7 @@ def plot_timings(source: str | os.PathLike[str], path: str | os.PathLike[str] | 
     for one in records:
         lines.add(one)
     target = records.path.with_suffix(".png") if path is None else Path(path)
-    picture = BytesIO()
-    timing_figure(lines).savefig(picture, format=target.suffix[1:] or "png")
-    write_atomic(target, picture.getvalue())
+    write_atomic(target, encode_figure(timing_figure(lines), target.suffix[1:].lower() or "png"))
     return target
 
 

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .._reports.figures import COLORS, FAINT, INK, bare, blank_figure, styled
+from .._reports.figures import (
+    COLORS,
+    INK,
+    SMALL,
+    TWO_COLUMNS_IN,
+    Legend,
+    bare,
+    blank_figure,
+    legend_of,
+    set_title,
+    settle,
+    styled,
+)  # fmt: skip
 from .._reports.fonts import Script, script_for
-from .._reports.text import elide
+from .._reports.text import elide_all
 from .._units import NS_PER_MS
 from ..frame import MODULE_PHASES
 from .profile import Call, DeepProfile
@@ -38,21 +50,18 @@ def time_figure(profile: DeepProfile) -> Figure | None:
     layers, patterns = _by_layer(profile), dict(list(profile.patterns.items())[:LINES])
     if not layers and not patterns:
         return None
-    script = script_for("".join([*(name for name, _ in layers), *patterns]))
+    script = script_for([*(name for name, _ in layers), *patterns])
     with styled(script):
         both = bool(layers) and bool(patterns)
-        height = max(4.4, 1.9 + 0.26 * min(len(layers), BARS))
-        figure = blank_figure(13 if both else 9, height)
+        height = max(2.7, 1.3 + 0.155 * min(len(layers), BARS))
+        figure = blank_figure(TWO_COLUMNS_IN, height)
         axes = figure.subplots(1, 2) if both else [figure.subplots()]
-        if layers:
-            _draw_layers(axes[0], layers, profile, script)
-        if patterns:
-            _draw_patterns(axes[-1], patterns, profile, script)
+        legends = [_draw_layers(axes[0], layers, profile, script)] if layers else []
+        legends += [_draw_patterns(axes[-1], patterns, profile, script)] if patterns else []
         notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; {_clock_note(profile)}"]
         if len(layers) > BARS:
             notes.append(f"{len(layers) - BARS} layers with less time are not shown.")
-        _footnote(figure, notes, script)
-        figure.draw_without_rendering()
+        settle(figure, legends, " ".join([*notes, script.note]).rstrip())
     return figure
 
 
@@ -61,17 +70,15 @@ def memory_figure(profile: DeepProfile) -> Figure | None:
     calls = profile.memory_calls()
     if not calls:
         return None
-    script = script_for("".join({call.name for call in calls[:NAMED]}))
+    script = script_for(sorted({call.name for call in calls[:NAMED]}))
     with styled(script):
-        figure = blank_figure(9, 5.2 if len(calls) <= NAMED else 4.6)
-        axes = figure.subplots()
-        _draw_memory(axes, calls, profile, script)
+        figure = blank_figure(TWO_COLUMNS_IN, 3.4 if len(calls) <= NAMED else 2.7)
+        legend = _draw_memory(figure.subplots(), calls, profile, script)
         source = "the device's allocator" if profile.device_memory else "the CPU's allocations since the capture began"
         notes = [f"{describe_steps(profile).capitalize()}, rank {profile.rank}; a point: {source} at a layer's end."]
         if len(calls) > POINTS:
             notes.append(f"Of {len(calls)} calls each point is the maximum of {-(-len(calls) // POINTS)}.")
-        _footnote(figure, notes, script)
-        figure.draw_without_rendering()
+        settle(figure, [legend], " ".join([*notes, script.note]).rstrip())
     return figure
 
 
@@ -88,7 +95,7 @@ def _by_layer(profile: DeepProfile) -> list[tuple[str, dict[str, int]]]:
 
 def _draw_layers(
     axes: Axes, layers: Sequence[tuple[str, dict[str, int]]], profile: DeepProfile, script: Script
-) -> None:
+) -> Legend:
     kept = {name for name, _ in sorted(layers, key=lambda item: -sum(item[1].values()))[:BARS]}
     shown = [(name, parts) for name, parts in layers if name in kept]
     rows = np.arange(len(shown))
@@ -100,40 +107,37 @@ def _draw_layers(
             reached += part
     most = float(reached.max()) or 1.0
     for row, value in enumerate(reached):
-        axes.text(value + 0.012 * most, row, f"{value:.3g}", va="center", fontsize=8, color=INK)
+        axes.text(value + 0.012 * most, row, f"{value:.3g}", va="center", fontsize=SMALL, color=INK)
     axes.set_xlim(0, 1.14 * most)
     axes.set_ylim(max(len(shown), FEWEST) - 0.4, -0.6)
-    axes.set_yticks(list(rows), [elide(script.show(name), NAME_CELLS) for name, _ in shown], fontsize=8.5)
+    axes.set_yticks(list(rows), elide_all([script.show(name) for name, _ in shown], NAME_CELLS), fontsize=SMALL)
     for tick in axes.get_yticklabels():
         tick.set_parse_math(False)
-    axes.set_xlabel(f"{profile.clock} self time, all steps (ms)", color=INK)
-    _title(axes, "Time by layer")
-    bare(axes)
+    axes.set_xlabel(f"{profile.clock} self time, all steps (ms)")
+    set_title(axes, "Time by layer")
+    bare(axes, grid="x")
     axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color="#e6e6e6", linewidth=0.7)
-    _legend(axes)
+    return legend_of(axes)
 
 
-def _draw_patterns(axes: Axes, patterns: dict[str, tuple[Call, ...]], profile: DeepProfile, script: Script) -> None:
-    for (name, calls), color in zip(patterns.items(), COLORS, strict=False):
+def _draw_patterns(axes: Axes, patterns: dict[str, tuple[Call, ...]], profile: DeepProfile, script: Script) -> Legend:
+    labels = elide_all([script.show(name) for name in patterns], NAME_CELLS)
+    for label, calls, color in zip(labels, patterns.values(), COLORS, strict=False):
         values = np.array([call.time_ns / NS_PER_MS for call in calls])
-        label = f"{elide(script.show(name), NAME_CELLS)}  (mean {values.mean():.3g} ms)"
+        text = f"{label} (mean {values.mean():.3g} ms)"
         at, points = _thinned(values)
         marker = "o" if len(at) <= 60 else None
-        axes.plot(
-            at, points, color=color, label=label.replace("$", r"\$"), linewidth=1.5, marker=marker, markersize=3.5
-        )
-    axes.set_xlabel("call", color=INK)
-    axes.set_ylabel(f"{profile.clock} time of a call (ms)", color=INK)
+        axes.plot(at, points, color=color, label=text, linewidth=1.2, marker=marker, markersize=2.6)
+    axes.set_xlabel("call")
+    axes.set_ylabel(f"{profile.clock} time of a call (ms)")
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="x", integer=True)
-    _title(axes, "Time of each call, by pattern")
+    set_title(axes, "Time of each call, by pattern")
     bare(axes)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
-    _legend(axes, columns=1 if len(patterns) <= 2 else 2)
+    return legend_of(axes)
 
 
-def _draw_memory(axes: Axes, calls: Sequence[Call], profile: DeepProfile, script: Script) -> None:
+def _draw_memory(axes: Axes, calls: Sequence[Call], profile: DeepProfile, script: Script) -> Legend:
     allocated = np.array([call.allocated_bytes or 0 for call in calls], dtype=float)
     reserved = np.array([call.reserved_bytes or 0 for call in calls], dtype=float)
     scale, unit = next(
@@ -141,28 +145,29 @@ def _draw_memory(axes: Axes, calls: Sequence[Call], profile: DeepProfile, script
     )
     marker = "o" if len(calls) <= 60 else None
     at, points = _thinned(allocated / scale)
-    axes.plot(at, points, color=COLORS[0], marker=marker, markersize=3.5, linewidth=1.6, label="allocated", zorder=3)
+    axes.plot(at, points, color=COLORS[0], marker=marker, markersize=2.6, linewidth=1.2, label="allocated", zorder=3)
     if reserved.any():
         at, points = _thinned(reserved / scale)
-        axes.plot(at, points, color=COLORS[1], marker=marker, markersize=3.5, linewidth=1.6, label="reserved")
+        axes.plot(at, points, color=COLORS[1], marker=marker, markersize=2.6, linewidth=1.2, label="reserved")
     for position, call in enumerate(calls[1:], 2):
         if call.step != calls[position - 2].step and len(profile.steps) <= 30:
-            axes.axvline(position - 0.5, color="#d9d9d9", linewidth=0.9, zorder=0)
+            axes.axvline(position - 0.5, color="#d9d9d9", linewidth=0.7, zorder=0)
     if len(calls) <= NAMED:
-        names = [elide(script.show(call.name), NAME_CELLS) for call in calls]
-        axes.set_xticks(range(1, len(calls) + 1), names, rotation=50, ha="right", fontsize=8, rotation_mode="anchor")
+        names = elide_all([script.show(call.name) for call in calls], NAME_CELLS)
+        axes.set_xticks(
+            range(1, len(calls) + 1), names, rotation=50, ha="right", fontsize=SMALL, rotation_mode="anchor"
+        )
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
-        axes.set_xlabel("layer, in order of its end", color=INK)
+        axes.set_xlabel("layer, in order of its end")
     else:
-        axes.set_xlabel("call of a layer, in order" + (" (lines: steps)" if len(profile.steps) > 1 else ""), color=INK)
+        axes.set_xlabel("call of a layer, in order" + (" (lines: steps)" if len(profile.steps) > 1 else ""))
         axes.locator_params(axis="x", integer=True)
-    axes.set_ylabel(f"memory ({unit})", color=INK)
+    axes.set_ylabel(f"memory ({unit})")
     axes.set_ylim(bottom=min(0.0, float(points.min())))
-    _title(axes, "Memory over the layers")
+    set_title(axes, "Memory over the layers")
     bare(axes)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
-    _legend(axes)
+    return legend_of(axes)
 
 
 def _thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -178,22 +183,3 @@ def _clock_note(profile: DeepProfile) -> str:
     if profile.has_device:
         return "device time: the kernels that a layer launched, without those of the layers in it."
     return "CPU time including the cost of recording, without the layers in it."
-
-
-def _title(axes: Axes, text: str) -> None:
-    axes.set_title(text, loc="left", fontsize=12, color=INK, pad=34)
-
-
-def _legend(axes: Axes, columns: int = 3) -> None:
-    if not axes.get_legend_handles_labels()[0]:
-        return
-    legend = axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=8.5, borderaxespad=0.4,
-        borderpad=0, handlelength=1.6, columnspacing=1.4, labelcolor=INK,
-    )  # fmt: skip
-    legend.set_in_layout(False)
-
-
-def _footnote(figure: Figure, notes: Sequence[str], script: Script) -> None:
-    text = " ".join(notes) + (f"\n{script.note}" if script.note else "")
-    figure.supxlabel(text, fontsize=8, color=FAINT, x=0.01, ha="left")

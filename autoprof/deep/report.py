@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._storage.atomic import replacing, write_atomic
+from .._reports.figures import encode_figure
+from .._storage.atomic import write_atomic
 from .figures import memory_figure, time_figure
 from .options import DeepOptions
 from .profile import DeepProfile
@@ -35,6 +36,5 @@ def write_report(profile: DeepProfile, options: DeepOptions, path: Callable[[str
 def _save(figure: Figure | None, path: Path) -> list[Path]:
     if figure is None:
         return []
-    with replacing(path) as draft:
-        figure.savefig(draft, format="png")
+    write_atomic(path, encode_figure(figure))
     return [path]

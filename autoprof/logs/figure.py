@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import os
-import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .._reports.figures import FAINT, INK, styled
+from .._reports.figures import (
+    FAINT,
+    ONE_COLUMN_IN,
+    TEXT,
+    TITLE,
+    TWO_COLUMNS_IN,
+    Legend,
+    blank_figure,
+    encode_figure,
+    save_figure,
+    settle,
+    styled,
+)  # fmt: skip
 from .._reports.fonts import Script, script_for
-from .._reports.text import elide
-from ..errors import AutoprofError, OutputError, nearest
+from .._reports.text import cells, elide
+from ..errors import AutoprofError, nearest
 from . import panels
 from .series import COLORS, Runs
 
@@ -21,22 +31,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OUTPUT: Final = "training_metrics.png"
-FORMATS: Final = ("png", "svg", "pdf")
 X_COLUMNS: Final = {"step": "step", "time": "elapsed_s", "tokens": "tokens"}
 """The column of each x axis."""
-WIDTH_IN: Final = 7.2
-"""Two columns of a paper. Each plot is one column wide, its text 7 to 8 points high."""
 HEIGHT_IN: Final = 2.35
 """Of one plot."""
-DPI: Final = 200
+RUN_CELLS: Final = 46
+"""Cells of a run's name in one column."""
+CELLS_PER_IN: Final = 17.0
+"""Characters of the runs' names on an inch."""
 MAX_RUNS: Final = len(COLORS)
 """Runs with a colour of their own; further ones are not drawn."""
-_STYLE: Final[Any] = {
-    "font.size": 7.5, "axes.labelsize": 7.5, "xtick.labelsize": 7, "ytick.labelsize": 7, "axes.labelcolor": INK,
-    "text.color": INK,
-    "axes.edgecolor": "#999999", "xtick.color": INK, "ytick.color": INK, "axes.linewidth": 0.7,
-    "svg.fonttype": "path", "pdf.fonttype": 42,
-}  # fmt: skip
+_Plot = Callable[["Axes", Runs], Legend]
 
 
 def plot_metrics(
@@ -69,25 +74,10 @@ def plot_metrics(
         )
     figure = _draw(runs, chosen, missing + notes)
     if output is not None:
-        _save(figure, output)
+        save_figure(figure, output)
     if show:
         _open_window(figure)
     return figure
-
-
-def _save(figure: Figure, output: str | os.PathLike[str]) -> None:
-    """Write the figure in the format of the file's name."""
-    path = os.fspath(output)
-    suffix = os.path.splitext(path)[1].lstrip(".").lower()
-    if suffix not in FORMATS:
-        problem = f"{suffix!r} is not a format of figures" if suffix else "the name has no format"
-        raise OutputError(f"{path}: {problem}; {nearest(suffix, FORMATS)}")
-    try:
-        figure.savefig(path, dpi=DPI, metadata={"Date": None} if suffix == "svg" else None)
-    except OSError as error:
-        raise OutputError(
-            f"{path}: cannot be written: {error.strerror}; allowed: a file in a writable folder"
-        ) from error
 
 
 def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list[str]]:
@@ -105,7 +95,7 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list
     if column not in table or not table[column].notna().any():
         raise AutoprofError(f"x: {x!r} is not in the log; allowed: 'step'")
     label, unit = _label_x(x, float(table[column].max()))
-    script = script_for("".join([*names, *(str(name) for name in table.columns)]))
+    script = script_for([*names, *map(str, table.columns)])
     return Runs(tables, column, label, unit, smooth, script.show, []), notes
 
 
@@ -120,16 +110,17 @@ def _label_x(x: str, largest: float) -> tuple[str, float]:
     return x, 1.0
 
 
-def _choose_plots(runs: Runs) -> tuple[list[Callable[[Axes, Runs], None]], list[str]]:
+def _choose_plots(runs: Runs) -> tuple[list[_Plot], list[str]]:
     """Return the plots that the columns allow, and a note that names the missing ones."""
     has_rate = runs.has("throughput") or runs.has("tokens_per_s")
-    can_estimate = has_rate or (runs.has("data_time") and runs.has("step_time_s"))
+    has_time = runs.has_positive("step_time_s")
+    can_estimate = runs.has_positive(runs.rate) or (runs.has("data_time") and has_time)
     has_loss = runs.has("loss") or runs.has("val_loss") or bool(panels.other_losses(runs))
-    plots: list[tuple[str, bool, Callable[[Axes, Runs], None]]] = [
+    plots: list[tuple[str, bool, _Plot]] = [
         ("loss", has_loss, panels.draw_loss),
         ("throughput", has_rate, panels.draw_throughput),
         ("step time", runs.has("step_time_s"), panels.draw_step_time),
-        ("", has_rate and runs.has("step_time_s"), panels.draw_throughput_by_step_time),
+        ("", has_rate and has_time, panels.draw_throughput_by_step_time),
         ("GPU utilisation", runs.has("gpu_util"), panels.draw_gpu_mean),
         ("", runs.has("gpu_util") and panels.has_gpu_columns(runs), panels.draw_gpu_boxes),
         ("", not runs.has("gpu_util") and can_estimate, panels.draw_estimated_utilisation),
@@ -144,59 +135,43 @@ def _choose_plots(runs: Runs) -> tuple[list[Callable[[Axes, Runs], None]], list[
     return [draw for _, can_draw, draw in plots if can_draw], notes
 
 
-def _draw(runs: Runs, chosen: list[Callable[[Axes, Runs], None]], notes: list[str]) -> Figure:
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    script = script_for("".join([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)]))
+def _draw(runs: Runs, chosen: list[_Plot], notes: list[str]) -> Figure:
+    script = script_for([*runs.tables, *(str(name) for table in runs.tables.values() for name in table)])
     columns = 1 if len(chosen) == 1 else 2
     rows = -(-len(chosen) // columns)
-    with styled(script), mpl.rc_context(_STYLE):
-        layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.03)
-        size = (WIDTH_IN if columns == 2 else WIDTH_IN / 2 + 0.8, HEIGHT_IN * rows + 0.45)
-        figure: Any = _figure_class()(figsize=size, dpi=DPI, layout=layout)
-        FigureCanvasAgg(figure)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        places = list(grid.flat)
-        for draw, axes in zip(chosen, places, strict=False):
-            draw(axes, runs)
+    with styled(script):
+        width = TWO_COLUMNS_IN if columns == 2 else ONE_COLUMN_IN
+        figure: Any = blank_figure(width, HEIGHT_IN * rows + 0.45, _figure_class())
+        places = list(figure.subplots(rows, columns, squeeze=False).flat)
+        legends = [draw(axes, runs) for draw, axes in zip(chosen, places, strict=False)]
         for axes in places[len(chosen) :]:
             axes.remove()
-        _name_runs(figure, runs, script)
-        notes = [*notes, *runs.notes, *([script.note] if script.note else [])]
-        figure.notes = notes
-        if notes:
-            text = "\n".join(textwrap.wrap(" ".join(notes), 150 if columns == 2 else 80))
-            figure.supxlabel(text, fontsize=6.5, color=FAINT, x=0.01, ha="left")
-        _disable_math(figure)
-        figure.draw_without_rendering()  # fixes ticks and layout in this style, whatever the style is when saved
+        _name_runs(figure, runs, script, columns)
+        figure.notes = [*notes, *runs.notes, *([script.note] if script.note else [])]
+        settle(figure, legends, " ".join(figure.notes))
     drawn: Figure = figure
     return drawn
 
 
-def _disable_math(figure: Figure) -> None:
-    """Show dollar signs in names as they are. The labels of logarithmic axes stay formulas."""
-    legends = [*figure.legends, *(legend for axes in figure.axes if (legend := axes.get_legend()) is not None)]
-    for text in (*figure.texts, *(text for legend in legends for text in legend.get_texts())):
-        text.set_parse_math(False)
-
-
-def _name_runs(figure: Figure, runs: Runs, script: Script) -> None:
+def _name_runs(figure: Figure, runs: Runs, script: Script, columns: int) -> None:
     """Name the runs once, above all plots."""
     from matplotlib.lines import Line2D
 
     if len(runs.tables) < 2:
         name = next(iter(runs.tables))
         if name:
-            figure.suptitle(elide(script.show(name), 90), fontsize=8, color=FAINT, x=0.01, ha="left")
+            shown = elide(script.show(name), RUN_CELLS * columns)
+            figure.suptitle(shown, fontsize=TITLE, color=FAINT, x=0.01, ha="left", parse_math=False)
         return
     handles = [Line2D([], [], color=COLORS[at % len(COLORS)], linewidth=2.5) for at in range(len(runs.tables))]
-    labels = [elide(script.show(name), 42) for name in runs.tables]
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=min(len(labels), 3), frameon=False, fontsize=7.5,
-        handlelength=1.2,
+    labels = [elide(script.show(name), RUN_CELLS) for name in runs.tables]
+    fitting = int(CELLS_PER_IN * figure.get_figwidth() / (max(map(cells, labels)) + 6))
+    legend = figure.legend(
+        handles, labels, loc="outside upper left", ncols=max(1, min(len(labels), fitting)), frameon=False,
+        fontsize=TEXT, handlelength=1.2,
     )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def _figure_class() -> Any:
@@ -209,9 +184,7 @@ def _figure_class() -> Any:
         notes: list[str]
 
         def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            self.savefig(buffer, format="png", dpi=DPI)
-            return buffer.getvalue()
+            return encode_figure(self)
 
     return MetricsFigure
 

@@ -6,58 +6,73 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .._reports.figures import FAINT, INK
+from .._reports.figures import FAINT, INK, SMALL, Legend, bare, legend_of, set_title
 from .fields import FIELDS, is_loss
 from .series import COLORS, RATES, Runs, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GRID: Final = "#dddddd"
+VALIDATION: Final = "#d55e00"
 RED: Final = "#d00000"
 """Only for slow records: no run has this colour."""
 _MAX_GPUS: Final = 16
 """GPUs of one run with a box of their own."""
 _MAX_TIMERS: Final = 6
 _MAX_LOSSES: Final = 4
-_MAX_SLOW_POINTS: Final = 1500
+_MAX_SLOW_POINTS: Final = 300
+"""Slow records that are marked: the slowest. More would hide the line."""
+_MAX_VALIDATION_MARKERS: Final = 12
+"""More diamonds would hide the training curve; further values are a line without markers."""
 _MAX_SCATTER_POINTS: Final = 2000
-_BOX: Final = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
 _BY_WAIT: Final = "1 − waiting for data / step time"
 _BY_RATE: Final = "throughput / its P95 in the run"
 
 
-def draw_loss(axes: Axes, runs: Runs) -> None:
-    """Draw the loss with its moving average, the validation loss as points, and lr on a second axis."""
+def draw_loss(axes: Axes, runs: Runs) -> Legend:
+    """Draw the loss with its moving average, below it in depth the validation loss, and lr on a second axis."""
     names = ["loss"] if runs.has("loss") else other_losses(runs)
     for name in names:
         for run, line in runs.lines(name):
             color = runs.color(run) if len(names) == 1 else COLORS[names.index(name) % len(COLORS)]
             _draw_line(axes, line, color, runs, label=runs.show(name) if len(names) > 1 else "loss")
     for run, line in runs.lines("val_loss"):
-        axes.plot(
-            line.x, line.y, "D--", color=runs.color(run) if len(runs.tables) > 1 else "#d55e00", markersize=3,
-            linewidth=0.8, markerfacecolor="white", label="validation loss",
-        )  # fmt: skip
+        _draw_validation(axes, line, runs.color(run) if len(runs.tables) > 1 else VALIDATION)
     _finish(axes, runs, "Loss", "loss")
     values = [line.y for name in names for _, line in runs.lines(name)]
     if values and min(float(part.min()) for part in values) > 0 and _spread(np.concatenate(values)) > 300:
         axes.set_yscale("log")
-    if runs.has("lr"):
-        right = axes.twinx()
-        for run, line in runs.lines("lr"):
-            color = FAINT if len(runs.tables) == 1 else runs.color(run)
-            line = line.thin()
-            right.plot(line.x, line.y, color=color, linewidth=0.9, linestyle=(0, (1, 1.2)), label="lr (right)")
-        right.set_ylabel("lr", color=FAINT)
-        right.tick_params(colors=FAINT)
-        right.spines["top"].set_visible(False)
-        right.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
-        right.yaxis.get_offset_text().set(color=FAINT, size=7)
-        right.set_ylim(bottom=0)
-        _draw_legend(axes, right)
-    else:
-        _draw_legend(axes)
+    if not runs.has("lr"):
+        return legend_of(axes)
+    return legend_of(axes, _draw_lr(axes, runs))
+
+
+def _draw_validation(axes: Axes, line: Series, color: str) -> None:
+    """Draw a thin dashed line with few hollow markers, below the training curve."""
+    thin = line.thin()
+    every = -(-len(thin.x) // _MAX_VALIDATION_MARKERS)
+    axes.plot(
+        thin.x, thin.y, "D--", color=color, markersize=3, linewidth=0.8, markerfacecolor="none", markeredgewidth=0.7,
+        markevery=every, zorder=1.9, label="validation loss",
+    )  # fmt: skip
+
+
+def _draw_lr(axes: Axes, runs: Runs) -> Axes:
+    """Draw the learning rate on a second axis, its power of ten in the axis' label."""
+    right = axes.twinx()
+    lines = [(run, line.thin()) for run, line in runs.lines("lr")]
+    most = max((float(line.y.max()) for _, line in lines), default=0.0)
+    power = int(np.floor(np.log10(most))) if most > 0 else 0
+    for run, line in lines:
+        color = FAINT if len(runs.tables) == 1 else runs.color(run)
+        right.plot(line.x, line.y, color=color, linewidth=0.9, linestyle=(0, (1, 1.2)), label="lr (right)", zorder=1)
+    right.set_ylabel("lr" if power in (0, -1) else f"lr (1e{power})", color=FAINT)
+    unit = 1.0 if power in (0, -1) else 10.0**power
+    right.yaxis.set_major_formatter(lambda value, _: f"{value / unit:g}")
+    right.tick_params(colors=FAINT)
+    right.spines["top"].set_visible(False)
+    right.set_ylim(0, None if most > 0 else 1)
+    return right
 
 
 def other_losses(runs: Runs) -> list[str]:
@@ -66,7 +81,7 @@ def other_losses(runs: Runs) -> list[str]:
     return sorted(name for name in names if runs.has(name))[:_MAX_LOSSES]
 
 
-def draw_throughput(axes: Axes, runs: Runs) -> None:
+def draw_throughput(axes: Axes, runs: Runs) -> Legend:
     """Draw the throughput with its moving average; records below the run's P10 are red."""
     label = "below P10"
     for run, line in runs.lines(runs.rate):
@@ -74,23 +89,24 @@ def draw_throughput(axes: Axes, runs: Runs) -> None:
         if len(line.y) < 10:
             continue
         limit = float(np.percentile(line.y, 10))
-        slow = _choose_evenly(np.flatnonzero(line.y < limit), _MAX_SLOW_POINTS)
-        axes.plot(line.x[slow], line.y[slow], ".", color=RED, markersize=3.2, label=label, zorder=5)
+        slow = np.flatnonzero(line.y < limit)
+        slow = slow[np.argsort(line.y[slow])][:_MAX_SLOW_POINTS]
+        slow.sort()
+        axes.plot(line.x[slow], line.y[slow], ".", color=RED, markersize=2.6, label=label, zorder=1.95)
         axes.axhline(limit, color=RED, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
         label = "_"
     _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
-    _draw_legend(axes)
+    return legend_of(axes)
 
 
-def draw_step_time(axes: Axes, runs: Runs) -> None:
+def draw_step_time(axes: Axes, runs: Runs) -> Legend:
     """Draw the step time, and below it the time of waiting for data."""
     scale, unit = _time_unit(runs, "step_time_s")
     for run, line in runs.lines("step_time_s"):
         _draw_line(axes, line.scale_y(scale), runs.color(run), runs, label="step")
     for run, line in runs.lines("data_time"):
         color = runs.color(run) if len(runs.tables) > 1 else COLORS[1]
-        thin = line.scale_y(scale).thin()
-        axes.plot(thin.x, thin.y, color=color, linewidth=0.8, linestyle="--", label="waiting for data")
+        _draw_line(axes, line.scale_y(scale), color, runs, label="waiting for data", linestyle=(0, (3, 1)))
     _finish(axes, runs, "Step time", unit, from_zero=True)
     values = np.concatenate([line.y * scale for _, line in runs.lines("step_time_s")])
     high = float(np.percentile(values, 99)) * 1.6
@@ -98,11 +114,11 @@ def draw_step_time(axes: Axes, runs: Runs) -> None:
         count = int((values > high).sum())
         axes.set_ylim(0, high)
         text = f"{count} above the axis, up to {values.max():.3g} {unit}"
-        axes.text(0.99, 0.97, text, transform=axes.transAxes, ha="right", va="top", fontsize=6.5, color=FAINT)
-    _draw_legend(axes)
+        axes.set_title(text, loc="right", fontsize=SMALL, color=FAINT)
+    return legend_of(axes)
 
 
-def draw_grad_norm(axes: Axes, runs: Runs) -> None:
+def draw_grad_norm(axes: Axes, runs: Runs) -> Legend:
     """Draw the norm of the gradient."""
     for run, line in runs.lines("grad_norm"):
         _draw_line(axes, line, runs.color(run), runs)
@@ -111,15 +127,17 @@ def draw_grad_norm(axes: Axes, runs: Runs) -> None:
     _finish(axes, runs, "Gradient norm", "norm", from_zero=not is_wide)
     if is_wide:
         axes.set_yscale("log")
+    return legend_of(axes)
 
 
-def draw_memory(axes: Axes, runs: Runs) -> None:
+def draw_memory(axes: Axes, runs: Runs) -> Legend:
     """Draw the logged memory."""
     for run, line in runs.lines("memory"):
         thin = line.thin()
         _draw_range(axes, thin, runs.color(run))
         axes.plot(thin.x, thin.y, color=runs.color(run), linewidth=1.2)
     _finish(axes, runs, "Memory", "GiB", from_zero=True)
+    return legend_of(axes)
 
 
 def has_timers(runs: Runs) -> bool:
@@ -127,7 +145,7 @@ def has_timers(runs: Runs) -> bool:
     return any(str(name).endswith(" (ms)") for table in runs.tables.values() for name in table)
 
 
-def draw_timers(axes: Axes, runs: Runs) -> None:
+def draw_timers(axes: Axes, runs: Runs) -> Legend:
     """Draw the longest names of the first run's timing log."""
     run, table = next(iter(runs.tables.items()))
     names = [name for name in table if str(name).endswith(" (ms)") and name != "other (ms)"]
@@ -141,15 +159,16 @@ def draw_timers(axes: Axes, runs: Runs) -> None:
                 label=runs.show(str(name).removesuffix(" (ms)")),
             )  # fmt: skip
     _finish(axes, runs, "Time by name", "ms", from_zero=True)
-    _draw_legend(axes)
+    return legend_of(axes)
 
 
-def draw_gpu_mean(axes: Axes, runs: Runs) -> None:
+def draw_gpu_mean(axes: Axes, runs: Runs) -> Legend:
     """Draw the mean utilisation of the GPUs over the run."""
     for run, line in runs.lines("gpu_util"):
         _draw_line(axes, line, runs.color(run), runs, label="mean of all GPUs")
     _finish(axes, runs, "GPU utilisation, mean of all GPUs", "%")
     axes.set_ylim(0, 103)
+    return legend_of(axes)
 
 
 def has_gpu_columns(runs: Runs) -> bool:
@@ -157,7 +176,7 @@ def has_gpu_columns(runs: Runs) -> bool:
     return any(str(name).startswith("gpu_util") for table in runs.tables.values() for name in table)
 
 
-def draw_gpu_boxes(axes: Axes, runs: Runs) -> None:
+def draw_gpu_boxes(axes: Axes, runs: Runs) -> Legend:
     """Draw a box per GPU: median, quartiles, whiskers to P5 and P95."""
     from matplotlib.colors import to_rgba
 
@@ -184,9 +203,10 @@ def draw_gpu_boxes(axes: Axes, runs: Runs) -> None:
     _style(axes, "GPU utilisation by GPU", "%")
     axes.set_xlabel("GPU (box: quartiles, whiskers: P5 to P95)")
     axes.set_ylim(0, 103)
+    return legend_of(axes)
 
 
-def draw_estimated_utilisation(axes: Axes, runs: Runs) -> None:
+def draw_estimated_utilisation(axes: Axes, runs: Runs) -> Legend:
     """Draw an estimate of the utilisation if none was logged: an upper bound, or relative to the run's own best."""
     by_wait = runs.has("data_time") and runs.has("step_time_s")
     for run, table in runs.tables.items():
@@ -198,16 +218,16 @@ def draw_estimated_utilisation(axes: Axes, runs: Runs) -> None:
             continue
         line = runs.series(run, "_share", share)
         if line is not None:
-            _draw_line(axes, line, runs.color(run), runs)
+            _draw_line(axes, line, runs.color(run), runs, label=_BY_WAIT if by_wait else _BY_RATE)
     _finish(axes, runs, "Utilisation, estimate (none logged)", "% (estimate)")
     axes.set_ylim(0, 103)
     formula = _BY_WAIT if by_wait else _BY_RATE
-    axes.text(0.02, 0.05, f"= {formula}", transform=axes.transAxes, fontsize=7, color=FAINT, bbox=_BOX)
     meaning = "an upper bound" if by_wait else "relative to this run, not to the device's peak"
     runs.notes.append(f"Utilisation was not logged; the estimate is {formula}: {meaning}.")
+    return legend_of(axes)
 
 
-def draw_throughput_by_step_time(axes: Axes, runs: Runs) -> None:
+def draw_throughput_by_step_time(axes: Axes, runs: Runs) -> Legend:
     """Draw the throughput over batch size / step time (equal if all time is in steps), else over the step time."""
     ideal = runs.has("batch_size") and runs.has("throughput")
     scale, unit = (1.0, "") if ideal else _time_unit(runs, "step_time_s")
@@ -230,10 +250,10 @@ def draw_throughput_by_step_time(axes: Axes, runs: Runs) -> None:
         axes.set_xlabel("batch size / step time (samples/s)")
         axes.set_xlim(0)
         axes.set_ylim(0)
-        _draw_legend(axes)
     else:
         _style(axes, "Throughput vs step time", RATES[runs.rate])
         axes.set_xlabel(f"step time ({unit})")
+    return legend_of(axes)
 
 
 def _choose_evenly(indices: Any, most: int) -> Any:
@@ -241,19 +261,20 @@ def _choose_evenly(indices: Any, most: int) -> Any:
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), most)).astype(int)] if len(indices) else indices
 
 
-def _draw_line(axes: Axes, line: Series, color: str, runs: Runs, label: str = "_") -> None:
-    """Draw the values pale and their moving average strong; few values are drawn alone."""
+def _draw_line(axes: Axes, line: Series, color: str, runs: Runs, label: str = "_", linestyle: Any = "-") -> None:
+    """Draw the values pale and their moving average strong, above all else; few values are drawn alone."""
     window = runs.window_for(len(line.x))
     thin = line.thin()
     _draw_range(axes, thin, color)
     if window <= 1:
         marker = "o" if len(thin.x) <= 40 else None
-        axes.plot(thin.x, thin.y, color=color, linewidth=1.3, marker=marker, markersize=2.6, label=label)
+        style: dict[str, Any] = {"linestyle": linestyle, "marker": marker, "markersize": 2.6}
+        axes.plot(thin.x, thin.y, color=color, linewidth=1.3, label=label, **style)
         return
-    axes.plot(thin.x, thin.y, color=color, linewidth=0.6, alpha=0.35)
+    axes.plot(thin.x, thin.y, color=color, linewidth=0.6, alpha=0.35, zorder=1.8)
     smooth = line.smooth(window).thin()
     text = label if label == "_" or len(runs.tables) > 1 else f"{label}, mean of {window}"
-    axes.plot(smooth.x, smooth.y, color=color, linewidth=1.5, label=text)
+    axes.plot(smooth.x, smooth.y, color=color, linewidth=1.5, linestyle=linestyle, label=text)
 
 
 def _draw_range(axes: Axes, line: Series, color: str) -> None:
@@ -282,55 +303,10 @@ def _finish(axes: Axes, runs: Runs, title: str, y_label: str, *, from_zero: bool
         axes.locator_params(axis="x", integer=True)
     if from_zero:
         most = axes.dataLim.ymax  # autoscaling leaves no margin above values that differ little
-        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 0 else None)
+        axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 1e-12 else 1)
 
 
 def _style(axes: Axes, title: str, y_label: str) -> None:
-    axes.set_title(title, loc="left", fontsize=8, color=INK, fontweight="bold")
+    set_title(axes, title)
     axes.set_ylabel(y_label)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.grid(axis="y", color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-
-
-def _draw_legend(axes: Axes, right: Axes | None = None) -> None:
-    handles: dict[str, Any] = {}
-    for part in (axes, right):
-        if part is not None:
-            for handle, label in zip(*part.get_legend_handles_labels(), strict=True):
-                handles.setdefault(label, handle)
-    if handles:
-        place: Any = "best" if right is None else _emptiest_place(axes, right)  # matplotlib's type is a literal
-        (right or axes).legend(
-            list(handles.values()), list(handles), loc=place, fontsize=6.5, framealpha=0.8, edgecolor="none",
-            handlelength=1.6, borderpad=0.2, labelcolor=INK,
-        )  # fmt: skip
-
-
-_LEFT_EDGES: Final = {"right": 0.62, "left": 0.0, "center": 0.31}
-_LOWER_EDGES: Final = {"upper": 0.72, "lower": 0.0, "center": 0.36}
-_LEGEND_WIDTH, _LEGEND_HEIGHT = 0.38, 0.28
-"""Places and size of a legend, in fractions of the axes."""
-
-
-def _emptiest_place(*parts: Axes) -> str:
-    """Return the place with the least of the lines in it. matplotlib's ``best`` sees only the lines of one axes."""
-    points = [np.empty((0, 2))]
-    for axes in parts:
-        for line in axes.lines:
-            x, y = (np.asarray(column, dtype=float) for column in (line.get_xdata(), line.get_ydata()))
-            if len(x):
-                along = np.linspace(x.min(), x.max(), 200)
-                dense = np.column_stack([along, np.interp(along, x, y)])
-                points.append(axes.transAxes.inverted().transform(axes.transData.transform(dense)))
-    x, y = np.concatenate(points).T
-    covered = {
-        f"{upper} {side}": int(
-            ((x >= left) & (x <= left + _LEGEND_WIDTH) & (y >= low) & (y <= low + _LEGEND_HEIGHT)).sum()
-        )
-        for upper, low in _LOWER_EDGES.items()
-        for side, left in _LEFT_EDGES.items()
-        if upper != side
-    }
-    return min(covered, key=lambda place: covered[place])
+    bare(axes)

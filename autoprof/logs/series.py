@@ -100,6 +100,10 @@ class Runs:
         """Return whether a run has at least two values of a column."""
         return any(name in table and int(table[name].notna().sum()) > 1 for table in self.tables.values())
 
+    def has_positive(self, name: str) -> bool:
+        """Return whether a run has at least two values of a column, and one above zero."""
+        return self.has(name) and any(name in table and bool((table[name] > 0).any()) for table in self.tables.values())
+
     def series(self, run: str, name: str, values: pd.Series | None = None) -> Series | None:
         """Return a column of a run, or other ``values`` for its records, over the x axis of the figure."""
         table = self.tables[run]

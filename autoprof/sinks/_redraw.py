@@ -14,12 +14,12 @@ import select
 import subprocess
 import sys
 from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from .._reports.figures import encode_figure
 from .._reports.memory import MemoryHistory, NameMemory, memory_figure
 from .._storage.atomic import write_atomic
 
@@ -44,6 +44,8 @@ def pack(history: MemoryHistory) -> bytes:
         "series": list(history.series),
         "names": [asdict(entry) for entry in history.names],
         "stride": history.stride,
+        "whole": None if history.whole is None else asdict(history.whole),
+        "capacity_bytes": history.capacity_bytes,
     }
     columns = [history.steps, *history.series.values()]
     return json.dumps(head).encode() + b"\n" + b"".join(column.tobytes() for column in columns)
@@ -59,14 +61,14 @@ def unpack(data: bytes) -> MemoryHistory:
         series=dict(zip(head["series"], columns[1:], strict=True)),
         names=tuple(NameMemory(**entry) for entry in head["names"]),
         stride=head["stride"],
+        whole=None if head["whole"] is None else NameMemory(**head["whole"]),
+        capacity_bytes=head["capacity_bytes"],
     )
 
 
 def write_picture(history: MemoryHistory, path: Path) -> None:
     """Draw the history and replace the picture at ``path``."""
-    picture = BytesIO()
-    memory_figure(history).savefig(picture, format="png")
-    write_atomic(path, picture.getvalue())
+    write_atomic(path, encode_figure(memory_figure(history)))
 
 
 class Redrawer:

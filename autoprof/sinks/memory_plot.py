@@ -12,7 +12,8 @@ import numpy as np
 from pydantic import Field
 
 from .._options import Options
-from .._reports.memory import MemoryHistory, NameMemory, name_memory
+from .._reports.figures import check_format, save_figure
+from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure
 from ..errors import OutputError
 from ..frame import NOT_MEASURED, StepFrame
 from ..summary import Summary
@@ -71,13 +72,15 @@ class History:
             self._series[key] = array("q", np.maximum(values[::2], values[1::2]).tobytes())
         self.stride *= 2
 
-    def snapshot(self, names: tuple[NameMemory, ...] = ()) -> MemoryHistory:
-        """Return an immutable copy."""
+    def snapshot(self, held: HeldMemory = HeldMemory()) -> MemoryHistory:  # noqa: B008 (immutable)
+        """Return an immutable copy, with facts of the summary."""
         return MemoryHistory(
             steps=np.array(self._steps, dtype=np.int64),
             series={key: np.array(column, dtype=np.int64) for key, column in self._series.items()},
-            names=names,
+            names=held.names,
             stride=self.stride,
+            whole=held.whole,
+            capacity_bytes=held.capacity_bytes,
         )
 
 
@@ -125,31 +128,28 @@ class MemoryPlotSink:
     def show(self, summary: Summary, step: int) -> None:
         """Request a drawing of the history so far."""
         if self._redrawer is not None:
-            self._redrawer.request(self._history.snapshot(name_memory(summary.rows, summary.memory_table)))
+            self._redrawer.request(self._history.snapshot(held_memory(summary)))
 
     def close(self, summary: Summary) -> None:
         """Draw the whole run."""
         if self._redrawer is not None:
             self._redrawer.close()
             self._redrawer = None
-        names = name_memory(summary.rows, summary.memory_table)
-        if len(self._history) or names:
-            write_picture(self._history.snapshot(names), self._picture)
+        held = held_memory(summary)
+        if len(self._history) or held.names:
+            write_picture(self._history.snapshot(held), self._picture)
 
 
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:
-    """Draw the memory of one rank. Raises ``OutputError`` where there is no reading."""
-    summary = saved.summary()
-    history, names = History(), name_memory(summary.rows, summary.memory_table)
+    """Draw the memory of one rank, in the format of the file's name. Raises ``OutputError``."""
+    check_format(path)
+    history, held = History(), held_memory(saved.summary())
     for frame in saved.frames(saved.rank):
         if frame.memory:
             history.add(frame.step, frame.memory)
-    if not len(history) and not names:
+    if not len(history) and not held.names:
         raise OutputError(f"{path}: there is nothing to draw; the records have no reading of memory")
-    try:
-        write_picture(history.snapshot(names), path)
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written ({error.strerror})") from error
+    save_figure(memory_figure(history.snapshot(held)), path)
 
 
 SINK = SinkKind(
@@ -158,5 +158,5 @@ SINK = SinkKind(
     in_folder=True,
     default=True,
     close_order=CloseOrder.PICTURES,
-    exports=(Export("memory-plot", "the memory over the steps of one rank, a PNG", export_memory_plot),),
+    exports=(Export("memory-plot", "the memory over the steps of one rank: .png, .svg or .pdf", export_memory_plot),),
 )

@@ -216,7 +216,7 @@ def test_a_picture_has_every_row_with_its_interval(runs: Runs) -> None:
 def test_a_figure_that_cannot_be_written(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A format that is none, a folder that is not there, runs without an interval: status 2, one message."""
     assert status(*runs[:2], "-o", tmp_path / "x.jpgg") == 2
-    assert "'jpgg' is not a picture format" in capsys.readouterr().err
+    assert "'jpgg' is not a format of figures" in capsys.readouterr().err
     assert status(*runs[:2], "-o", tmp_path / "no" / "x.png") == 2
     assert "cannot be written" in capsys.readouterr().err
     short = save(tmp_path, {("A", "forward"): [1.0] * 5})

@@ -35,7 +35,7 @@ def test_the_log_of_the_first_tool_has_every_plot() -> None:
         "Loss", "Throughput", "Step time", "Throughput vs batch size / step time", "GPU utilisation, mean of all GPUs",
         "GPU utilisation by GPU", "Gradient norm",
     ]  # fmt: skip
-    assert any(axes.get_ylabel() == "lr" for axes in figure.axes)
+    assert any(axes.get_ylabel() == "lr (1e-3)" for axes in figure.axes)
 
 
 def test_a_plot_without_its_column_is_omitted_with_a_note() -> None:
@@ -48,16 +48,32 @@ def test_a_plot_without_its_column_is_omitted_with_a_note() -> None:
     assert figure.get_supxlabel().startswith("Not in the log")
 
 
-def test_the_legend_of_two_axes_covers_no_line_of_either() -> None:
-    """A loss that falls from the left and a learning rate that rises to the right leave the lower left, for one."""
-    figure = plot_metrics(_table(lr=np.linspace(0, 1e-3, 50)), None)
-    axes, right = figure.axes[:2]
-    figure.canvas.draw()
-    box = right.get_legend().get_window_extent()
-    for part in (axes, right):
-        for line in part.lines:
-            points = part.transData.transform(np.column_stack([line.get_xdata(), line.get_ydata()]))
-            assert not any(box.contains(x, y) for x, y in points), line.get_label()
+def test_validation_does_not_hide_the_training_curve() -> None:
+    """Validation in every step is a thin line below the moving average, with few hollow markers."""
+    figure = plot_metrics(_table(val_loss=np.linspace(3, 1, 50)), None)
+    lines = {str(line.get_label()): line for line in figure.axes[0].lines}
+    validation, training = lines["validation loss"], lines["loss, mean of 5"]
+    assert validation.get_zorder() < training.get_zorder()
+    assert validation.get_markerfacecolor() == "none"
+    assert len(validation.get_xdata()) == 50
+    assert 50 / validation.get_markevery() <= 12
+
+
+def test_a_power_of_ten_of_the_learning_rate_is_in_the_label_of_its_axis() -> None:
+    """A power above the axis would stand in the legend."""
+    figure = plot_metrics(_table(lr=np.linspace(0, 3e-4, 50)), None)
+    right = figure.axes[1]
+    assert right.get_ylabel() == "lr (1e-4)"
+    assert right.yaxis.get_offset_text().get_text() == ""
+    assert [text.get_text() for text in right.get_yticklabels()][:2] == ["0", "1"]
+
+
+def test_plots_without_a_value_above_zero_are_omitted() -> None:
+    """A step time of zero gives no utilisation and no throughput."""
+    zero = np.zeros(50)
+    figure = plot_metrics(_table(step_time_s=zero, data_time=zero, throughput=zero), None)
+    assert _titles(figure) == ["Loss", "Throughput", "Step time"]
+    assert all(axes.get_ylim() == (0, 1) for axes in figure.axes[1:])
 
 
 def test_no_point_stands_at_the_edge_of_an_axis_that_begins_at_zero() -> None:
@@ -89,11 +105,13 @@ def test_the_moving_average_is_over_the_records_that_were_asked_for() -> None:
 
 
 def test_utilisation_that_was_not_logged_is_an_estimate() -> None:
-    """With the wait for data it is an upper bound; without, a share of the run's best. The formula is drawn."""
+    """With the wait for data it is an upper bound; without, a share of the run's best. The legend has the formula."""
     waiting = plot_metrics(_table(step_time_s=0.2, data_time=0.05), None)
     axes = next(axes for axes in waiting.axes if "estimate" in axes.get_title(loc="left"))
     assert axes.lines[0].get_ydata()[0] == pytest.approx(75.0)
-    assert [text.get_text() for text in axes.texts] == ["= 1 − waiting for data / step time"]
+    assert not axes.texts
+    assert axes.lines[0].get_label() == "_child0"
+    assert axes.lines[1].get_label() == "1 − waiting for data / step time, mean of 5"
     rate = plot_metrics(_table(throughput=np.r_[np.full(25, 50.0), np.full(25, 100.0)]), None)
     assert any("relative to this run, not to the device's peak" in note for note in rate.notes)
 

@@ -91,7 +91,7 @@ def test_the_picture_has_a_bar_of_parts_for_each_name() -> None:
     assert widths == [[12, 1], [12, 0], [24, 0]]
     legend = names_axes.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["parameters", "gradients", "state"]
+    assert [text.get_text() for text in legend.get_texts()] == ["parameters", "gradients", "optimizer state"]
 
 
 def test_a_history_without_readings_is_drawn_without_a_warning() -> None:

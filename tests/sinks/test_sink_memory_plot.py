@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,13 +74,14 @@ def test_kinds_of_readings_are_bounded() -> None:
 
 def test_a_history_survives_its_way_to_the_other_process() -> None:
     """An unpacked history equals the packed one."""
-    before = replace(history(4, NameMemory("时间", 3, 4)), stride=2)
+    whole = NameMemory("", 0, 0, 1, 2, 3)
+    before = replace(history(4, NameMemory("时间", 3, 4)), stride=2, whole=whole, capacity_bytes=80)
     after = unpack(pack(before))
     assert after.steps.tolist() == before.steps.tolist()
     assert {key: column.tolist() for key, column in after.series.items()} == {
         key: column.tolist() for key, column in before.series.items()
     }
-    assert (after.names, after.stride) == (before.names, 2)
+    assert (after.names, after.stride, after.whole, after.capacity_bytes) == (before.names, 2, whole, 80)
 
 
 def test_the_phases_of_a_name_are_one_bar() -> None:
@@ -98,7 +100,7 @@ def test_any_number_of_steps_and_names_is_drawn(points: int, names: int) -> None
     figure = memory_figure(history(points, *entries))
     assert len(figure.axes) == (2 if names else 1)
     note = figure.get_supxlabel()
-    assert ("40 names with less are not shown" in note) is (names == 60)
+    assert (f"{60 - MODULES} names with less are not shown" in note) is (names == 60)
     assert ("set memory: true in a rule" in note) is (names == 0)
     if names:
         assert len(figure.axes[1].get_yticklabels()) == min(names, MODULES)
@@ -125,17 +127,50 @@ def test_no_texts_overlap() -> None:
     assert all(figure.bbox.contains(*corner) for box in boxes for corner in box.corners())
 
 
-def test_a_script_without_a_font_is_spelt_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no installed font has a character it is written as its code point, and the picture says so."""
+@pytest.fixture
+def no_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No font of this machine has a character beyond Latin-1."""
     monkeypatch.setattr(fonts, "_without", lambda path, characters: "".join(c for c in characters if ord(c) > 255))
     fonts._search.cache_clear()
+    yield
+    fonts._search.cache_clear()
+
+
+@pytest.mark.usefixtures("no_fonts")
+def test_a_script_without_a_font_is_spelt_out() -> None:
+    """A character is written as its code point, an emoji by its name, and the picture says so."""
+    names = [NameMemory(name, MIB, MIB) for name in ("时A", "𠀀", "🔥/x")]
+    figure = memory_figure(history(3, *names))
+    labels = [text.get_text() for text in figure.axes[-1].get_yticklabels()]
+    assert labels == ["\\u65f6A", "\\U00020000", "(fire)/x"]
+    assert "written as names or code points" in figure.get_supxlabel()
+
+
+@pytest.mark.usefixtures("no_fonts")
+def test_a_longer_text_without_a_font_is_a_tag_that_the_note_explains() -> None:
+    """Code points of a whole name would fill the label, and its ending would be cut off."""
+    script = script_for(["前向传播/Stage8", "前向传播/Stage2", "编码器"])
+    assert [script.show(name) for name in ("前向传播/Stage8", "编码器")] == ["{1}/Stage8", "{2}"]
+    assert r"{1} \u524d\u5411\u4f20\u64ad, {2} \u7f16\u7801\u5668." in script.note
+
+
+def test_a_font_installed_after_matplotlibs_list_was_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """matplotlib never renews its list; fonts that are not in it are looked for when a character is missing."""
+    from matplotlib import font_manager
+
+    known = font_manager.fontManager.ttflist
+    path = next(font.fname for font in known if font.fname.endswith("DejaVuSansMono.ttf"))
+    rest = [font for font in known if font.name != "DejaVu Sans Mono"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", rest)
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [path])
+    monkeypatch.setattr(fonts, "_without", lambda font, characters: "" if font == path else characters)
+    fonts._search.cache_clear()
+    fonts._installed_since.cache_clear()
     try:
-        figure = memory_figure(history(3, NameMemory("时A", MIB, MIB), NameMemory("𠀀", MIB, MIB)))
+        assert script_for(["时间"]) == fonts.Script(("DejaVu Sans", "DejaVu Sans Mono"))
     finally:
         fonts._search.cache_clear()
-    labels = [text.get_text() for text in figure.axes[1].get_yticklabels()]
-    assert labels == ["\\u65f6A", "\\U00020000"]
-    assert "written as code points" in figure.get_supxlabel()
+        fonts._installed_since.cache_clear()
 
 
 def test_cjk_names_are_drawn_without_a_missing_glyph(tmp_path: Path) -> None:
