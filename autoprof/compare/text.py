@@ -140,7 +140,8 @@ def _rows(comparison: Comparison, width: int, top: int) -> Iterator[str]:
         yield f"… and {count(len(hidden), 'more row')}: {tally(hidden)}"
     if comparison.small:
         yield ""
-        yield f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"
+        text = f"{comparison.small} rows below the minimum share of the step are excluded (--min-share 0 shows them)"
+        yield from wrap("", text, width, room=0)
 
 
 def _unpaired(title: str, rows: Sequence[UnpairedRow], width: int) -> list[str]:

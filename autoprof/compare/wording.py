@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 from typing import Final
 
 from .._units import NS_PER_S, format_bytes, format_ms
@@ -15,7 +16,10 @@ MIN_SECONDS_NS: Final = 9_999_950_000
 MAX_POINTS: Final = 9_999.5
 """From here on percent are in thousands, from a thousand times as many on in millions."""
 KEPT_WORDS: Final = 1
-"""Words kept before the first and after the last difference of two texts."""
+"""Words kept before and after each difference of two texts."""
+KEPT_LETTERS: Final = 100
+"""Letters kept before and after the difference of two long words, such as a path or JSON."""
+HOUR_NS: Final = 3600 * NS_PER_S
 _IN_LEGEND: Final = ("the interval is wider than", "not proven among")
 """Beginnings of the reasons that the legend explains."""
 
@@ -28,6 +32,8 @@ def value(change: Change, number: float | None) -> str:
         return format_bytes(number)
     if change.unit == "ns":
         longest = max(abs(change.a or 0), abs(change.b or 0))
+        if longest >= HOUR_NS:
+            return f"{number / HOUR_NS:.2f} h"
         return f"{number / NS_PER_S:.2f} s" if longest >= MIN_SECONDS_NS else format_ms(number)
     return f"{number:.4g}" if number < 1e4 else f"{number:.0f}"
 
@@ -85,17 +91,41 @@ def headline(comparison: Comparison) -> str:
 
 
 def differing(a: str, b: str) -> tuple[str, str]:
-    """Return both texts from shortly before their first difference to shortly after their last, by words."""
-    words_a, words_b = a.split(" "), b.split(" ")
-    shortest = min(len(words_a), len(words_b))
-    head = next((at for at in range(shortest) if words_a[at] != words_b[at]), shortest)
-    tail = next((at for at in range(shortest - head) if words_a[-1 - at] != words_b[-1 - at]), shortest - head)
-    begin, end = max(head - KEPT_WORDS, 0), max(tail - KEPT_WORDS, 0)
-    return _part(words_a, begin, end), _part(words_b, begin, end)
+    """Return the words in which two texts differ, with the words next to them; equal stretches become ``…``."""
+    words = a.split(" "), b.split(" ")
+    shown: tuple[set[int], set[int]] = (set(), set())
+    for tag, a1, a2, b1, b2 in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        if a2 - a1 == b2 - b1 == 1:
+            words[0][a1], words[1][b1] = _differing_letters(words[0][a1], words[1][b1])
+        for at, begin, end in ((0, a1, a2), (1, b1, b2)):
+            shown[at].update(range(max(begin - KEPT_WORDS, 0), min(end + KEPT_WORDS, len(words[at]))))
+    first, second = (_elided(*side) for side in zip(words, shown, strict=True))
+    return first, second
 
 
-def _part(words: list[str], begin: int, end: int) -> str:
-    return " ".join([*["…"] * (begin > 0), *words[begin : len(words) - end], *["…"] * (end > 0)])
+def _elided(words: list[str], shown: set[int]) -> str:
+    """Return the words at the places ``shown``, and an ellipsis for each stretch of at least two others."""
+    parts: list[str] = []
+    beside = shown | {-1, len(words)}
+    for at, word in enumerate(words):
+        if at in shown or {at - 1, at + 1} <= beside:
+            parts.append(word)
+        elif not parts or parts[-1] != "…":
+            parts.append("…")
+    return " ".join(parts)
+
+
+def _differing_letters(a: str, b: str) -> tuple[str, str]:
+    """Return two long words from shortly before their first difference to shortly after their last."""
+    shortest = min(len(a), len(b))
+    head = next((at for at in range(shortest) if a[at] != b[at]), shortest)
+    tail = next((at for at in range(shortest - head) if a[-1 - at] != b[-1 - at]), shortest - head)
+    begin = head - KEPT_LETTERS if head > 2 * KEPT_LETTERS else 0
+    end = tail - KEPT_LETTERS if tail > 2 * KEPT_LETTERS else 0
+    first, second = ("…" * (begin > 0) + word[begin : len(word) - end] + "…" * (end > 0) for word in (a, b))
+    return first, second
 
 
 def tally(changes: Iterable[Change]) -> str:

@@ -17,6 +17,7 @@ from compare_builders import MS, noise, save, train
 from autoprof._reports.text import cells
 from autoprof.cli import main
 from autoprof.compare import compare_runs, comparison_figure, render_comparison, render_markdown
+from autoprof.compare.wording import differing
 
 Runs = tuple[Path, Path, Path]
 
@@ -319,3 +320,31 @@ def test_time_outside_of_steps_is_a_line_of_its_own(tmp_path: Path, capsys: pyte
     assert whole["step"]["verdict"] == "same"
     assert whole["wall time"]["verdict"] == "faster"
     assert whole["wall time"]["a"] == pytest.approx(9 * MS)
+
+
+@pytest.mark.parametrize(("a", "b", "shown"), [
+    ("python train.py --lr 1 --name x", "python train.py --lr 2 --name x", ("… --lr 1 --name x", "… --lr 2 --name x")),
+    ("train --seed 1 " + "--same " * 300 + "--lr 3", "train --seed 2 " + "--same " * 300 + "--lr 4",
+     ("train --seed 1 --same … --lr 3", "train --seed 2 --same … --lr 4")),
+    ("train", "train --compile", ("train", "train --compile")),
+    ("/data/" + "x" * 900 + "/v1" + "/part" * 90, "/data/" + "x" * 900 + "/v2" + "/part" * 90,
+     ("…" + "x" * 98 + "/v1" + "/part" * 20 + "…", "…" + "x" * 98 + "/v2" + "/part" * 20 + "…")),
+])  # fmt: skip
+def test_each_difference_of_two_commands_is_shown(a: str, b: str, shown: tuple[str, str]) -> None:
+    """With the words next to it, however long the equal parts before, between and after, and within a long word."""
+    assert differing(a, b) == shown
+
+
+@pytest.mark.parametrize("step_ms", [0.01, 9.99, 9_999.9, 20_123.4, 3_599_999, 7_200_000])
+@pytest.mark.parametrize("width", [80, 200])
+def test_columns_hold_at_any_length_of_a_step(tmp_path: Path, width: int, step_ms: float) -> None:
+    """From microseconds to hours a number has a blank before it, and no line is wider than the terminal."""
+    sides = [save(tmp_path, {("A", "forward"): step_ms * noise(40, seed, spread=0.001)}) for seed in (1, 2)]
+    lines = render_comparison(compare_runs(*sides), width=width)
+    rows = [line for line in lines if line.startswith(("step", "mean step", "  forward"))]
+    assert len(rows) >= 3
+    unit = r"<?[\d.]+ (?:ms|s|h)"
+    for row in rows:
+        assert re.search(rf"\w +{unit} +{unit} +\S+ % +\[.*\]  \w+$", row), row
+    assert len({row.index("%") for row in rows}) == 1
+    assert max(map(cells, lines)) <= width
