@@ -93,7 +93,7 @@ def _search(characters: str) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def _add(families: list[str], missing: str, entries: Iterable[FontEntry]) -> str:
-    """Append the fonts that have some of the missing characters; return what is still missing."""
+    """Append the fonts that have some of the missing characters; return the others."""
     fonts = {font.name: font.fname for font in entries if _is_usable(font)}
     order: list[str] = [name for name in PREFERRED if name in fonts]
     order += [name for name in fonts if name not in PREFERRED][: _SCANNED - len(order)]
