@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from ._suspend import SuspendHandler
 from ._text_output import TextOutput
 
 SPARE_ROWS: Final = 6
@@ -55,18 +56,24 @@ class PinnedLines:
         self._size: tuple[int, int] | None = None
         self._height = 0
         self._restorer: Restorer | None = None
+        self._suspend = SuspendHandler(self._clear_at_once)
 
     def guard(self) -> None:
-        """Start the process that restores the screen if this one is killed; some ms, so it is called before the run."""
+        """Restore the screen on Ctrl-Z, and, by a process started here, where this one is killed.
+
+        It takes some ms, so it is called before the run.
+        """
         stream = self._output.stream
         if self.terminal_size(stream) is not None and stream.fileno() >= 0:
             self._restorer = Restorer(stream.fileno(), _RESTORE_SCREEN)
+            self._suspend.install()
 
     def close(self) -> None:
         """Remove the lines, which may wait for the terminal, and end the process that guards the screen."""
         try:
             self.clear(patient=True)
         finally:
+            self._suspend.remove()
             restorer, self._restorer = self._restorer, None
             if restorer is not None and os.getpid() == self._owner:
                 restorer.close()
@@ -123,6 +130,11 @@ class PinnedLines:
             if self._restorer is not None:
                 self._restorer.send(shown=False)
         self._height, self._size = 0, None
+
+    def _clear_at_once(self) -> None:
+        # In a signal handler: the program may be in the middle of a flush of the same stream.
+        if self._height and self._output.offer(_RESTORE_SCREEN, flush=False):
+            self._height, self._size = 0, None
 
     @property
     def shown_size(self) -> tuple[int, int] | None:

@@ -36,8 +36,11 @@ class TextOutput:
         self._patience_s = END_WAIT_S
         """The remaining wait for the reader at the end: none once it was in vain."""
 
-    def offer(self, text: str) -> bool:
-        """Write the text if the reader takes it now; return False where nothing of it was written."""
+    def offer(self, text: str, *, flush: bool = True) -> bool:
+        """Write the text if the reader takes it now; return False where nothing of it was written.
+
+        ``flush`` writes the program's buffered text before it.
+        """
         fd = self._descriptor()
         if fd is not None and not _takes_text(fd):
             return False
@@ -45,7 +48,8 @@ class TextOutput:
             self.stream.write(text)
             self.stream.flush()
             return True
-        self.stream.flush()
+        if flush:
+            self.stream.flush()
         target = self._non_blocking(fd)
         self._rest = self._rest[_write(target, self._rest) :]
         if self._rest:

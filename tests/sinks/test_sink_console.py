@@ -6,6 +6,8 @@ import fcntl
 import io
 import os
 import pty
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from tqdm import tqdm
 from autoprof._notes import Notes
 from autoprof._session.outputs import Outputs
 from autoprof.sinks._base import RunInfo
+from autoprof.sinks._suspend import SuspendHandler
 from autoprof.sinks._terminal import PinnedLines, Restorer
 from autoprof.sinks.console import ConsoleOptions, ConsoleSink
 from autoprof.summary import Summary
@@ -449,7 +452,7 @@ def test_no_color_is_respected(
 
 
 _PROGRAM = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks._base import RunInfo
@@ -466,23 +469,37 @@ for step in tqdm(range(1, 31), mininterval=0, file=sys.stdout):
         tqdm.write(f"loss at {step}")
     if step == 20 and sys.argv[2] == "crash":
         sys.exit("the program died")
+    if step == 20 and sys.argv[2] == "suspend":
+        os.kill(os.getpid(), signal.SIGTSTP)
     if step == 20 and sys.argv[2] == "kill":
         os.kill(os.getpid(), 9)
 sink.close(summary_of([frame_of()]))
-print("the program goes on")
+print("the program goes on with", signal.getsignal(signal.SIGTSTP).name)
 """
 
 
-def run_on_pty(how: str) -> Screen:
-    """Run the program on a real pseudo-terminal of 100 × 30 and return its screen."""
+def run_on_pty(how: str, stops: list[Screen] | None = None) -> Screen:
+    """Run the program on a real pseudo-terminal of 100 × 30 and return its screen; ``stops`` gets those at Ctrl-Z."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "CI": "", "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(Path(__file__).parent), how]
-    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as program:
+    with subprocess.Popen(
+        command,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment,
+        preexec_fn=os.setpgrp,  # a group of its own, as a shell's job has
+    ) as program:
         os.close(slave)
         output = b""
         while True:
+            if not select.select([master], [], [], 0.05)[0]:
+                if stops is not None and os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOHANG):
+                    stops.append(_screen(output))
+                    os.kill(program.pid, signal.SIGCONT)
+                continue
             try:
                 part = os.read(master, 65536)
             except OSError:  # how a pseudo-terminal says that the program is gone
@@ -492,6 +509,10 @@ def run_on_pty(how: str) -> Screen:
             output += part
         program.wait()
     os.close(master)
+    return _screen(output)
+
+
+def _screen(output: bytes) -> Screen:
     screen = Screen(100, 30)
     screen.feed(output.decode().replace("\r\n", "\n"))
     return screen
@@ -503,7 +524,7 @@ def test_beside_a_real_tqdm_bar_on_a_real_terminal() -> None:
     seen = [line for line in screen.scrolled + screen.text if line]
     assert [line for line in seen if line.startswith("loss")] == ["loss at 10", "loss at 20", "loss at 30"]
     assert sum(line.startswith("100%") for line in seen) == 1
-    assert seen[-1] == "the program goes on"
+    assert seen[-1] == "the program goes on with SIG_DFL"
     assert not any("┌" in line or "░" in line for line in seen)
     assert (screen.top, screen.bottom) == (0, 29)
 
@@ -522,6 +543,33 @@ def test_a_program_that_is_killed_gets_its_screen_back() -> None:
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line or "░" in line for line in screen.text)
     assert any("loss at 20" in line for line in screen.scrolled + screen.text)
+
+
+def test_ctrl_z_gives_the_shell_its_screen_back() -> None:
+    """While the program is stopped no panel and no margin is left; after ``fg`` the panel is drawn again."""
+    stops: list[Screen] = []
+    end = run_on_pty("suspend", stops)
+    (stopped,) = stops
+    assert (stopped.top, stopped.bottom) == (0, 29)
+    assert not any("┌" in line or "░" in line for line in stopped.text)
+    assert any("loss at 20" in line for line in stopped.scrolled + stopped.text)
+    seen = [line for line in end.scrolled + end.text if line]
+    assert "loss at 30" in seen
+    assert seen[-1] == "the program goes on with SIG_DFL"
+    assert not any("┌" in line for line in seen)
+
+
+def test_a_handler_of_the_programs_for_ctrl_z_stays() -> None:
+    """The program knows what to do before it stops."""
+    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        handler = SuspendHandler(lambda: None)
+        handler.install()
+        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
+        handler.remove()
+        assert signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTSTP, before)
 
 
 def test_the_waiting_shell_ends_with_the_sink() -> None:
