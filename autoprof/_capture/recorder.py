@@ -27,7 +27,6 @@ from .marks import (
     MAX_MARKS,
     ORDINAL_STRIDE,
     THREAD,
-    VALUE_KINDS,
     Label,
     MarkBatch,
     extension,
@@ -171,11 +170,6 @@ class Recorder:
         return any(
             code & KIND_MASK == ENTER and self.labels[code >> KIND_BITS & INDEX_MASK].phase is phase for code in codes
         )
-
-    def last_reading(self) -> Any:
-        """Return the reading of the last mark of the open step; None where it has none."""
-        codes = range(len(self.buffer) - 2, -1, -2)
-        return next((self.buffer[at + 1] for at in codes if self.buffer[at] & KIND_MASK not in VALUE_KINDS), None)
 
     def handle_failure(self, where: str) -> None:
         """Count the failure of ours that is being handled. Raises it if a signal handler of the user's raised it."""

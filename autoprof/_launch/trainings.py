@@ -23,7 +23,7 @@ from .._process.failures import contain, describe
 from .._process.ranks import launch_name, rank, world_size
 from ..errors import AutoprofError
 from .announced import Announced
-from .models import calling_frame, find_models, join_models
+from .models import calling_frame, find_models, holds_trained, join_models
 from .settings import LaunchSettings
 from .startup import say
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_SEARCHES: Final = 200
 """Searches in one process: each changes a method of ``nn.Module``, and Python caches no class that changes often."""
+MAX_LOOKS: Final = 4
+"""Modules without parameters, in one search, around which other modules are looked for: some milliseconds each."""
 MAX_IN_TURN: Final = 8
 """Optimizers that step in turn; more of them step inside the backward, one for each parameter."""
 FINALIZE_PRIORITY: Final = 100
@@ -61,6 +63,8 @@ class Trainings:
         self._searching = False
         self._lock = Lock()
         self._first_called: weakref.ref[nn.Module] | None = None
+        self._looked_at: list[int] = []
+        """The called modules without parameters, by id."""
         self.session: Session | None = None
         """The session of the present training."""
         self._covered: frozenset[int] = frozenset()
@@ -138,6 +142,7 @@ class Trainings:
 
     def _end_search(self) -> None:
         self._searching, self._first_called = False, None
+        self._looked_at.clear()
         self._around_compiler.remove()
         self._calls.remove()
         self._unhook(self._optimizer_stepped)
@@ -164,9 +169,11 @@ class Trainings:
         trained = self._trained()
         inside = {id(one) for one in module.parameters()}
         if not trained & inside:
-            if self._first_called is None and any(one.requires_grad for one in module.parameters()):
-                self._first_called = weakref.ref(module)
-            return
+            if inside or not self._is_inside(trained, module):
+                if self._first_called is None and any(one.requires_grad for one in module.parameters()):
+                    self._first_called = weakref.ref(module)
+                return
+            inside = trained
         if self.session is not None:
             if trained <= self._covered:
                 self._end_search()
@@ -177,6 +184,13 @@ class Trainings:
                 self._keep_new_optimizers()
                 trained = self._trained()
         self._open(trained, module)
+
+    def _is_inside(self, trained: set[int], module: nn.Module) -> bool:
+        """Return whether a module without parameters, as an activation, is a part of one with those of an optimizer."""
+        if self.session is not None or id(module) in self._looked_at or len(self._looked_at) >= MAX_LOOKS:
+            return False
+        self._looked_at.append(id(module))
+        return holds_trained(trained, module)
 
     def _keep_new_optimizers(self) -> None:
         """Move the optimizers of the session that is open to the former ones: another training begins."""
@@ -190,14 +204,14 @@ class Trainings:
 
     # Sessions.
 
-    def _open(self, trained: set[int], called: nn.Module | None) -> None:
+    def _open(self, trained: set[int], first: nn.Module | None) -> None:
         from .._session.builder import FoundTraining, open_session
         from .._session.session import OpenSession
 
         self._end_search()
         if lifecycle.program_has_session():
             return
-        models = find_models(trained, called)
+        models = find_models(trained, first)
         if not models:
             return
         self.close()
@@ -207,7 +221,8 @@ class Trainings:
         model = join_models(models, calling_frame())
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
-        found = FoundTraining(self._run_name(), sys.stderr, count if count <= MAX_IN_TURN else 0)
+        called = () if model is models[0] else tuple(models)
+        found = FoundTraining(self._run_name(), sys.stderr, count if count <= MAX_IN_TURN else 0, called)
         session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
         self.session, self._covered = session, frozenset(id(one) for one in model.parameters())
         self._opened = True

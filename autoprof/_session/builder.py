@@ -104,6 +104,8 @@ class FoundTraining:
     """The stream for people; None for the standard output."""
     optimizers: int = 0
     """The number of optimizers that step in turn; 0 where it is unknown."""
+    called: tuple[nn.Module, ...] = ()
+    """The modules that the program calls in place of the model, as far as they are known."""
 
 
 def open_session(
@@ -322,6 +324,7 @@ class _Builder:
             auto=setup.settings.step == "auto",
             training_forward_calls=capture.context.training_forward_calls,
             expected_optimizers=len(setup.optimizers) or self._found.optimizers,
+            called=self._found.called,
         )
 
     def _probe_functions(self) -> None:

@@ -19,7 +19,8 @@ class OptimizerCycle:
     A training step holds at most one step of each optimizer: it is whole once the optimizer that is due next has
     stepped in it already. The next one is the one that followed most often after the longest sequence of optimizers
     that equals the latest one. ``expected`` is the number of optimizers that the user named, or
-    that were found.
+    that were found: a step waits for as many where nothing was learnt. If one steps twice instead, the step was
+    several (``held``).
 
     ========================================  ==================================================================
     sequence of optimizer steps               training steps
@@ -36,7 +37,9 @@ class OptimizerCycle:
         self._symbols: dict[int, str] = {}
         self._history = ""
         self._open = ""
-        self._owned = False
+        self._owned = self._waits = False
+        self.held = 1
+        """The training steps that the open one turned out to hold."""
 
     @property
     def has_stepped(self) -> bool:
@@ -53,6 +56,10 @@ class OptimizerCycle:
         due = self._due()
         return len(self._open) >= self._expected if due is None else due in self._open
 
+    def wait(self) -> None:
+        """Note that the open step goes on, because another optimizer is due."""
+        self._waits = True
+
     def add(self, key: int, *, owned: bool = True) -> None:
         """Add a step of the optimizer ``key``; one that is not ``owned`` by the model never makes a step whole."""
         self._owned = self._owned or owned
@@ -64,10 +71,13 @@ class OptimizerCycle:
         self._history = (self._history + symbol)[-HISTORY:]
         if symbol not in self._open:
             self._open += symbol
+        elif self._waits:
+            self.held += 1
+        self._waits = False
 
     def begin_step(self) -> None:
         """Begin another training step."""
-        self._open, self._owned = "", False
+        self._open, self._owned, self._waits, self.held = "", False, False, 1
 
     def skip(self) -> None:
         """Continue after optimizer steps that were not seen."""

@@ -68,6 +68,32 @@ class StepMarks:
                 inside = -1
         return calls
 
+    def end_of_loop(self, start_ns: int, updated_at: int) -> int | None:
+        """Return the position behind the last mark of the training; None where the step goes on until now.
+
+        No event ends the last step of a loop: a plot drawn after the loop, or the next model's parameters, are no part
+        of it. It ends where more time follows the update, which was at this position, than came before it.
+        """
+        buffer, host_ns = self._recorder.buffer, self._recorder.clock.host_ns
+        passed_ns, limit_ns, before_ns, paused = 0, 0, start_ns, False
+        end: int | None = None
+        for at in range(0, len(buffer), 2):
+            kind = buffer[at] & KIND_MASK
+            if kind in VALUE_KINDS:
+                continue
+            ns = host_ns(buffer[at + 1])
+            passed_ns += 0 if paused else max(ns - before_ns, 0)
+            if at < updated_at or (at == updated_at and kind == LEAVE and self._phase(at) is Phase.OPTIMIZER):
+                limit_ns = 2 * passed_ns
+            elif passed_ns > limit_ns:
+                return end
+            before_ns, end = ns, at + 2
+            paused = kind == PAUSE or (paused and kind != UNPAUSE)
+        now = self._recorder.clock.read()
+        passed_ns += 0 if paused else host_ns(now) - before_ns
+        self._recorder.clock.release((now,))
+        return end if passed_ns > limit_ns else None
+
     def exclude(self, start: int, end: int) -> tuple[Any, Any]:
         """Turn the marks from ``start`` to ``end`` into a pause; return the readings at its begin and its end."""
         for at in self._changeable(start, end):
@@ -108,13 +134,17 @@ class StepMarks:
             self._recorder.buffer[at] = PAUSE
         return self._recorder.buffer[start + 1]
 
+    def _phase(self, at: int) -> Phase:
+        index: int = self._recorder.buffer[at] >> KIND_BITS & INDEX_MASK
+        return self._recorder.labels[index].phase
+
     def _ends_a_fetch(self, end: int) -> int | None:
         """Return the position of the begin of the span that ends before ``end``, if it is a fetch or a copy."""
-        buffer, labels = self._recorder.buffer, self._recorder.labels
+        buffer = self._recorder.buffer
         if end < 4 or buffer[end - 2] & KIND_MASK != LEAVE:
             return None
         index = buffer[end - 2] & ~KIND_MASK
-        if labels[index >> KIND_BITS & INDEX_MASK].phase not in (Phase.DATA, Phase.H2D):
+        if self._phase(end - 2) not in (Phase.DATA, Phase.H2D):
             return None
         depth = 0
         for at in range(end - 2, -1, -2):

@@ -202,16 +202,18 @@ class StepTracker:
 
     # From one step to the next.
 
-    def end(self, began_ns: int, optimizer_steps: int | None = None) -> Following:
+    def end(self, began_ns: int, optimizer_steps: int | None = None, held: int = 1) -> Following:
         """End the open step, or in a gap do the work that is due; ``began_ns`` is when the work for it began.
 
-        ``optimizer_steps`` were made in the step; None where steps end by ``session.step``. A failure ends the
-        recording, and is raised only if the user caused it.
+        ``optimizer_steps`` were made in the step; None where steps end by ``session.step``. It turned out to hold
+        ``held`` training steps. A failure ends the recording, and is raised only if the user caused it.
         """
         if self._off:
             return Following.NOTHING
         try:
             if self.open is not None:
+                if held > 1:
+                    self._divide(self.open, held)
                 return self._end_recorded(began_ns, optimizer_steps)
             if self._sampling.gap_remaining:
                 following = self._continue_gap(began_ns, automatic=optimizer_steps is not None)
@@ -225,6 +227,16 @@ class StepTracker:
             return Following.NOTHING
         finally:
             self._work_ns += perf_counter_ns() - began_ns
+
+    def _divide(self, opened: OpenStep, held: int) -> None:
+        """Count the open step as several of equal length, of which the last one is a warm-up step."""
+        now = self._clock.read()
+        length_ns = self._clock.host_ns(now) - self._clock.host_ns(opened.start)
+        self._clock.release((now,))
+        self._number += held - 1
+        opened.warmup = True
+        opened.gap_steps += held - 1
+        opened.gap_ns += length_ns * (held - 1) // held
 
     def _end_recorded(self, began_ns: int, optimizer_steps: int | None) -> Following:
         """Go from a recorded step to the next one, or into a gap."""
@@ -284,13 +296,16 @@ class StepTracker:
         if start is None:
             opened.start = self._clock.read()
 
-    def _close(self, end: Reading = None) -> RawStep:
-        """Close the recorded step at the reading ``end``, by default at one taken now, and pass it on."""
+    def _close(self, end: Reading = None, until: int | None = None) -> RawStep:
+        """Close the recorded step at the reading ``end``, by default at one taken now, and pass it on.
+
+        Marks from the position ``until`` of the buffer on are dropped.
+        """
         end = self._clock.read() if end is None else end
         opened, recorder = self.open, self._recorder
         assert opened is not None
         serial = recorder.serial
-        mark_batch = recorder.take()
+        mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
         memory = self._memory.at_step_end()
         overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
         for meter in self._cost_meters:
@@ -399,15 +414,18 @@ class StepTracker:
 
     # The end.
 
-    def finish(self, *, whole: bool, patient: bool) -> None:
-        """Close the open step where it is ``whole``, and wait for the device."""
+    def finish(self, *, whole: bool, patient: bool, until: int | None = None) -> None:
+        """Close the open step where it is ``whole``, and wait for the device.
+
+        The loop ended with the mark before the position ``until`` of the buffer; None: it ends now.
+        """
         self._off = True
         if self._sampling.in_gap:
             steps, elapsed_ns = self._sampling.abort_gap()
             self._number += steps
             self._pipeline.count_unsampled(steps, elapsed_ns)
         if self.open is not None and whole:
-            self._close(self._end_of_loop(self.open))
+            self._close(None if until is None else self._recorder.buffer[until - 1], until)
             self.open = None
         elif self.open is not None:
             if self.open.gap_steps:
@@ -415,17 +433,6 @@ class StepTracker:
             if self._recorder.has_phase(Phase.FORWARD):
                 self._notes.skip("steps unfinished at the end")
         self._pipeline.finish(patient=patient)
-
-    def _end_of_loop(self, opened: OpenStep) -> Reading:
-        """Return the reading of the last mark if more time has passed since than before it in the step; else None.
-
-        No event ends the last step of a loop: a plot drawn after the loop is no part of it.
-        """
-        last, now = self._recorder.last_reading(), self._clock.read()
-        host_ns = self._clock.host_ns
-        ended = last is not None and host_ns(now) - host_ns(last) > host_ns(last) - host_ns(opened.start)
-        self._clock.release((now,))
-        return last if ended else None
 
     def detach(self) -> None:
         """Detach all probes, whatever fails."""

@@ -24,7 +24,7 @@ the model itself. A model that trains in ``eval`` mode is recognised by its back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
@@ -131,6 +131,7 @@ class TrainingState:
         auto: bool = True,
         training_forward_calls: Sequence[Callable[[], None]] = (),
         expected_optimizers: int = 0,
+        called: Sequence[nn.Module] = (),
     ) -> None:
         self._model = model
         self._optimizers = optimizers
@@ -144,7 +145,7 @@ class TrainingState:
         self.is_recording = True
         """Whether fetches and forwards matter: the open step is recorded, or the next one will be."""
         self._training_forward_calls = tuple(training_forward_calls)
-        self._entries: dict[int, nn.Module] = {id(model): model}
+        self._entries = {id(one): one for one in (model, *called[: MAX_ENTRIES - 1])}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._watches_forwards = False
         self._thread = get_ident()
@@ -158,8 +159,12 @@ class TrainingState:
         self._calls: dict[int, int] = {}
         """How often each optimizer of the model stepped in the open step, by id, the latest last."""
         self._usual: dict[int, int] | None = None
+        self._each_step: Mapping[int, int] = {}
+        """How often each optimizer stepped in every one of the steps before a gap, by id."""
         self._anchor: int | None = None
         """The optimizer whose steps count the training steps of a gap, by id; None for all."""
+        self._beside: int | None = None
+        """The first other optimizer that stepped in the gap since that one, by id."""
         self._counts_passes = self._counts_gradless = False
         self._totals: dict[int, int] = {}
         # The open step.
@@ -252,10 +257,14 @@ class TrainingState:
         """Called after each optimizer step."""
         key = id(optimizer)
         if self._sampling.gap_remaining:
-            if self._counts_passes or (self._anchor is not None and key != self._anchor):
+            if self._counts_passes:
                 return
-            if key in self._totals:
-                self._totals[key] += 1
+            if key == self._anchor:
+                self._beside = None
+            elif self._anchor is not None and not self._takes_over(optimizer):
+                return
+            if key in self._totals or len(self._totals) < MAX_OWNERS:
+                self._totals[key] = self._totals.get(key, 0) + 1
             self._count_unsampled()
             return
         if key in self._inside:
@@ -274,6 +283,8 @@ class TrainingState:
         if owned and self._last is not None and self._began is None:
             self._loaders.learn(self._last, Feeds.TRAINING)
             self._last = None
+        if self._cycle.held > 1:  # no forward is seen any more
+            self._saw_forward = False
         if self._saw_forward or self._pending:
             return
         if not self._closure or self._saw_fetch:
@@ -415,9 +426,13 @@ class TrainingState:
         if self._custom is not None:
             self._custom.begin_pass()
             return True
-        if self._between and not self._saw_forward:
-            self._find_entry(self._between_at)
-            self._end_if_whole()
+        if self._between:
+            found = self._find_entry(self._between_at)
+            if found or not self._saw_forward:
+                self._between = not found  # what was called since the update trains
+                self._end_if_whole()
+            else:
+                self._cycle.wait()
             self._between = False
         return False
 
@@ -453,6 +468,24 @@ class TrainingState:
             self._sampling.gap_remaining -= 1
         else:
             self._end_step()
+
+    def _takes_over(self, optimizer: Any) -> bool:
+        """Return whether this optimizer counts the steps of the gap from now on: it steps, and the chosen one does not.
+
+        As where the parts of a model are trained one after another. Its first step was not counted.
+        """
+        key = id(optimizer)
+        if key != self._beside:
+            self._beside = self._beside or key
+            return False
+        if self._each_step.get(key, 1) > 1 or not self._owns(optimizer):
+            return False
+        self._anchor, self._beside = key, None
+        if key in self._totals:
+            self._totals[key] += 1
+        if self._sampling.gap_remaining > 1:
+            self._sampling.gap_remaining -= 1
+        return True
 
     def _forget_custom(self) -> None:
         self._custom, self._counts_passes, self._counts_gradless = None, False, False
@@ -605,6 +638,8 @@ class TrainingState:
             or (self._custom is not None and self._custom.has_updated)
         ):
             self._end_step()
+        elif cycle.has_stepped:
+            cycle.wait()
 
     def _end_step(self) -> None:
         began_ns, following = perf_counter_ns(), _NOTHING
@@ -616,7 +651,8 @@ class TrainingState:
                     self._end_between()
                 if self.is_recording and not self._pending:
                     self._blocks.in_step.add(self._blocks.total)
-                following = self.steps.end(began_ns, self._updates() if self.auto else None)
+                held = self._cycle.held if self.auto else 1
+                following = self.steps.end(began_ns, self._updates(held) if self.auto else None, held)
             finally:
                 self._begin_step(following)
                 recording = following is _RECORDED or following is _AFTER_GAP
@@ -639,14 +675,17 @@ class TrainingState:
             self._usual = None
             self._cycle.skip()
 
-    def _updates(self) -> int:
+    def _updates(self, held: int) -> int:
         """Choose the optimizer whose steps count the training steps of a gap; return its steps in each of them."""
         if self.steps.open is None:  # in a gap, where that is chosen
             return 1
         calls, usual = self._calls, self._usual
+        if held > 1:
+            calls = dict.fromkeys(calls, 1)
         if usual is not None and usual != calls:
             usual = {key: steps for key, steps in usual.items() if calls.get(key) == steps}
-        self._usual = usual = calls if usual is None else usual
+        self._usual = self._each_step = usual = calls if usual is None else usual
+        self._beside = None
         self._anchor = next(reversed(usual), None) if usual else None
         self._counts_passes = self._custom is not None
         if self._custom is not None:
@@ -670,11 +709,15 @@ class TrainingState:
 
     # The modules that the program calls.
 
-    def _find_entry(self, since: int = 0) -> None:
-        """No forward with gradients was reported: have the next module in the order of the calls reported, too."""
+    def _find_entry(self, since: int = 0) -> bool:
+        """No forward with gradients was reported: have the next module in the order of the calls reported, too.
+
+        Return False where there is none.
+        """
         with contain(ignore):
             fqns = dict.fromkeys(call.fqn for call in self._marks.calls_since(since))
-            next((fqn for fqn in fqns if self._add_entry(fqn)), None)
+            return any(self._add_entry(fqn) for fqn in fqns)
+        return False
 
     def _add_entry(self, fqn: str) -> bool:
         """Have the forwards of this module reported; return False where they are already, or there is no room."""
@@ -748,14 +791,18 @@ class TrainingState:
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
         self.end_validation(at_end=True)
+        updated_at, until = self._between_at if self._between else len(self._marks), None
         if self._between:
             self._end_between()
+        if self.auto and self.steps.open is not None:
+            until = self._marks.end_of_loop(self._recorder.clock.host_ns(self.steps.open.start), updated_at)
         updates = self._cycle.has_stepped or (self._custom is not None and self._custom.has_updated)
-        self.steps.finish(whole=self.auto and updates, patient=patient)
-        most = max(self._totals.values(), default=self.steps.count)
-        if self.auto and abs(most - self.steps.count) > 1:
+        self.steps.finish(whole=self.auto and updates, patient=patient, until=until)
+        found, totals = self.steps.count, self._totals.values()
+        most = max(totals, default=found)
+        if self.auto and not most - 1 <= found <= sum(totals, start=0 if totals else found) + 1:
             self.steps.warn_once(
-                f"{count(self.steps.count, 'step')} {'was' if self.steps.count == 1 else 'were'} found, "
+                f"{count(found, 'step')} {'was' if found == 1 else 'were'} found, "
                 f"but one optimizer made {count(most, 'step')}; "
                 "call session.step() at the end of each iteration to say where a step ends"
             )

@@ -565,7 +565,7 @@ def test_a_generator_without_gradients_in_a_step_of_two_updates_stays_there() ->
             optimizer.step()
     summary = program.end()
     assert summary.excluded == ()
-    assert program.lengths[2:-1] == [40] * (len(program.lengths) - 3)
+    assert program.lengths[3:-1] == [40] * (len(program.lengths) - 4)
 
 
 def test_autoprofs_own_work_without_gradients_is_no_block_of_the_program() -> None:

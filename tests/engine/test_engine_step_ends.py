@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from engine_laws import check_laws, everything
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import autoprof
 from autoprof._session.optimizer_cycle import OptimizerCycle
 from autoprof.testing import FakeClock, ListSink, open_session
 
@@ -339,6 +341,74 @@ def test_gaps_count_the_same_steps(name: str) -> None:
     summary, frames = record(loop, named=False, around=around, sample={"every": 4, "warmup": 0, "budget": None})
     found = len(frames) + summary.unsampled_steps
     assert abs(found - 8 * ITERATIONS) <= (1 if name != "several critic steps" else 8 * ITERATIONS / 3)
+
+
+def test_a_gap_goes_on_where_another_optimizer_steps_alone() -> None:
+    """Two parts are trained in turn, then one of them for long: its steps are counted although the other has ended."""
+    net = Net()
+    first, second = sgd(net.encoder), sgd(net.decoder)
+
+    def around(session: Any, iteration: Iteration) -> None:
+        for optimizer, count in ((first, 100), (second, 100), (first, 60)):
+            for _ in range(count):
+                net(X).sum().backward()
+                optimizer.step()
+
+    loop = net, [first, second], lambda: None
+    summary, frames = record(loop, named=False, around=around, sample={"every": 16, "warmup": 0, "budget": None})
+    assert abs(len(frames) + summary.unsampled_steps - 260) <= 2
+
+
+def test_a_step_that_held_those_of_one_optimizer_only_counts_as_many() -> None:
+    """Two optimizers were named, and only one steps: the second step shows that the first one was whole."""
+    net = Net()
+    first, second = sgd(net.encoder), sgd(net.decoder)
+
+    def around(session: Any, iteration: Iteration) -> None:
+        for optimizer in (first, second):
+            for _ in range(ITERATIONS):
+                net(X).sum().backward()
+                optimizer.step()
+
+    summary, frames = record((net, [first, second], lambda: None), named=True, around=around)
+    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 2 * ITERATIONS
+    assert frames[-1].step == 2 * ITERATIONS
+    assert all(
+        len([one for one in frame.spans if one.fqn == "" and one.phase == "forward"]) == 1
+        for frame in frames
+        if not frame.warmup
+    )
+
+
+def after_the_loop(*, blocks: int = 0, inside: bool = False, settled: int = ITERATIONS) -> tuple[Any, Any]:
+    """Train with 10 ms steps, then do something else for 10 s, with ``blocks`` under ``no_grad``."""
+    net, clock, sink = Net(), FakeClock(tick_ns=1), ListSink()
+    optimizer = sgd(net)
+    with open_session(net, everything(step="auto"), clock=clock, sinks=[sink]):
+        with autoprof.span("all") if inside else nullcontext():
+            for _ in range(settled):
+                net(X).sum().backward()
+                clock.advance(6_000_000)
+                optimizer.step()
+                clock.advance(4_000_000)
+            clock.advance(10_000_000_000)
+        for _ in range(blocks):
+            with torch.no_grad():
+                clock.advance(1_000_000)
+    for frame in sink.frames:
+        check_laws(frame)
+    return sink.summary, sink.frames
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["", "inside a span"])
+@pytest.mark.parametrize("blocks", [0, 1, 5])
+def test_work_after_the_loop_is_in_no_step(blocks: int, inside: bool) -> None:
+    """The last step ends with the training's work, whatever the program marks long after it."""
+    summary, frames = after_the_loop(blocks=blocks, inside=inside)
+    assert len(frames) == ITERATIONS
+    assert frames[-1].duration_ns < 13_000_000
+    assert sum(row.total_ns for row in summary.rows if row.name == "all") < 150_000_000
+    assert not summary.skipped
 
 
 def test_the_order_of_optimizers_is_unknown_after_a_gap() -> None:

@@ -238,6 +238,46 @@ def test_trainings_one_after_another_have_a_session_each(trainings: Trainings) -
     assert [found(session.summary()) for session in sessions if session is not None] == [3, 4, 5]
 
 
+def test_models_trained_one_after_another_whose_optimizers_were_made_before(trainings: Trainings) -> None:
+    """As in cross-validation: each step is that of the one optimizer that steps, none holds another model's."""
+    models = [mlp() for _ in range(3)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    for model, optimizer in zip(models, optimizers, strict=True):
+        train(model, optimizer, 11)
+    summary = recorded(trainings)
+    assert found(summary) == 33
+    calls = {row.fqn: row.calls for row in summary.rows if row.phase == "forward" and "." not in str(row.fqn)}
+    assert len(calls) == 3
+    assert min(calls.values()) >= 9
+
+
+def test_layers_trained_one_after_another_by_their_own_loss(trainings: Trainings) -> None:
+    """As in the forward-forward algorithm: methods are called in place of modules, so the first calls are inside."""
+
+    class Layer(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 4)
+            self.activation = nn.ReLU()
+            self.optimizer = torch.optim.Adam(self.parameters())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.activation(x @ self.weight)
+            return result
+
+        def learn(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(9):
+                loss = self.forward(x).sum() - self.forward(-x).sum()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+            return self.forward(x).detach()
+
+    x = torch.ones(2, 4)
+    for layer in [Layer() for _ in range(3)]:
+        x = layer.learn(x)
+    assert found(recorded(trainings)) == 27
+
+
 def test_another_optimizer_of_the_same_model_is_the_same_training(trainings: Trainings) -> None:
     """A program that makes its optimizer again for each epoch has one run."""
     model = mlp()

@@ -34,6 +34,11 @@ class MarkBatch(NamedTuple):
         """The number of marks."""
         return len(self.raw_codes) // INTEGER_BYTES if isinstance(self.raw_codes, bytes) else len(self.raw_codes)
 
+    def up_to(self, count: int) -> MarkBatch:
+        """Return the first ``count`` marks."""
+        end = count * INTEGER_BYTES if isinstance(self.raw_codes, bytes) else count
+        return self._replace(raw_codes=self.raw_codes[:end], raw_readings=self.raw_readings[:end])
+
     @property
     def key(self) -> Hashable:
         """A key that is equal for equal sequences of codes."""
