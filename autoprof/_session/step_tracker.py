@@ -357,24 +357,34 @@ class StepTracker:
     # Pauses.
 
     def pause(self, since: Reading = None) -> int:
-        """Record nothing from now on, or from the reading ``since`` in the buffer; return its host time in ns."""
+        """Record nothing from now on, or from the reading ``since`` in the buffer.
+
+        Return the host time in ns at which that begins, later by the time of detaching: it is in no step and no pause.
+        """
         with self.work:
             self._pauses += 1
             try:
-                now = None if since is not None else self._clock.read()  # detaching the probes belongs to the pause
+                now = self._clock.read()
+                now_ns = self._clock.host_ns(now)
                 begins = self._pauses == 1 and self._attach(False)
-                return self._clock.host_ns(since) if since is not None else self._mark(PAUSE, now, begins)
+                own_ns = self.now_ns() - now_ns
+                if since is None:
+                    return self._mark(PAUSE, now, begins) + own_ns
+                self._clock.release((now,))
+                return self._clock.host_ns(since) + own_ns
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0
 
     def resume(self) -> int:
-        """End a pause; return the host time in ns."""
+        """End a pause; return the host time in ns, before the probes are attached."""
         with self.work:
             self._pauses -= 1
             try:
+                now_ns = self.now_ns()
                 ends = not self._pauses and self._attach(True)
-                return self._mark(UNPAUSE, self._clock.read(), ends)
+                self._mark(UNPAUSE, self._clock.read(), ends)
+                return now_ns
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0
