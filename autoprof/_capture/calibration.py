@@ -19,6 +19,8 @@ from .recorder import Recorder
 
 CALLS: Final = 40
 ROUNDS: Final = 5
+INTERRUPTED: Final = 2
+"""A round that takes this many times as long as the shortest one was interrupted by other processes."""
 EMPTY_CALLS: Final = 100
 """Empty calls from which a clock's limits are computed, after ``COLD`` ones that fill the caches."""
 COLD: Final = 10
@@ -57,7 +59,13 @@ def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> floa
         hooked.append(_run(module, backward=backward))
         probe.detach()
         clock.release(list(recorder.take().readings))
-    return max(median(hooked) - median(bare), 0.0)
+    return max(_usual_ns(hooked) - _usual_ns(bare), 0.0)
+
+
+def _usual_ns(rounds: Sequence[int]) -> float:
+    """Return the median of the rounds that no other process interrupted."""
+    limit_ns = INTERRUPTED * min(rounds)
+    return median(ns for ns in rounds if ns <= limit_ns)
 
 
 def _run(module: nn.Module, *, backward: bool) -> int:
