@@ -226,6 +226,11 @@ class Judge:
         reported = sum(one.total_ns for one in self.summary.excluded)
         return self.time("excluded", sum(times), reported, relative, ABSOLUTE_MS * max(len(times), 1))
 
+    def excludes_nothing(self) -> Judge:
+        """Require that all time of the run belongs to its steps."""
+        total_ns = sum(one.total_ns for one in self.summary.excluded)
+        return self.add("excluded", "0 ms", f"{total_ns / 1e6:.1f} ms", total_ns == 0, "not training")
+
     def throughput(self, units: float | None, may_be_absent: bool = False) -> Judge:
         """Compare the throughput with units per step over the mean step; None requires that it is absent.
 

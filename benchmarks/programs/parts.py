@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 from .clock import CLOCK
 
@@ -115,6 +116,44 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Any:
         with recomputed():
             return self.mlp(self.attention(x)) + x
+
+
+class SlowSamples(Dataset[Tensor]):
+    """Samples that take a known time each; loading and collating a batch is charged to the program's clock."""
+
+    def __init__(self, count: int, ms: float, features: int = 16) -> None:
+        self.count, self.ms, self.features = count, ms, features
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Tensor:
+        rest(self.ms)
+        return torch.zeros(self.features)
+
+    def __getitems__(self, indices: list[int]) -> list[Tensor]:
+        """Return the samples of a batch, as ``DataLoader`` asks for them."""
+        with CLOCK.phase("data"):
+            return [self[index] for index in indices]
+
+    def loader(self, batch_size: int = 8) -> DataLoader[Tensor]:
+        """Return a loader without workers."""
+        return DataLoader(self, batch_size=batch_size, collate_fn=_clocked_collate)
+
+
+def _clocked_collate(samples: list[Tensor]) -> Any:
+    with CLOCK.phase("data"):
+        return default_collate(samples)
+
+
+def two_layers() -> Chain:
+    """Return a model whose forward takes 3 ms and whose backward takes 5."""
+    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
+
+
+def loader_of(steps: int, size: int = 8, **options: Any) -> DataLoader[tuple[Tensor, ...]]:
+    """Return a loader with a random batch for each of so many steps."""
+    return DataLoader(TensorDataset(torch.randn(size * steps, 16)), batch_size=size, **options)
 
 
 def batches(count: int, size: int = 8, features: int = 16) -> Iterator[Tensor]:

@@ -19,7 +19,7 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Block, Chain, Root, Sleep, Unlike, batches, rest, sgd, train, train_step
+from ..parts import Block, Chain, Root, Sleep, SlowSamples, Unlike, batches, rest, sgd, train, train_step
 from ..registry import program
 
 STEPS = 80
@@ -200,24 +200,12 @@ def workers_restarted() -> Judge:
     return Judge(session).steps().verdict("worker-restart", "persistent_workers", also=("data-wait", "jitter"))
 
 
-class SlowDataset(Dataset[Tensor]):
-    """A dataset whose samples take a millisecond each."""
-
-    def __len__(self) -> int:
-        return 8 * STEPS
-
-    def __getitem__(self, index: int) -> Tensor:
-        with CLOCK.phase("data"):
-            rest(1)
-        return torch.zeros(16)
-
-
 @program("findings", "a dataset whose samples take a millisecond each, without workers")
 def slow_dataset() -> Judge:
     model = net()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
-    train(model, optimizer, DataLoader(SlowDataset(), batch_size=8))
+    train(model, optimizer, SlowSamples(8 * STEPS, 1).loader())
     session.close()
     return Judge(session).steps().phases("data").finds("data-wait")
 

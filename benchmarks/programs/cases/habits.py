@@ -17,15 +17,23 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Chain, ClockedSGD, Root, Sleep, batches, rest, sgd, train, train_step
+from ..parts import (
+    Chain,
+    ClockedSGD,
+    Root,
+    Sleep,
+    SlowSamples,
+    batches,
+    loader_of,
+    rest,
+    sgd,
+    train,
+    train_step,
+    two_layers,
+)
 from ..registry import program
 
 STEPS = 80
-
-
-def net() -> Chain:
-    """Return a model of two layers."""
-    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
 
 
 def draw_figure(ms: float) -> None:
@@ -42,7 +50,7 @@ def backward() -> Iterator[None]:
 
 @program("steps", "a figure that takes 1.5 s, drawn after the loop and before the session closes, is in no step")
 def figure_after_the_loop() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, STEPS)
@@ -55,7 +63,7 @@ def figure_after_the_loop() -> Judge:
 def figure_after_a_long_loop() -> Judge:
     model = Chain(Sleep(0.5, 0.5), Sleep(0.5, 0.5))
     optimizer = sgd(model)
-    loader = DataLoader(TensorDataset(torch.randn(8 * 400, 16)), batch_size=8)
+    loader = loader_of(400)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, (batch for (batch,) in loader))
     draw_figure(1500)
@@ -65,9 +73,9 @@ def figure_after_a_long_loop() -> Judge:
 
 @program("excluded", "validation at the end of each epoch, with a figure of 0.5 s after the last one")
 def figure_after_the_last_validation() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
-    loader = DataLoader(TensorDataset(torch.randn(8 * 20, 16)), batch_size=8)
+    loader = loader_of(20)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for _ in range(4):
@@ -87,26 +95,18 @@ def figure_after_the_last_validation() -> Judge:
 
 @program("steps", "next() on an iterator that is made anew when a DataLoader is exhausted")
 def next_on_an_iterator() -> Judge:
-    class Slow(TensorDataset):
-        """Samples that take a quarter of a millisecond each."""
-
-        def __getitem__(self, index: int) -> Any:
-            with CLOCK.phase("data"):
-                rest(0.25)
-            return self.tensors[0][index], 0
-
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
-    loader = DataLoader(Slow(torch.randn(8 * 15, 16)), batch_size=8)
+    loader = SlowSamples(8 * 15, 0.25).loader()
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     iterator = iter(loader)
     for _ in range(STEPS):
         try:
-            batch, _ = next(iterator)
+            batch = next(iterator)
         except StopIteration:
             iterator = iter(loader)
-            batch, _ = next(iterator)
+            batch = next(iterator)
         optimizer.zero_grad()
         loss = model(batch).square().mean()
         with backward():
@@ -135,10 +135,10 @@ class Scaler:
 
 @program("steps", "torch.amp.GradScaler, whose first two steps overflow and are left out")
 def gradient_scaler() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     scaler = Scaler()
-    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    loader = loader_of(STEPS)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for number, (batch,) in enumerate(loader):
@@ -152,7 +152,7 @@ def gradient_scaler() -> Judge:
 @program("excluded", "latent diffusion: a frozen encoder that is no part of the model runs before each forward")
 def frozen_encoder_outside() -> Judge:
     encoder = nn.Sequential(Sleep(4, 0)).requires_grad_(False).eval()
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -162,14 +162,12 @@ def frozen_encoder_outside() -> Judge:
         train_step(model, optimizer, latents + torch.randn_like(latents))
         CLOCK.step()
     session.close()
-    judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
-    total = sum(one.total_ns for one in judge.summary.excluded)
-    return judge.is_true("excluded", total == 0, f"{total / 1e6:.1f} ms", "0 ms")
+    return Judge(session).steps().phases("forward", "backward", "other").step_time().excludes_nothing()
 
 
 @program("excluded", "an EMA of the weights updated after every step stays in the step")
 def average_every_step() -> Judge:
-    model = net()
+    model = two_layers()
     average = torch.optim.swa_utils.AveragedModel(model)
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
@@ -180,16 +178,14 @@ def average_every_step() -> Judge:
         rest(2)
         CLOCK.step()
     session.close()
-    judge = Judge(session).steps().phases("forward", "backward", "other").step_time()
-    total = sum(one.total_ns for one in judge.summary.excluded)
-    return judge.is_true("excluded", total == 0, f"{total / 1e6:.1f} ms", "0 ms")
+    return Judge(session).steps().phases("forward", "backward", "other").step_time().excludes_nothing()
 
 
 @program("throughput", "contrastive learning: two views of a batch through the model, one loss")
 def two_views() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
-    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    loader = loader_of(STEPS)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for (batch,) in loader:
@@ -205,10 +201,10 @@ def two_views() -> Judge:
 
 @program("throughput", "two loaders in a zip: labelled and unlabelled batches for one step")
 def zipped_loaders() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
-    labelled = DataLoader(TensorDataset(torch.randn(4 * STEPS, 16)), batch_size=4)
-    unlabelled = DataLoader(TensorDataset(torch.randn(12 * STEPS, 16)), batch_size=12)
+    labelled = loader_of(STEPS, 4)
+    unlabelled = loader_of(STEPS, 12)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for (first,), (second,) in zip(labelled, unlabelled, strict=True):
@@ -228,7 +224,7 @@ def queue_of_a_thread() -> Judge:
             filled.put(batch)
         filled.put(None)
 
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     threading.Thread(target=fill, daemon=True).start()
     session = autoprof.instrument(model, optimizer=optimizer)
@@ -316,10 +312,10 @@ def gradient_penalty() -> Judge:
 
 @program("findings", "healthy: loss.item(), gradient clipping, a scheduler and a progress line in every step")
 def healthy_habits() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
-    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8, shuffle=True)
+    loader = loader_of(STEPS, shuffle=True)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     total = 0.0

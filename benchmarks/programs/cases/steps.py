@@ -13,16 +13,11 @@ import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Chain, Layer, Root, Sleep, batches, rest, sgd, train
+from ..parts import Chain, Layer, Root, Sleep, batches, rest, sgd, train, two_layers
 from ..registry import program
 
 STEPS = 60
 PHASES = ("forward", "backward", "optimizer")
-
-
-def net() -> Chain:
-    """Return a model of two layers."""
-    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
 
 
 def body() -> nn.Sequential:
@@ -41,7 +36,7 @@ def update(loss: Tensor, *optimizers: Any) -> None:
 
 @program("steps", "the plainest loop")
 def plain_loop() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, STEPS)
@@ -51,7 +46,7 @@ def plain_loop() -> Judge:
 
 @program("steps", "the plainest loop, without naming the optimizer")
 def plain_loop_without_optimizer() -> Judge:
-    model = net()
+    model = two_layers()
     session = autoprof.instrument(model)
     train(model, sgd(model), STEPS)
     session.close()
@@ -172,7 +167,7 @@ def gan_with_the_discriminator_alone() -> Judge:
 
 @program("steps", "LBFGS with a closure that runs four times a step")
 def lbfgs() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-4, max_iter=4, tolerance_grad=0.0, tolerance_change=0.0)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -215,7 +210,7 @@ class PreparedOptimizer(torch.optim.Optimizer):
 
 @program("steps", "an optimizer prepared by Accelerate, named to instrument")
 def prepared_optimizer() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = PreparedOptimizer(sgd(model))
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, STEPS)
@@ -253,7 +248,7 @@ class DecayingSGD(torch.optim.SGD):
 
 @program("steps", "an optimizer derived from torch's SGD whose step calls super().step()")
 def derived_optimizer() -> Judge:
-    model = net()
+    model = two_layers()
     torch.optim.SGD(model.parameters(), lr=1e-4)
     optimizer = DecayingSGD(model.parameters(), lr=1e-4)
     session = autoprof.instrument(model, optimizer=optimizer)
@@ -267,7 +262,7 @@ def derived_optimizer() -> Judge:
 
 @program("steps", "two optimizers that step together")
 def two_optimizers_together() -> Judge:
-    model = net()
+    model = two_layers()
     optimizers = sgd(model[0]), sgd(model[1])
     session = autoprof.instrument(model, optimizer=list(optimizers))
     CLOCK.start()
@@ -294,7 +289,7 @@ def manual_optimization() -> Judge:
 
 @program("steps", "optimizers stepped in backward, one a parameter (register_post_accumulate_grad_hook)")
 def optimizers_in_backward() -> Judge:
-    model = net()
+    model = two_layers()
     optimizers = {parameter: torch.optim.SGD([parameter], lr=1e-4) for parameter in model.parameters()}
 
     def apply(parameter: Tensor) -> None:
@@ -314,7 +309,7 @@ def optimizers_in_backward() -> Judge:
 
 @program("steps", "a custom update without a torch optimizer")
 def custom_update() -> Judge:
-    model = net()
+    model = two_layers()
     session = autoprof.instrument(model)
     CLOCK.start()
     for batch in batches(STEPS):
@@ -349,7 +344,7 @@ def several_epochs_a_rollout() -> Judge:
 
 @program("steps", "two sessions: a teacher trained beside a student, each with its own")
 def two_sessions() -> Judge:
-    teacher, student = Chain(Sleep(1, 1, "teacher")), net()
+    teacher, student = Chain(Sleep(1, 1, "teacher")), two_layers()
     of_teacher, of_student = sgd(teacher), sgd(student)
     beside = autoprof.instrument(teacher, optimizer=of_teacher)
     session = autoprof.instrument(student, optimizer=of_student)
@@ -370,7 +365,7 @@ def two_sessions() -> Judge:
 
 @program("steps", "training in another thread than the one that called instrument")
 def training_in_a_thread() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     thread = threading.Thread(target=train, args=(model, optimizer, STEPS))
@@ -400,7 +395,7 @@ def trainer_class() -> Judge:
                 update(self.model(batch).mean(), self.optimizer)
                 CLOCK.step()
 
-    trainer = Trainer(net())
+    trainer = Trainer(two_layers())
     session = autoprof.instrument(trainer.model, optimizer=trainer.optimizer)
     trainer.fit()
     session.close()
@@ -409,7 +404,7 @@ def trainer_class() -> Judge:
 
 @program("steps", "session.step() after every batch, without an optimizer step at all")
 def explicit_steps() -> Judge:
-    model = net()
+    model = two_layers()
     session = autoprof.instrument(model)
     CLOCK.start()
     for batch in batches(STEPS):
@@ -422,7 +417,7 @@ def explicit_steps() -> Judge:
 
 @program("steps", "inference only, 100 forwards in eval mode without gradients: the report says why there are no steps")
 def inference_only() -> Judge:
-    model = net().eval()
+    model = two_layers().eval()
     session = autoprof.instrument(model)
     CLOCK.start()
     with torch.inference_mode(), CLOCK.phase(EXCLUDED):

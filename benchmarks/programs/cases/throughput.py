@@ -7,21 +7,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 import autoprof
 
 from ..clock import CLOCK, EXCLUDED
 from ..judge import Judge
-from ..parts import Chain, ClockedSGD, Root, Sleep, batches, rest, sgd, sleep_op, train, train_step
+from ..parts import (
+    Chain,
+    ClockedSGD,
+    Root,
+    Sleep,
+    batches,
+    loader_of,
+    rest,
+    sgd,
+    sleep_op,
+    train,
+    train_step,
+    two_layers,
+)
 from ..registry import program
 
 STEPS = 80
-
-
-def net() -> Chain:
-    """Return a model of two layers."""
-    return Chain(Sleep(2, 3, "first"), Sleep(1, 2, "second"))
 
 
 def update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
@@ -34,9 +42,9 @@ def update(loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
 
 @program("throughput", "batches of 8 from a DataLoader")
 def batches_of_a_loader() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
-    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    loader = loader_of(STEPS)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for (batch,) in loader:
@@ -48,7 +56,7 @@ def batches_of_a_loader() -> Judge:
 
 @program("throughput", "batches made in the loop, without a loader")
 def batches_without_a_loader() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     train(model, optimizer, STEPS)
@@ -93,7 +101,7 @@ def retries() -> Judge:
 
 @program("throughput", "samples logged every tenth step, for that step")
 def samples_logged_every_tenth_step() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -108,7 +116,7 @@ def samples_logged_every_tenth_step() -> Judge:
 
 @program("throughput", "samples logged in every step")
 def samples_logged() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -122,7 +130,7 @@ def samples_logged() -> Judge:
 
 @program("throughput", "tokens logged in every step, from batches of 8 sequences of 32")
 def tokens_logged() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -160,7 +168,7 @@ def sequence_first() -> Judge:
 
 @program("throughput", "LBFGS: its closure sees the batch four times a step")
 def lbfgs_counts_once() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-4, max_iter=4, tolerance_grad=0.0, tolerance_change=0.0)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -219,7 +227,7 @@ class Sam(ClockedSGD):
 
 @program("throughput", "SAM: two forwards and backwards of one batch before one step")
 def sam_counts_once() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = Sam(model.parameters())
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -236,7 +244,7 @@ def sam_counts_once() -> Judge:
 
 @program("throughput", "meta-learning: inner steps on one half of a task's batch, the outer loss on all of it")
 def meta_learning() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
@@ -284,7 +292,7 @@ def vmapped() -> Judge:
 def accumulated() -> Judge:
     model = Chain(Sleep(1, 2))
     optimizer = sgd(model)
-    loader = DataLoader(TensorDataset(torch.randn(8 * 200, 16)), batch_size=8)
+    loader = loader_of(200)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
     for number, (batch,) in enumerate(loader, 1):
@@ -321,10 +329,10 @@ def batches_of_two_sizes() -> Judge:
 
 @program("throughput", "validation every tenth step is no training time")
 def validation_between() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
-    loader = DataLoader(TensorDataset(torch.randn(8 * STEPS, 16)), batch_size=8)
+    loader = loader_of(STEPS)
     CLOCK.start()
     for number, (batch,) in enumerate(loader, 1):
         train_step(model, optimizer, batch)
@@ -393,7 +401,7 @@ def graphs() -> Judge:
 
 @program("throughput", "the first 30 of 120 steps are slow: the run's throughput counts them, or the report says so")
 def slow_beginning() -> Judge:
-    model = net()
+    model = two_layers()
     optimizer = sgd(model)
     session = autoprof.instrument(model, optimizer=optimizer)
     CLOCK.start()
