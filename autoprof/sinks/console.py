@@ -21,6 +21,7 @@ from ..summary import Summary
 from ._base import RunInfo
 from ._kind import CloseOrder, SinkKind
 from ._notebook import WIDTH, NotebookOutput
+from ._rich_live import live_rows, proxied
 from ._terminal import SPARE_ROWS, PinnedLines
 from ._text_output import TextOutput
 
@@ -56,13 +57,13 @@ class ConsoleSink:
 
     def __init__(self, options: ConsoleOptions, run: RunInfo) -> None:
         self._options = options
-        self._stream = run.stream
-        self._output = TextOutput(run.stream)
+        self._stream = proxied(run.stream)
+        self._output = TextOutput(self._stream)
         self._clock = run.clock
         self._folder = None if run.folder is None else run.folder.path
         self._pinned = PinnedLines(self._output)
         self._color = "NO_COLOR" not in os.environ or not os.environ["NO_COLOR"]
-        self._encoding = getattr(run.stream, "encoding", None) or "ascii"
+        self._encoding = getattr(self._stream, "encoding", None) or "ascii"
         self._frames = 0
         """Frames since a drawing was due."""
         self._started = self._last = run.clock()
@@ -142,17 +143,23 @@ class ConsoleSink:
             self._print_line(summary, step, on_terminal=size is not None)
 
     def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float) -> bool:
-        """Draw the panel; return whether there is a place for it."""
+        """Draw the panel; return whether there is a place for it.
+
+        Beside a live display of the program's there may be none for a line either: then nothing is shown.
+        """
         top = self._options.top
         if size is not None:
             encoding, color = self._encoding, self._color
             panel = render_panel(
                 summary, width=size[0], top=top, color=color, step=step, age_s=age_s, encoding=encoding
             )
-            fits = size[1] >= len(panel) + SPARE_ROWS and self._pinned.is_free()
+            rows = live_rows()
+            fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
                 self._pinned.draw(panel, size)
-            return fits
+            elif rows:
+                self._pinned.clear()
+            return fits or rows > 0
         if self._notebook is not None:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None

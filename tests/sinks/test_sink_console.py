@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from fake_terminal import Screen, TerminalStream
+from rich.console import Console as RichConsole
+from rich.live import Live
 from sink_builders import Clock, frame_of, summary_of
 from tqdm import tqdm
 
@@ -193,6 +195,51 @@ def test_a_resize_redraws_before_the_nth_step(terminal: TerminalStream, clock: C
     terminal.screen.resize(90, 30)
     console.step(6)
     assert terminal.screen.text[-1].startswith("└─ Total")
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(3, True), (20, False)])
+def test_a_tall_live_display_of_the_programs_has_the_screen(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch, rows: int, shown: bool
+) -> None:
+    """rich moves up by the rows of its display: where these and the panel do not fit, there is no panel and no line."""
+    monkeypatch.setattr(sys, "stdout", terminal)
+    console = Console(terminal, clock, every=1)
+    console.step(1)
+    screen = RichConsole(file=terminal, force_terminal=True, width=80, height=24, color_system=None)
+    with Live("\n".join(["row"] * rows), console=screen, auto_refresh=False, transient=True) as live:
+        live.refresh()
+        console.step(2)
+        assert bool(_panel(terminal)) is shown
+        assert "autoprof | step" not in "".join(terminal.writes)
+    console.step(3)
+    assert _panel(terminal)
+
+
+def test_a_live_display_on_a_screen_of_its_own_has_it_alone(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The panel would be drawn into the dashboard."""
+    monkeypatch.setattr(sys, "stdout", terminal)
+    console = Console(terminal, clock, every=1)
+    screen = RichConsole(file=terminal, force_terminal=True, width=80, height=24, color_system=None)
+    with Live("dashboard", console=screen, auto_refresh=False, screen=True):
+        console.step(1)
+        assert not _panel(terminal)
+    console.step(2)
+    assert _panel(terminal)
+
+
+def test_a_session_that_begins_in_a_live_display_draws_its_panel(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standard output is a proxy then, which would print the panel's control codes as text."""
+    monkeypatch.setattr(sys, "stdout", terminal)
+    screen = RichConsole(file=terminal, force_terminal=True, width=80, height=24, color_system=None)
+    with Live("row", console=screen, auto_refresh=False):
+        console = Console(sys.stdout, clock, every=1)  # type: ignore[arg-type]
+        console.step(1)
+        assert _panel(terminal)[0].startswith("┌─ autoprof · step 1 ·")
+        console.close()
 
 
 def test_the_panel_is_at_the_bottom(terminal: TerminalStream, clock: Clock) -> None:
