@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .announced import Announced
 from .import_hook import ImportHook
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .trainings import Trainings
 
 _SITE = "sitecustomize"
+NO_TRAINING: Final = (
+    "no training was found: the program made no torch.optim optimizer and called no backward(); "
+    "if it trains by torch.func or torch.autograd.grad, call autoprof.instrument(model) in it"
+)
 
 
 def begin(folder: str) -> None:
@@ -51,22 +55,34 @@ class Launch:
     def __init__(self, settings: LaunchSettings) -> None:
         self._settings = settings
         self._trainings: Trainings | None = None
+        self._backwards: Announced | None = None
         self._failed = False
 
     def optimizers_imported(self, module: ModuleType) -> None:
         """Called when ``torch.optim.optimizer`` is imported."""
         Announced(module.Optimizer, "__init__", self._optimizer_made).put()
+        self._backwards = Announced(module.torch.Tensor, "backward", self._backward_called)
+        self._backwards.put()
 
     def _optimizer_made(self, optimizer: Any) -> None:
         """Called before each optimizer is initialised."""
+        self._pass_on("optimizer_made", optimizer)
+
+    def _backward_called(self, loss: Any) -> None:
+        """Called before the first backward pass of a program that has made no optimizer."""
+        self._pass_on("backward_called", loss)
+
+    def _pass_on(self, event: str, source: Any) -> None:
         if self._failed:
             return
         try:
+            if self._backwards is not None:
+                self._backwards.remove()
             if self._trainings is None:
                 from .trainings import Trainings
 
                 self._trainings = Trainings(self._settings)
-            self._trainings.optimizer_made(optimizer)
+            getattr(self._trainings, event)(source)
         except Exception as error:
             self._failed = True
             say(f"this program is not recorded: {type(error).__name__}: {error}")
@@ -75,10 +91,12 @@ class Launch:
         """Say why nothing was recorded, if nothing was and the program ended well. Called at exit."""
         if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
             return
-        if self._trainings is None:
-            reason = None if _has_children() else "no training was found: the program made no torch.optim optimizer"
-        else:
+        if self._trainings is not None:
             reason = self._trainings.reason()
+        elif _has_children():
+            reason = None
+        else:
+            reason = NO_TRAINING
         if reason is not None:
             say(f"nothing was recorded: {reason}")
 
