@@ -19,13 +19,19 @@ FIRM: Final = 2.0
 """Times its bound at which a share of the step stands on a busy machine, too: processes that come and go make a phase
 longer by a part of it, not by the whole of it."""
 
+CLEAR: Final = 1.3
+"""Times its bound at which a share stands if all computing waits alike: it does so over many steps only."""
+
 QUIET: Final = "a quiet machine: other processes hold its processors"
 """What a rule lacks that cannot tell the program from other processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Processors in use by this process, its workers and others; ``waiting`` is None where it is not measured."""
+    """Processors in use by this process, its workers and others, and the training thread's waits as shares of the time.
+
+    ``waiting`` is that for a processor, ``blocked`` for anything else; each is None where it is not measured.
+    """
 
     waiting: float | None
     own: float
@@ -33,6 +39,7 @@ class Contention:
     others: float
     machine_cores: int
     busy: float
+    blocked: float | None = None
 
     @property
     def by_others(self) -> bool:
@@ -44,12 +51,21 @@ class Contention:
     def explains(self, evidence: Mapping[str, Any]) -> bool:
         """Return whether a share of the step may be above its bound only because of the wait for a processor.
 
-        The share without that wait is least if all of the wait was in the phase that is judged.
+        The share without that wait is least if all of the wait was in the phase that is judged. Over many steps, only
+        computing waits for a processor, and all of it alike; time that is certainly blocked does not.
         """
         share, bound = evidence.get("share_low"), evidence.get("bound")
         if share is None or bound is None or share >= FIRM * bound:
             return False
-        return self.waiting is None or share - self.waiting < bound * (1 - self.waiting)
+        if self.waiting is None or share - self.waiting >= bound * (1 - self.waiting):
+            return self.waiting is None
+        if self.blocked is None:
+            return True
+        running = max(1 - self.waiting - self.blocked, 0.0)
+        computed = running / max(running + self.waiting, 1e-9)
+        still = evidence.get("blocked", 0.0)
+        least = share * (still + (1 - still) * computed) / max(1 - self.waiting, 1e-9)
+        return bool(least < CLEAR * bound)
 
 
 def contention(run: Evidence) -> Contention | None:
@@ -60,5 +76,6 @@ def contention(run: Evidence) -> Contention | None:
     busy, own = metrics["host_cpu_busy"].mean, metrics["host_cpu_cores"].mean
     children = metrics["host_child_cores"].mean if "host_child_cores" in metrics else 0.0
     waiting = metrics["host_cpu_waiting"].mean if "host_cpu_waiting" in metrics else None
+    blocked = metrics["host_cpu_blocked"].mean if "host_cpu_blocked" in metrics else None
     others = max(busy * machine - own - children, 0.0)
-    return Contention(waiting, own, children, others, machine, busy)
+    return Contention(waiting, own, children, others, machine, busy, blocked)

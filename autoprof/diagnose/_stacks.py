@@ -48,11 +48,15 @@ MIN_FRAMES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class StackTable:
-    """Samples of one kind of time. ``lines`` are those with most of it."""
+    """Samples of one kind of time. ``lines`` are those with most of it.
+
+    In ``blocked_ns`` the training thread waited for something that is neither a processor nor the GIL.
+    """
 
     samples: int
     ns: int
     lines: tuple[CallSite, ...]
+    blocked_ns: int = 0
 
     @property
     def named(self) -> tuple[CallSite, ...]:
@@ -68,6 +72,13 @@ class StackTable:
     def share_low(self, line: CallSite) -> float:
         """Return the low end of the interval of that share."""
         return self.share(line) * proportion_factors(line.count, self.samples)[0]
+
+    @property
+    def blocked_low(self) -> float:
+        """The low end of the interval of the share of blocked time."""
+        share = self.blocked_ns / max(self.ns, 1)
+        count = round(share * self.samples)
+        return min(share * proportion_factors(count, self.samples)[0], 1.0) if count else 0.0
 
     @property
     def dominant(self) -> str | None:
@@ -87,12 +98,14 @@ class StackTable:
             {"where": line.location, "call": line.call, "function": line.function, "share": round(self.share(line), 3)}
             for line in self.lines
         ]
-        return {"samples": self.samples, "lines": lines}
+        return {"samples": self.samples, "lines": lines, "blocked": round(self.blocked_low, 3)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StackTable:
         """Read back the result of ``dataclasses.asdict``."""
-        return cls(data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]))
+        return cls(
+            data["samples"], data["ns"], tuple(CallSite(**line) for line in data["lines"]), data.get("blocked_ns", 0)
+        )
 
 
 def describe_line(line: CallSite) -> str:
@@ -105,7 +118,7 @@ def _source(line: CallSite) -> str:
 
 
 def _called(line: CallSite) -> str:
-    """Return the function that a line calls; empty for what is a part of the line, as a comprehension or a lambda."""
+    """Return the function that a line calls; empty for a comprehension or a lambda, which are parts of it."""
     return "" if line.call.startswith("<") else line.call
 
 
@@ -115,6 +128,7 @@ class StackMonitor:
     def __init__(self, probe: StackProbe) -> None:
         self._probe = probe
         self._tables: dict[str, dict[Sites, list[int]]] = {}
+        self._blocked_ns: Counter[str] = Counter()
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
         self._frames = 0
         self._total_ns = self._explained_ns = self._own_ns = 0
@@ -188,6 +202,7 @@ class StackMonitor:
         sums = table.get(key) or table.setdefault(key if len(table) < MAX_LINES else ((), None), [0, 0])
         sums[0] += 1
         sums[1] += sample.weight_ns
+        self._blocked_ns[kind] += sample.weight_ns * sample.blocked
 
     def statistics(self) -> dict[str, StackTable]:
         """Return the table of each kind of time."""
@@ -207,7 +222,7 @@ class StackMonitor:
             if site is not None:
                 sums = groups.setdefault(_line(site), {}).setdefault(site, [0, 0])
                 sums[0], sums[1] = sums[0] + count, sums[1] + ns
-        return _longest(groups.values(), *_sums(self._tables[kind].values()))
+        return _longest(groups.values(), *_sums(self._tables[kind].values()), self._blocked_ns[kind])
 
     def _common_lines(self, kind: str) -> set[tuple[str, int]]:
         """Return the user's lines that are on the stack in a good part of the samples of all other kinds.
@@ -239,9 +254,9 @@ def table_of(counted: Mapping[Site, list[int]]) -> StackTable:
     return _longest(groups.values(), *_sums(counted.values()))
 
 
-def _longest(groups: Iterable[dict[Site, list[int]]], samples: int, total_ns: int) -> StackTable:
+def _longest(groups: Iterable[dict[Site, list[int]]], samples: int, total_ns: int, blocked_ns: int = 0) -> StackTable:
     longest = sorted(groups, key=lambda group: -_sums(group.values())[1])[:KEPT_LINES]
-    return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest))
+    return StackTable(samples, total_ns, tuple(_call_site(group) for group in longest), blocked_ns)
 
 
 def _line(site: Site) -> tuple[str, int]:

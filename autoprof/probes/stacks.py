@@ -41,6 +41,8 @@ BUDGET_SHARE: Final = 0.2
 """The part of the budget that samples may take."""
 DEFAULT_BUDGET: Final = 0.01
 """The budget of samples where the session has none."""
+FIRST: Final = 64
+"""Samples before the budget limits their number: some 5 ms in all, in which a short run gets its lines."""
 ENOUGH: Final = 1000
 """Samples after which the interval is ten times as long: the lines are known then."""
 LATER: Final = 10
@@ -59,7 +61,8 @@ RESUME: Final = opcode.opmap.get("RESUME")
 class StackSample(NamedTuple):
     """The training thread at one moment: the user's lines, innermost first, and the innermost line outside torch.
 
-    ``weight_ns`` is the time that the sample stands for.
+    ``weight_ns`` is the time that the sample stands for. ``blocked``: it certainly waited for something that is neither
+    a processor nor the GIL, such as a file, a lock or the end of a sleep.
     """
 
     at_ns: int
@@ -67,6 +70,7 @@ class StackSample(NamedTuple):
     excluded: bool
     users: tuple[Site, ...]
     inner: Site | None
+    blocked: bool = False
 
 
 Sites = tuple[tuple[Site, ...], Site | None]
@@ -120,6 +124,8 @@ class StackProbe:
         self._wake.acquire()
         self._idle = False
         self._thread: int | None = None
+        self._training_thread = 0
+        """The native id of the training thread."""
         self._ended = threading.Lock()
         """Held from the thread's start to its end."""
         self._process = os.getpid()
@@ -151,6 +157,7 @@ class StackProbe:
     def attach(self) -> None:
         """Sample while the step is recorded, if that is enabled."""
         self._in_step = True
+        self._training_thread = threading.get_native_id()
         self._update()
 
     def detach(self) -> None:
@@ -228,10 +235,10 @@ class StackProbe:
         if not count:
             return
         begun_ns = thread_time_ns()
-        for at_ns, weight_ns, excluded, instruction, frames in taken:
+        for at_ns, weight_ns, excluded, blocked, instruction, frames in taken:
             users, inner = sites_of(caller_at_entry(frames_of(instruction, frames)))
             if len(self.samples) < MAX_SAMPLES and inner:
-                self.samples.append(StackSample(at_ns, weight_ns, excluded, users, inner))
+                self.samples.append(StackSample(at_ns, weight_ns, excluded, users, inner, blocked))
         self._count += count
         self.total_ns += ns + thread_time_ns() - begun_ns
 
@@ -279,26 +286,42 @@ class StackProbe:
         if not timer.wait(self.interval_ns(), ROUNDS):
             return
         begun_ns = thread_time_ns()
-        weight_ns = timer.cancel(PROMPT_NS) if self._wanted() else None
-        if weight_ns is not None:
-            self.sample(weight_ns)
-            self._count += 1
+        if self._wanted():
+            blocked = timer.blocked = is_blocked(self._training_thread)
+            weight_ns = timer.cancel(PROMPT_NS)
+            if weight_ns is not None:
+                self.sample(weight_ns, blocked)
+                self._count += 1
         self.total_ns += thread_time_ns() - begun_ns
 
     def interval_ns(self) -> int:
         """Return the mean time between samples that the budget allows."""
-        each_ns = self.total_ns / max(self._count, 1)
+        if self._count < FIRST:
+            return INTERVAL_NS
+        each_ns = self.total_ns / self._count
         allowed_ns = each_ns / max(BUDGET_SHARE * self._budget, 1e-9)
         least_ns = INTERVAL_NS * (LATER if self._count >= ENOUGH else 1)
         return round(min(max(allowed_ns, least_ns), MAX_INTERVAL_NS))
 
-    def sample(self, weight_ns: int) -> None:
+    def sample(self, weight_ns: int, blocked: bool = False) -> None:
         """Add a sample that stands for this time. A wait for the GIL makes it longer: code that held it was running."""
         excluded, samples = self._excluded, self.samples
         at_ns = self._now()
         users, inner = sites_of(self._frames().get(self._recorder.thread))
         if len(samples) < MAX_SAMPLES and inner:
-            samples.append(StackSample(at_ns, weight_ns, excluded, users, inner))
+            samples.append(StackSample(at_ns, weight_ns, excluded, users, inner, blocked))
+
+
+def is_blocked(native_id: int) -> bool:
+    """Return whether a thread of this process neither runs nor waits for a processor (proc_pid_stat(5)).
+
+    Only a thread that runs a function without the GIL can be judged: others may wait for the GIL of the caller.
+    """
+    try:
+        with open(f"/proc/self/task/{native_id}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"S", b"D")
+    except (OSError, IndexError):
+        return False
 
 
 def shows_its_moment(late_ns: int) -> bool:

@@ -10,6 +10,7 @@ from evidence_builders import MS, evidence_of, finding_of, found
 
 from autoprof._stats import Aggregate
 from autoprof.diagnose import Environment, EvidenceCollector, RunFacts, diagnose
+from autoprof.diagnose._contention import Contention
 from autoprof.frame import Phase, Span
 from autoprof.summary import MetricStats, Summary
 from autoprof.testing import make_frame
@@ -42,6 +43,24 @@ def test_what_the_wait_for_a_processor_explains_is_an_abstention() -> None:
 def test_a_short_wait_for_a_processor_explains_only_a_short_time() -> None:
     """29 % of the step are less than twice the bound of 15 %, but above it without the wait of 12 %."""
     assert found(on_busy_machine({"optimizer": 29, "forward": 71}, 0.12)) == ["optimizer", "busy-machine"]
+
+
+@pytest.mark.parametrize(
+    ("share_low", "blocked", "still", "explained"),
+    [
+        (0.22, 0.0, 0.0, False),  # a program that computes: all of it waits for a processor alike
+        (0.18, 0.0, 0.0, True),  # too near to its bound
+        (0.22, 0.4, 0.0, True),  # much of the run is blocked, so what computes is longer only because of the wait
+        (0.22, 0.4, 0.8, False),  # but here the phase is blocked itself
+        (0.22, None, 0.0, True),  # runs of older versions
+    ],
+)
+def test_a_wait_for_a_processor_makes_only_computing_longer(
+    share_low: float, blocked: float | None, still: float, explained: bool
+) -> None:
+    """The thread waits for a processor for 40 % of the time; the bound is 15 %."""
+    used = Contention(0.4, 0.5, 0.0, 1.5, 2, 1.0, blocked)
+    assert used.explains({"share_low": share_low, "bound": 0.15, "blocked": still}) is explained
 
 
 def test_recompute_is_found_on_any_machine() -> None:

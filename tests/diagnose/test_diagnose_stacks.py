@@ -30,6 +30,7 @@ from autoprof.probes.stacks import (
     StackSample,
     caller_at_entry,
     frames_of,
+    is_blocked,
     shows_its_moment,
     sites_of,
 )
@@ -307,12 +308,18 @@ class FakeTimer:
     """A ``StackTimer`` whose samples the test makes."""
 
     def __init__(self, *samples: object) -> None:
-        self.active = self.excluded = self.closed = False
+        self.active = self.excluded = self.blocked = self.closed = False
+        self.late = False
+        """Whether the main thread has not run the last call."""
         self.samples = list(samples)
 
     def wait(self, _mean_ns: int, _rounds: int) -> bool:
-        """Return at once: the main thread has run all calls."""
-        return False
+        """Return at once."""
+        return self.late
+
+    def cancel(self, _within_ns: int) -> int:
+        """Return the time that the sample stands for."""
+        return 20 * MS
 
     def take(self) -> tuple[list[object], int, int]:
         """Return the samples once, each at a cost of 5 µs."""
@@ -324,10 +331,12 @@ class FakeTimer:
         self.closed = True
 
 
-def main_thread_sample(*, excluded: bool = False) -> tuple[int, int, bool, int, list[object]]:
+def main_thread_sample(
+    *, excluded: bool = False, blocked: bool = False
+) -> tuple[int, int, bool, bool, int, list[object]]:
     """Return a sample as the timer would take it in the function that calls."""
     frame = sys._getframe(1)
-    return 1_010 * MS, 30 * MS, excluded, frame.f_lasti, [frame.f_code, frame.f_lineno]
+    return 1_010 * MS, 30 * MS, excluded, blocked, frame.f_lasti, [frame.f_code, frame.f_lineno]
 
 
 def with_timer(probe: StackProbe, timer: FakeTimer) -> FakeTimer:
@@ -353,6 +362,57 @@ def test_samples_of_the_main_thread_are_as_few_as_others(probe: StackProbe) -> N
     with_timer(probe, FakeTimer(*[main_thread_sample()] * (stacks.MAX_SAMPLES + 5)))
     assert len(probe.take()) == stacks.MAX_SAMPLES
     probe._thread = None
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_a_sample_during_a_function_in_c_shows_whether_that_waits(
+    probe: StackProbe, monkeypatch: pytest.MonkeyPatch, sleeps: bool
+) -> None:
+    """The kernel knows whether the training thread runs; a sample that it takes itself, late, has the same answer."""
+    timer = with_timer(probe, FakeTimer())
+    timer.late, probe.enabled = True, True
+    monkeypatch.setattr(stacks, "is_blocked", lambda _native_id: sleeps)
+    probe._look_where_late(timer)
+    assert (probe.samples[0].weight_ns, probe.samples[0].blocked, timer.blocked) == (20 * MS, sleeps, sleeps)
+    timer.samples = [main_thread_sample(blocked=sleeps)]
+    assert [sample.blocked for sample in probe.take()] == [sleeps] * 2
+    probe._thread = None
+
+
+def test_a_thread_that_waits_for_a_lock_is_blocked_and_one_that_runs_is_not() -> None:
+    """A thread that does not exist is not."""
+    lock = threading.Lock()
+    lock.acquire()
+    waits = threading.Thread(target=lock.acquire)
+    waits.start()
+    try:
+        while not is_blocked(waits.native_id or 0):
+            time.sleep(0.001)
+    finally:
+        lock.release()
+        waits.join()
+    assert not is_blocked(threading.get_native_id())
+    assert not is_blocked(2**22 + 1)
+
+
+def test_the_share_of_blocked_time_is_in_the_evidence(probe: StackProbe, clock: FakeClock) -> None:
+    """Three quarters were; so many samples show that it was certainly more than half."""
+    monitor = StackMonitor(probe)
+    for at in range(40):
+        clock.now_ns = round((1001 + at) * MS)
+        probe.sample(MS, blocked=at % 4 > 0)
+    observed(monitor, clock, 1000, [], 100)
+    table = monitor.statistics()[UNATTRIBUTED]
+    assert (table.ns, table.blocked_ns) == (40 * MS, 30 * MS)
+    assert 0.5 < table.evidence()["blocked"] < 0.75
+
+
+def test_the_first_samples_are_taken_at_any_cost(probe: StackProbe) -> None:
+    """They are few, and a short run has no others."""
+    probe._count, probe.total_ns = stacks.FIRST - 1, stacks.FIRST * MS
+    assert probe.interval_ns() == stacks.INTERVAL_NS
+    probe._count += 1
+    assert probe.interval_ns() > 10 * stacks.INTERVAL_NS
 
 
 def test_a_sample_that_cannot_be_read_ends_the_timer(probe: StackProbe) -> None:

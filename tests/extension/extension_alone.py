@@ -442,18 +442,18 @@ def check_stack_timer(module: Any, torch: Torch) -> None:
     if not hasattr(module, "StackTimer"):
         return
     timer = module.StackTimer(100, 64)
-    timer.excluded = True
+    timer.excluded = timer.blocked = True
     with waiting(timer):
         timer.active = True
         before_ns = perf_counter_ns()
         samples = run_python(timer, 5)
         after_ns = perf_counter_ns()
-    for at_ns, weight_ns, excluded, instruction, frames in samples:
+    for at_ns, weight_ns, excluded, blocked, instruction, frames in samples:
         codes = [code.co_name for code in frames[::2]]
         assert codes[:2] == ["run_python", "check_stack_timer"], codes
         assert before_ns <= at_ns <= after_ns
         assert weight_ns > 0
-        assert (excluded, instruction > 0) == (True, True)
+        assert (excluded, blocked, instruction > 0) == (True, False, True)  # each call is posted as not blocked
         assert frames[3] == check_stack_timer.__code__.co_firstlineno + 9
 
 

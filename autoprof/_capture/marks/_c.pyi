@@ -160,6 +160,8 @@ class StackTimer:
     """Whether samples are taken. To be set with the GIL held; a waiting thread notices it at once."""
     excluded: bool
     """Whether samples belong to no step, from now on."""
+    blocked: bool
+    """Whether the main thread was blocked since the last call was posted. To be set before the call runs."""
     def __init__(self, limit: int, depth: int) -> None:
         """Keep at most ``limit`` samples between two calls of ``take``, of at most ``depth`` frames each."""
     def wait(self, mean_ns: int, rounds: int, /) -> bool:
@@ -169,11 +171,12 @@ class StackTimer:
         """
     def cancel(self, within_ns: int, /) -> int | None:
         """Cancel the posted call if that was just now; return the nanoseconds that a sample stands for, or None."""
-    def take(self) -> tuple[list[tuple[int, int, bool, int, list[Any]]], int, int]:
+    def take(self) -> tuple[list[tuple[int, int, bool, bool, int, list[Any]]], int, int]:
         """Return the samples since the last call, the number of calls run and the CPU time that they took.
 
-        A sample is the moment at which it was posted, the time that it stands for, ``excluded``, the innermost frame's
-        ``f_lasti``, and a list of code objects, each followed by its line (-1 for none), innermost first.
+        A sample is the moment at which it was posted, the time that it stands for, ``excluded``, ``blocked``, the
+        innermost frame's ``f_lasti``, and a list of code objects, each followed by its line (-1 for none). The
+        innermost one comes first.
         """
     def close(self) -> None:
         """Sample no more, and end the wait."""

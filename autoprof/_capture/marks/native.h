@@ -41,7 +41,7 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #define HAS_STACK_TIMER 0
 #endif
 
-#define ABI_VERSION 2 /* as in native.py; to be raised with each change of the interface */
+#define ABI_VERSION 3 /* as in native.py; to be raised with each change of the interface */
 
 /* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
 #define ORDINAL_SHIFT 24

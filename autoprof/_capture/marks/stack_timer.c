@@ -60,7 +60,7 @@ typedef struct {
     pid_t process;
     Py_ssize_t limit; /* samples kept */
     int depth;        /* frames of a sample */
-    char excluded, waiting, referenced;
+    char excluded, blocked, waiting, referenced;
     long long count, spent_ns;
     PyObject *samples; /* list */
 } StackTimer;
@@ -121,8 +121,8 @@ static int append_sample(StackTimer *self) {
         Py_DECREF(frames);
         return -1;
     }
-    PyObject *sample = Py_BuildValue("(LLNiN)", self->posted_ns, weight_ns, PyBool_FromLong(self->excluded),
-                                     instruction, frames);
+    PyObject *sample = Py_BuildValue("(LLNNiN)", self->posted_ns, weight_ns, PyBool_FromLong(self->excluded),
+                                     PyBool_FromLong(self->blocked), instruction, frames);
     int failed = sample == NULL || PyList_Append(self->samples, sample) < 0;
     Py_XDECREF(sample);
     return failed ? -1 : 0;
@@ -201,6 +201,7 @@ static void wait_until_due(StackTimer *self, long long mean_ns) {
 static int post(StackTimer *self) {
     int expected = CANCELED;
     long long until_ns = (self->posted_ns = now_ns()) + GRACE_NS;
+    self->blocked = 0; /* the state is not POSTED, so neither thread with the GIL uses it */
     if (!atomic_compare_exchange_strong(&self->state, &expected, POSTED)) {
         atomic_store(&self->state, POSTED);
         if (!Py_IsInitialized() || add_pending_call(run_posted, self) < 0) {
@@ -367,6 +368,7 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"excluded", T_BOOL, offsetof(StackTimer, excluded), 0, "whether samples belong to no step"},
+    {"blocked", T_BOOL, offsetof(StackTimer, blocked), 0, "whether the posted call's thread is blocked"},
     {NULL},
 };
 

@@ -14,6 +14,7 @@ from .._contention import FIRM, QUIET, contention
 from .._evidence import Evidence, LongStep
 from .._experiment import Experiment, edit_module, less_often
 from .._rule import Defect, Rule
+from .._stacks import UNATTRIBUTED
 from .._thresholding import abstain, classify
 from . import recompile, worker_restart
 
@@ -30,6 +31,8 @@ CAUSE_SHARE: Final = 0.75
 """Fraction of the outliers in which a cause must occur; a garbage collection also twice as often as in other steps."""
 CLOCK_DROP: Final = 0.8
 """Fraction of the usual clock frequency: boost clocks vary by some percent, throttling takes a fifth and more."""
+MIN_BLOCKED: Final = 0.5
+"""Share of the time outside all spans in which the thread is blocked, from which no other process makes it long."""
 GARBAGE: Final = "garbage collection"
 DEVICE_CLOCK: Final = "device clock"
 
@@ -180,6 +183,11 @@ def _span_cause(run: Evidence, outliers: list[LongStep]) -> Cause:
         excess_by_span[_innermost_cause(step, excess_ns, usual)] += excess_ns
     (span, ns), *_ = excess_by_span.most_common(1)
     if span is None:
+        table = run.facts.stacks.get(UNATTRIBUTED)
+        if table is not None and table.dominant:
+            why = f"The extra time is outside all spans, where {table.dominant} takes nearly all of the time."
+            advice = "do this less often, or outside of the training step: on another thread, in the loader's workers"
+            return Cause(table.dominant, None, why, advice, by_span=table.blocked_low < MIN_BLOCKED)
         why = "No single span explains them: the extra time is outside all spans, or spread over many."
         advice = "put spans around the code between the modules; check what else runs there"
         return Cause(None, None, why, advice, by_span=True)

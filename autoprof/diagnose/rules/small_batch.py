@@ -27,17 +27,23 @@ the model may have modules that are not called."""
 MANY_CALLS: Final = 8
 """Calls of the whole model in one backward pass from which its batch is in pieces: putting them together saves calls
 whatever the arithmetic in each is."""
+LOOP_CALLS: Final = 8
+"""Calls of each module in a forward of the model from which it loops over time steps or tokens. Such a loop has about
+as many operations of its own between the calls as in them."""
+MIN_STEPS: Final = 5
+"""Recorded steps: a call of a module in each of them is known well from fewer steps than a step is."""
 MIN_CALLS: Final = 8
 """Where a step calls few modules, the loop's own statements are as long as these calls."""
 
 _TOGETHER: Final = "call it once with the whole batch (torch.stack, torch.func.vmap) where no call needs another; "
+_UNROLLED: Final = "replace the loop by operations on the whole sequence (nn.LSTM, one product for all steps); "
 
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the mean time of the model's smallest modules in forward and backward."""
     leaves, used, summary = run.facts.leaf_modules, contention(run), run.summary
     rows = [row for row in summary.rows if row.parent is None and row.fqn is not None and row.phase.traits.in_module]
-    if summary.clock == "device" or run.facts.environment.device not in ("", "cpu"):
+    if summary.steps < MIN_STEPS or summary.clock == "device" or run.facts.environment.device not in ("", "cpu"):
         return None
     if leaves is None or used is None or not rows:
         return abstain("small-batch", "the time of the whole model, and processor use", "set monitor: auto, on Linux")
@@ -47,15 +53,16 @@ def judge(run: Evidence) -> Finding | None:
     if calls < MIN_CALLS * micro_steps:
         return None
     in_pieces = model_calls >= MANY_CALLS * micro_steps
-    each = _total(run, rows)
-    each = Interval(*(part / calls for part in each))
+    loops = calls / max(leaves * model_calls, 1)
+    waited = used.waiting or 0.0  # a call took that much less processor time, over many steps
+    each = Interval(*((1 - waited) * part / calls for part in _total(run, rows)))
     phases = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
     model_ns = sum(summary.phases.get(phase, 0) for phase in phases) / summary.steps
     share = model_ns / max(summary.step_mean_ns, 1)
-    computing = used.own + (used.waiting or 0.0)
-    computed = 0.0 if summary.work is None else summary.work.flops_per_s or 0.0
+    computing = used.own + waited
+    computed = 0.0 if summary.work is None else (summary.work.flops_per_s or 0.0) / max(1 - waited, 0.01)
     # Where so little was computed, a longer call is no sign of arithmetic, but of further operations around it.
-    bound_ns = MAX_CALL_NS * (2 if 0 < computed <= MAX_FLOPS_PER_S else 1)
+    bound_ns = MAX_CALL_NS * (2 if 0 < computed <= MAX_FLOPS_PER_S else 1) * (2 if loops >= LOOP_CALLS else 1)
     position = classify(Interval.exact(each.middle), bound_ns)
     if position == "above" or share < MIN_SHARE or computing < MIN_CORES:
         return None
@@ -70,8 +77,9 @@ def judge(run: Evidence) -> Finding | None:
         "for forward and backward. Calling a module takes about that long whatever the batch is: Python and launching "
         "operations take most of "
         f"the {format_ms(model_ns)} ({format_percent(share)} of the step)"
-        + (f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else ""),
-        (_TOGETHER if in_pieces else "")
+        + (f"; the whole model is called {model_calls:.0f} times a step" if in_pieces else "")
+        + (f"; each forward calls them {loops:.0f} times, in a loop{_of_loop(run)}" if loops >= LOOP_CALLS else ""),
+        (_TOGETHER if in_pieces else _UNROLLED if loops >= LOOP_CALLS else "")
         + "a larger batch takes nearly the same time, so each sample costs less; or torch.compile, or fewer and larger "
         "modules",
         # The time of as many samples in batches twice as large.
@@ -98,6 +106,14 @@ def _leaf_calls(run: Evidence) -> float:
     forward = [row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None]
     holding = {row.parent for row in forward}
     return sum(row.calls / max(row.steps, 1) for row in forward if row.name not in holding)
+
+
+def _of_loop(run: Evidence) -> str:
+    """Return the clause that names the module that calls another most often in a forward; empty without rows."""
+    forward = {row.name: row for row in run.rows.get(Phase.FORWARD, []) if row.fqn is not None}
+    inner = [row for row in forward.values() if row.parent in forward]
+    most = max(inner, key=lambda row: row.calls / max(forward[str(row.parent)].calls, 1), default=None)
+    return "" if most is None else f" of {most.parent}"
 
 
 def _total(run: Evidence, rows: list[Row]) -> Interval:
@@ -131,5 +147,6 @@ RULE = Rule(
     judge,
     order=62,
     defects=(Defect("a batch of one sample", train_with_tiny_modules),),
+    needs_steps=False,  # judged above
     experiment=Experiment("batch_size", "increase", quantity="sample_ns"),
 )

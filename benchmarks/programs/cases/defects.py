@@ -356,9 +356,9 @@ def printing_weights() -> Judge:
     return judge.verdict(("unattributed", "logging"), HERE, "show|print")
 
 
-@program("defects", "the accuracy on the whole training set after every epoch of ten batches")
+@program("defects", "the accuracy on the whole training set and the test set after every epoch of ten batches")
 def accuracy_each_epoch() -> Judge:
-    model, data = Classifier(), list(pictures(10))
+    model, data, test = Classifier(), list(pictures(10)), list(pictures(10))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     session = autoprof.instrument(model, optimizer=optimizer)
     for _ in range(8):
@@ -368,7 +368,7 @@ def accuracy_each_epoch() -> Judge:
             optimizer.zero_grad()
         model.eval()
         with torch.no_grad():
-            right = sum(int((model(x).argmax(1) == y).sum()) for x, y in data)
+            right = sum(int((model(x).argmax(1) == y).sum()) for x, y in data + test)
         model.train()
         print("accuracy", right)
     session.close()
