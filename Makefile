@@ -2,6 +2,7 @@
 # make test    run the tests                              make gpu     tests and benchmarks that need CUDA
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
+# make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
@@ -17,11 +18,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo zoo bench api dist asan debug-python gpu clean
+.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api dist asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,10s/^# \{0,1\}//p' Makefile
+	@sed -n '1,11s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -56,7 +57,16 @@ $(ZOO): $(READY)
 	$(INSTALL) '.[dev,zoo]'
 	@touch $@
 
-test-zoo: $(ZOO)
+test-FRAMEWORKS := $(VENV)/.frameworks
+
+$(FRAMEWORKS): $(READY)
+	$(INSTALL) '.[dev,frameworks]'
+	@touch $@
+
+test-frameworks: $(FRAMEWORKS)
+	$(RUN) -m pytest tests/integrations
+
+zoo: $(ZOO)
 	AUTOPROF_ZOO=1 $(RUN) -m pytest tests/zoo
 
 zoo: $(ZOO)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -16,6 +17,7 @@ from weakref import finalize, ref
 from torch import nn
 
 from .._process import lifecycle
+from .._process.ranks import launch_name, world_size
 from .._process.replace import Attribute, CallProbe, Replacement
 from .._session.builder import FoundTraining, open_session, unwrap_optimizer
 from .._session.session import Session
@@ -40,6 +42,10 @@ SCALARS: Final = {
 """The names of ``session.log`` for those of the frameworks; other names stay."""
 NO_SCALARS: Final = ("_runtime", "_per_second", "_flos", "num_input_tokens_seen", "_timing")
 """The ends of names that frameworks log and a session has itself: times and rates."""
+
+
+_runs: Final = Counter[str]()
+"""How often each name was given to a run of several ranks."""
 
 
 class Training:
@@ -85,6 +91,7 @@ class Training:
     ) -> None:
         """Open a session, or use the one that the program opened on the same model.
 
+        ``run_name`` is the name that all ranks give to the run; None for the usual one.
         ``saves`` are the methods of a class that save checkpoints: their calls are excluded from steps.
         """
         self.end(AGAIN)
@@ -92,7 +99,7 @@ class Training:
         self._owns = session is None
         if session is None:
             lifecycle.prefer_program()
-            found = FoundTraining(run_name=run_name)
+            found = FoundTraining(run_name=_name_of_ranks(run_name))
             session = open_session(
                 model, self._settings(), optimizer=_known(optimizers), sinks=self._sinks, found=found
             )
@@ -224,6 +231,15 @@ def close_with(method_of: type, name: str, owner: object, training: Training) ->
 @cache
 def _replacement(owner: type, name: str) -> Replacement:
     return Replacement(Attribute(owner, name))
+
+
+def _name_of_ranks(name: str | None) -> str | None:
+    """Return the name of a run of several ranks, with a number from the second one of this process on."""
+    if world_size() == 1:
+        return None
+    name = name or launch_name()
+    _runs[name] += 1
+    return name if _runs[name] == 1 else f"{name}-{_runs[name]}"
 
 
 def _session_of_program(model: nn.Module) -> Session | None:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 from .._launch.models import calling_frame, join_models
+from .._process import lifecycle
 from .._process.failures import contain, describe
 from ._training import Training
 
@@ -73,6 +74,7 @@ class AutoprofTracker(GeneralTracker):
             self._open(accelerator)
         else:
             self._waits = True
+            lifecycle.prefer_program()
             torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
