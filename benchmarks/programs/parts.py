@@ -163,7 +163,7 @@ def batches(count: int, size: int = 8, features: int = 16) -> Iterator[Tensor]:
 
 
 class ClockedSGD(torch.optim.Optimizer):
-    """A plain SGD that charges its update to the program's clock; hooks around ``step`` are not in it."""
+    """A plain SGD that charges its update and ``zero_grad`` to the program's clock; hooks around them are not in it."""
 
     def __init__(self, parameters: Iterable[Tensor], lr: float = 1e-4, sleep_ms: float = 0.0) -> None:
         super().__init__(parameters, {"lr": lr})
@@ -178,6 +178,11 @@ class ClockedSGD(torch.optim.Optimizer):
                 for parameter in group["params"]:
                     if parameter.grad is not None:
                         parameter.add_(parameter.grad, alpha=-group["lr"])
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients."""
+        with CLOCK.phase("optimizer"):
+            super().zero_grad(set_to_none)
 
 
 def sgd(model: nn.Module, sleep_ms: float = 0.0) -> ClockedSGD:
