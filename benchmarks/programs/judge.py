@@ -231,15 +231,18 @@ class Judge:
         total_ns = sum(one.total_ns for one in self.summary.excluded)
         return self.add("excluded", "0 ms", f"{total_ns / 1e6:.1f} ms", total_ns == 0, "not training")
 
-    def throughput(self, units: float | None, may_be_absent: bool = False) -> Judge:
+    def throughput(self, units: float | Sequence[float] | None, may_be_absent: bool = False) -> Judge:
         """Compare the throughput with units per step over the mean step; None requires that it is absent.
 
-        The report's figure is that of all steps from the end of its warm-up to the last recorded one.
+        The report's figure is that of all steps from the end of its warm-up to the last recorded one; ``units`` may be
+        a sequence with those of each step.
         """
         reported = self.summary.throughput
         if units is None:
             text = "absent" if reported is None else f"{reported:.1f}/s"
             return self.add("throughput", "absent", text, reported is None, "invented")
+        if isinstance(units, Sequence):
+            units = fmean(units[CLOCK.steps.index(step)] for step in self.trained)
         truth = units * 1e9 / fmean(step.step_ns for step in self.trained)
         if reported is None:
             text = f"{truth:.1f}/s or absent" if may_be_absent else f"{truth:.1f}/s"
