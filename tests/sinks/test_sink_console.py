@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import pty
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from fake_terminal import Screen, TerminalStream
+from real_terminal import run_on_terminal
 from rich.console import Console as RichConsole
 from rich.live import Live
 from sink_builders import Clock, frame_of, summary_of
@@ -525,49 +521,14 @@ print("the program goes on with", signal.getsignal(signal.SIGTSTP).name)
 """
 
 
-def run_on_pty(how: str, stops: list[Screen] | None = None) -> Screen:
-    """Run the program on a real pseudo-terminal of 100 × 30 and return its screen; ``stops`` gets those at Ctrl-Z."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "CI": "", "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(Path(__file__).parent), how]
-    with subprocess.Popen(
-        command,
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env=environment,
-        preexec_fn=os.setpgrp,  # a group of its own, as a shell's job has
-    ) as program:
-        os.close(slave)
-        output = b""
-        while True:
-            if not select.select([master], [], [], 0.05)[0]:
-                if stops is not None and os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOHANG):
-                    stops.append(_screen(output))
-                    os.kill(program.pid, signal.SIGCONT)
-                continue
-            try:
-                part = os.read(master, 65536)
-            except OSError:  # how a pseudo-terminal says that the program is gone
-                break
-            if not part:
-                break
-            output += part
-        program.wait()
-    os.close(master)
-    return _screen(output)
-
-
-def _screen(output: bytes) -> Screen:
-    screen = Screen(100, 30)
-    screen.feed(output.decode().replace("\r\n", "\n"))
-    return screen
+def run_program(how: str, stops: list[Screen] | None = None) -> Screen:
+    """Run the program to this end on a terminal and return its screen."""
+    return run_on_terminal("-c", _PROGRAM, str(Path(__file__).parent), how, stops=stops)
 
 
 def test_beside_a_real_tqdm_bar_on_a_real_terminal() -> None:
     """With a bar and prints on the same terminal, all that was printed is there, once, and the screen is whole."""
-    screen = run_on_pty("end")
+    screen = run_program("end")
     seen = [line for line in screen.scrolled + screen.text if line]
     assert [line for line in seen if line.startswith("loss")] == ["loss at 10", "loss at 20", "loss at 30"]
     assert sum(line.startswith("100%") for line in seen) == 1
@@ -578,7 +539,7 @@ def test_beside_a_real_tqdm_bar_on_a_real_terminal() -> None:
 
 def test_a_program_that_dies_gets_its_screen_back() -> None:
     """Without a ``close`` the interpreter's exit still resets the scroll region and takes the panel away."""
-    screen = run_on_pty("crash")
+    screen = run_program("crash")
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line for line in screen.text)
     assert any("the program died" in line for line in screen.text)
@@ -586,7 +547,7 @@ def test_a_program_that_dies_gets_its_screen_back() -> None:
 
 def test_a_program_that_is_killed_gets_its_screen_back() -> None:
     """``kill -9``: a waiting shell resets the scroll region and removes the panel."""
-    screen = run_on_pty("kill")
+    screen = run_program("kill")
     assert (screen.top, screen.bottom) == (0, 29)
     assert not any("┌" in line or "░" in line for line in screen.text)
     assert any("loss at 20" in line for line in screen.scrolled + screen.text)
@@ -595,7 +556,7 @@ def test_a_program_that_is_killed_gets_its_screen_back() -> None:
 def test_ctrl_z_gives_the_shell_its_screen_back() -> None:
     """While the program is stopped no panel and no margin is left; after ``fg`` the panel is drawn again."""
     stops: list[Screen] = []
-    end = run_on_pty("suspend", stops)
+    end = run_program("suspend", stops)
     (stopped,) = stops
     assert (stopped.top, stopped.bottom) == (0, 29)
     assert not any("┌" in line or "░" in line for line in stopped.text)

@@ -1,0 +1,63 @@
+"""Run a program on a pseudo-terminal, as a job of a shell, and return the screen that it leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+
+from fake_terminal import Screen
+
+COLUMNS, ROWS = 100, 30
+
+
+def run_on_terminal(*arguments: str, stops: list[Screen] | None = None, **environment: str) -> Screen:
+    """Run Python with these arguments on a terminal of 100 × 30; ``stops`` gets the screens at each Ctrl-Z."""
+    return screen_of(output_on_terminal(*arguments, stops=stops, **environment))
+
+
+def output_on_terminal(*arguments: str, stops: list[Screen] | None = None, **environment: str) -> str:
+    """Run Python with these arguments on a terminal and return its output, control sequences included."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    variables = {"TERM": "xterm", "NO_COLOR": "1", "CI": "", "PYTHONIOENCODING": "utf-8", **environment}
+    encoding = variables["PYTHONIOENCODING"]
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", *arguments],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, **variables},
+        preexec_fn=os.setpgrp,  # a group of its own, as a shell's job has
+    ) as program:
+        os.close(slave)
+        output = b""
+        while True:
+            if not select.select([master], [], [], 0.05)[0]:
+                if stops is not None and os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOHANG):
+                    stops.append(screen_of(output.decode(encoding)))
+                    os.kill(program.pid, signal.SIGCONT)
+                continue
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # how a pseudo-terminal says that the program is gone
+                break
+            if not part:
+                break
+            output += part
+        program.wait()
+    os.close(master)
+    return output.decode(encoding)
+
+
+def screen_of(output: str) -> Screen:
+    """Return the screen after this output."""
+    screen = Screen(COLUMNS, ROWS)
+    screen.feed(output.replace("\r\n", "\n"))
+    return screen

@@ -1,0 +1,176 @@
+"""The live panel beside what programs show themselves: bars of tqdm and rich, prints of threads, workers and C."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from fake_terminal import Screen
+from real_terminal import output_on_terminal, run_on_terminal, screen_of
+
+_BEFORE = """
+import ctypes, os, subprocess, sys, threading
+sys.path.insert(0, sys.argv[1])
+from autoprof.sinks._base import RunInfo
+from autoprof.sinks.console import ConsoleOptions, ConsoleSink
+from sink_builders import frame_of, summary_of
+STEPS = 60
+sink = ConsoleSink(ConsoleOptions(every=1, interval_s=0.0), RunInfo(None, 0, sys.stdout))
+def train(step):
+    sink.write(frame_of(step=step))
+    if sink.due():
+        sink.show(summary_of([frame_of()]), step)
+"""
+_AFTER = """
+sink.close(summary_of([frame_of()]))
+print("the program goes on", flush=True)
+"""
+
+NESTED = """
+from tqdm import tqdm
+for epoch in tqdm(range(3), desc="epochs", mininterval=0):
+    for step in tqdm(range(20), desc="steps", leave=False, mininterval=0):
+        train(step)
+        if step % 10 == 5:
+            tqdm.write(f"line {epoch} {step}")
+"""
+POSITIONS = """
+from tqdm import tqdm
+bars = [tqdm(total=STEPS, position=place, desc=f"bar {place}", mininterval=0) for place in range(3)]
+for step in range(STEPS):
+    train(step)
+    for bar in bars:
+        bar.update()
+    if step % 10 == 5:
+        tqdm.write(f"line {step}")
+for bar in reversed(bars):
+    bar.close()
+"""
+RICH = """
+from rich.console import Console
+from rich.progress import Progress
+with Progress(console=Console(force_terminal=True, color_system=None), auto_refresh=False) as progress:
+    outer, inner = (progress.add_task(name, total=STEPS) for name in ("outer", "inner"))
+    for step in range(STEPS):
+        train(step)
+        progress.advance(outer)
+        progress.advance(inner)
+        progress.refresh()
+        if step % 10 == 5:
+            print("line", step)
+"""
+PRINTS = """
+for step in range(STEPS):
+    train(step)
+    if step % 10 == 1:
+        os.write(1, f"line {step} by os.write\\n".encode())
+    if step % 10 == 3:
+        printing = threading.Thread(target=print, args=(f"line {step} of a thread",))
+        printing.start()
+        printing.join()
+    if step % 10 == 5:
+        subprocess.run([sys.executable, "-Ic", f"print('line {step} of a process')"], check=True)
+    if step % 10 == 6:
+        print(f"line {step} begun, ", end="")
+    if step % 10 == 8:
+        print(f"ended at {step}")
+    if step % 20 == 9:
+        print(f"line {step} \\x1b[31m损失 🚀\\x1b[0m", "x" * 150)
+"""
+OWN_BAR = """
+for step in range(STEPS):
+    sys.stderr.write(f"\\rstep {step + 1} of {STEPS}")
+    sys.stderr.flush()
+    train(step)
+print()
+"""
+
+
+def _run(program: str, tmp_path: Path) -> tuple[Screen, list[str]]:
+    """Run the program on a terminal; return its screen and all lines that were ever on it and stayed."""
+    path = tmp_path / "train.py"
+    path.write_text(_BEFORE + program + _AFTER, encoding="utf-8")
+    screen = run_on_terminal(str(path), str(Path(__file__).parent))
+    return screen, [line for line in screen.scrolled + screen.text if line]
+
+
+def _assert_whole(screen: Screen, seen: list[str]) -> None:
+    assert (screen.top, screen.bottom) == (0, 29)
+    assert seen[-1] == "the program goes on"
+    assert sum("autoprof: 1 step" in line for line in seen) == 1
+    assert not any(line.startswith(("┌", "│", "└")) for line in seen)
+
+
+def _lines(seen: list[str]) -> list[str]:
+    return [line for line in seen if line.startswith("line")]
+
+
+def test_nested_bars_of_tqdm(tmp_path: Path) -> None:
+    """The inner bar goes, the outer one stays once, each written line is there once."""
+    screen, seen = _run(NESTED, tmp_path)
+    _assert_whole(screen, seen)
+    assert _lines(seen) == [f"line {epoch} {step}" for epoch in range(3) for step in (5, 15)]
+    assert [line[:13] for line in seen if line.startswith(("epochs", "steps"))] == ["epochs: 100%|"]
+
+
+def test_bars_at_fixed_positions(tmp_path: Path) -> None:
+    """Three bars of tqdm below each other stay there."""
+    screen, seen = _run(POSITIONS, tmp_path)
+    _assert_whole(screen, seen)
+    assert _lines(seen) == [f"line {step}" for step in range(5, 60, 10)]
+    assert sorted(line[:11] for line in seen if line.startswith("bar")) == [f"bar {place}: 100%" for place in range(3)]
+
+
+def test_progress_of_rich(tmp_path: Path) -> None:
+    """rich moves up by its rows at each refresh, and prints above them."""
+    screen, seen = _run(RICH, tmp_path)
+    _assert_whole(screen, seen)
+    assert _lines(seen) == [f"line {step}" for step in range(5, 60, 10)]
+    bars = [line for line in seen if line.startswith(("outer", "inner"))]
+    assert [re.sub(r"\W+", " ", line)[:10] for line in bars] == ["outer 100 ", "inner 100 "]
+
+
+def test_prints_of_threads_processes_and_c(tmp_path: Path) -> None:
+    """Each text comes above the panel, once; half lines are completed, and wide characters keep their cells."""
+    screen, seen = _run(PRINTS, tmp_path)
+    _assert_whole(screen, seen)
+    expected = []
+    for ten in range(0, 60, 10):
+        expected += [f"line {ten + 1} by os.write", f"line {ten + 3} of a thread", f"line {ten + 5} of a process"]
+        expected += [f"line {ten + 6} begun, ended at {ten + 8}"]
+        expected += [f"line {ten + 9} 损失 🚀 " + "x" * (85 - (ten > 0))] if ten % 20 == 0 else []
+    assert _lines(seen) == expected
+    assert [line for line in seen if line.startswith("x")] == ["x" * 65, "x" * 66, "x" * 66]
+
+
+def test_a_bar_of_the_programs_own(tmp_path: Path) -> None:
+    """On standard error, rewritten by a carriage return."""
+    screen, seen = _run(OWN_BAR, tmp_path)
+    _assert_whole(screen, seen)
+    assert [line for line in seen if line.startswith("step ") and "of" in line] == ["step 60 of 60"]
+
+
+def test_the_log_of_a_ci_job_has_few_plain_lines(tmp_path: Path) -> None:
+    """On a terminal as in a pipe: no control sequence of ours, at most 100 columns, no line for each step."""
+    path = tmp_path / "train.py"
+    path.write_text(_BEFORE + "for step in range(STEPS): train(step)" + _AFTER, encoding="utf-8")
+    output = output_on_terminal(str(path), str(Path(__file__).parent), CI="true", GITHUB_ACTIONS="true")
+    assert "\x1b" not in output
+    lines = output.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert sum(line.startswith("autoprof | step") for line in lines) == 1
+    assert "autoprof: 1 step" in output
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk"])
+def test_an_encoding_without_the_glyphs(encoding: str, tmp_path: Path) -> None:
+    """The panel is drawn in characters that the encoding has, and the report is printed."""
+    path = tmp_path / "train.py"
+    path.write_text(_BEFORE + "for step in range(STEPS): train(step)" + _AFTER, encoding="utf-8")
+    output = output_on_terminal(str(path), str(Path(__file__).parent), PYTHONIOENCODING=encoding)
+    screen = screen_of(output)
+    assert "+- autoprof - step" in output
+    assert (screen.top, screen.bottom) == (0, 29)
+    assert "Traceback" not in output
+    assert [line for line in screen.text if line][-1] == "the program goes on"
