@@ -5,6 +5,7 @@
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
+# make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
@@ -18,11 +19,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api dist asan debug-python gpu clean
+.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api pages pictures dist asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,11s/^# \{0,1\}//p' Makefile
+	@sed -n '1,12s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -57,7 +58,10 @@ $(ZOO): $(READY)
 	$(INSTALL) '.[dev,zoo]'
 	@touch $@
 
-test-FRAMEWORKS := $(VENV)/.frameworks
+test-zoo: $(ZOO)
+	AUTOPROF_ZOO=1 $(RUN) -m pytest tests/zoo
+
+FRAMEWORKS := $(VENV)/.frameworks
 
 $(FRAMEWORKS): $(READY)
 	$(INSTALL) '.[dev,frameworks]'
@@ -65,9 +69,6 @@ $(FRAMEWORKS): $(READY)
 
 test-frameworks: $(FRAMEWORKS)
 	$(RUN) -m pytest tests/integrations
-
-zoo: $(ZOO)
-	AUTOPROF_ZOO=1 $(RUN) -m pytest tests/zoo
 
 zoo: $(ZOO)
 	$(RUN) -m tests.zoo
@@ -95,6 +96,16 @@ bench: $(READY)
 
 api: $(READY)
 	$(RUN) -m docs.api
+
+# The pages whose outputs are generated, not typed: each is run as a reader would run it.
+PAGES := docs/tutorial.md docs/zh.md docs/commands.md $(wildcard docs/howto/*.md)
+
+pages: $(READY)
+	$(RUN) -m docs.blocks $(PAGES)
+
+pictures: $(READY)
+	$(INSTALL) '.[dev,pictures]'
+	$(RUN) -m docs.pictures
 
 dist:
 	rm -rf dist build

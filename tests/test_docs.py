@@ -35,10 +35,30 @@ def test_links_resolve(page: Path) -> None:
     assert not broken
 
 
+def _below_docs(page: Path) -> str:
+    return str(page.relative_to(ROOT / "docs"))
+
+
+def test_pictures_exist_and_are_small() -> None:
+    """Each picture of a page is in the repository and has at most 150 kB."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for link in (*re.findall(r"!\[[^]]*\]\(([^)]+)\)", text), *re.findall(r'(?:src|srcset)="([^"]+)"', text)):
+            picture = page.parent / link
+            assert picture.is_file(), f"{page.name}: {link}"
+            assert picture.stat().st_size <= 150_000, f"{link} is larger than 150 kB"
+
+
+def test_the_readme_is_short() -> None:
+    """At most 150 lines: the rest is on pages of ``docs/``."""
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+
+
 def test_the_index_names_every_page() -> None:
     """``docs/index.md`` links each page of ``docs/``; ``extending.md`` those below it."""
     index = (ROOT / "docs/index.md").read_text("utf-8")
-    missing = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md" and page.name not in index]
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/howto").glob("*.md")]
+    missing = [page.name for page in pages if page.name != "index.md" and f"({_below_docs(page)}" not in index]
     extending = (ROOT / "docs/extending.md").read_text("utf-8")
     missing += [page.name for page in (ROOT / "docs/extending").glob("*.md") if page.name not in extending]
     assert not missing

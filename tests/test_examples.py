@@ -15,6 +15,7 @@ PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
 PRINTED = {
     "first_run": "Verdict",
     "slow_loader": "data-wait",
+    "slow_training": r"epoch 2, step 39: accuracy 0\.\d\d",
     "name_the_parts": r"Encoder/Block\d +backward",
     "read_a_run": r"step  20: +\d",
     "own_sink": r"the slowest:\n  step 18: ",
