@@ -1,4 +1,4 @@
-"""Run the code blocks of the documentation, and write their real output into the pages: ``python -m docs.blocks PAGE …``.
+"""Run the code blocks of the documentation and write their output into the pages: ``python -m docs.blocks PAGE …``.
 
 Every fenced block of a page is one of these:
 
@@ -12,14 +12,14 @@ A comment above a block changes that:
 
 - ``<!-- file: train.yaml -->`` writes the block into the page's folder;
 - ``<!-- goes on -->`` runs a Python block after the Python blocks before it, in one program;
-- ``<!-- from: REGEX -->``, ``<!-- to: REGEX -->`` keep a part of the output: from the first line that matches, before the
-  next line that matches;
+- ``<!-- from: REGEX -->``, ``<!-- to: REGEX -->`` keep a part of the output: from the first line that matches, to the
+  next line that matches, which is left out;
 - ``<!-- exit status: N -->`` is the status of the block's commands; ``any`` is 0 or 1;
 - ``<!-- tested by: tests/x.py -->`` names the test that uses the block;
 - ``<!-- not run: REASON -->`` says why it is not run.
 
-A page's folder is empty but for ``examples``, ``configs`` and ``train.py``, a copy of ``examples/slow_training.py``. A page with
-``<!-- runs -->`` finds four short runs in ``runs``: ``base-1``, ``base-2``, ``change-1`` and ``change-2``.
+A page's folder has ``examples``, ``configs`` and ``train.py``, which is a copy of ``examples/slow_training.py``. A page
+with ``<!-- runs -->`` finds four short runs in ``runs``: ``base-1``, ``base-2``, ``change-1`` and ``change-2``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ PRELUDE: Final = (ROOT / "docs/prelude.py").read_text("utf-8")
 PLACEHOLDERS: Final = {"RUN_A": "runs/base-1", "RUN_B": "runs/change-1", "RUN": "runs/base-1"}
 LIMIT_S: Final = 600
 _FENCE: Final = re.compile(
-    r"(?P<comments>(?:^<!-- (?!end|begin)[^\n]*-->\n)*)^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?P<comments>(?:^<!-- (?!end|begin)[^\n]*-->\n)*)^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 _COMMENT: Final = re.compile(r"<!-- ([^:\n]+?)(?:: (.*?))? -->")
 _SHIM: Final = '#!/bin/sh\nexec {python} -m {module} "$@"\n'
@@ -145,7 +146,9 @@ class Folder:
             program = self.path / "program.py"
             program.write_text(f"{before}\nprint(end='\\f', flush=True)\n{block.text}", "utf-8")
             self._programs = [*(self._programs if "goes on" in block.notes else [PRELUDE]), block.text]
-            yield self._call(block, f"python {program.name} 2> errors.txt || {{ cat errors.txt; false; }}").rpartition("\f")[2]
+            yield self._call(block, f"python {program.name} 2> errors.txt || {{ cat errors.txt; false; }}").rpartition(
+                "\f"
+            )[2]
         elif block.language == "console":
             for command in block.commands():
                 if runs_here(command):
@@ -174,7 +177,8 @@ class Folder:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S, check=False, encoding="utf-8",
         )  # fmt: skip
         wanted = block.notes.get("exit status", "0")
-        assert str(done.returncode) == wanted or (wanted == "any" and done.returncode < 2), f"{block}: status {done.returncode} of {command}\n{done.stdout}"
+        is_wanted = str(done.returncode) == wanted or (wanted == "any" and done.returncode < 2)
+        assert is_wanted, f"{block}: status {done.returncode} of {command}\n{done.stdout}"
         return done.stdout
 
 

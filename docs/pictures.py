@@ -1,13 +1,14 @@
 """Take the pictures of the README from a real run: ``make pictures`` runs it.
 
-``panel.svg`` is the screen of a terminal in which ``autoprof demo --size tiny`` trains. ``report-light.png`` and ``report-dark.png`` are
-the page of the same run in a headless Chromium.
+``panel.svg`` is the screen of a terminal in which ``autoprof demo --size tiny`` trains. ``report-light.png`` and
+``report-dark.png`` are the page of the same run in a headless Chromium.
 """
 
 from __future__ import annotations
 
 import base64
 import fcntl
+import io
 import os
 import pty
 import re
@@ -21,15 +22,16 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyte
+from PIL import Image
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "docs/pictures"
-COLUMNS, ROWS = 84, 17
+COLUMNS, ROWS = 84, 24
 WIDTH, HEIGHT = 1200, 780
 MAX_BYTES: Final = 150_000
 COLORS: Final = {
-    "default": "#d8dee9", "black": "#8a94a6", "red": "#f0808a", "green": "#8fd694", "brown": "#ebcb6b", "blue": "#7eb0f2",
-    "magenta": "#cf9ee0", "cyan": "#6fd3d8", "white": "#f2f4f8",
+    "default": "#d8dee9", "black": "#8a94a6", "red": "#f0808a", "green": "#8fd694", "brown": "#ebcb6b",
+    "blue": "#7eb0f2", "magenta": "#cf9ee0", "cyan": "#6fd3d8", "white": "#f2f4f8",
 }  # fmt: skip
 """The eight colours of the terminal, readable on ``BACKGROUND``; a code host shows the picture in light and in dark."""
 BACKGROUND: Final = "#1b2130"
@@ -44,8 +46,10 @@ def record_demo(output: Path) -> pyte.Screen:
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    environment = {name: value for name, value in environment.items() if name not in ("NO_COLOR", "COLUMNS", "LINES", "CI")}
-    command = [sys.executable, "-m", "autoprof", "demo", "--size", "tiny", "--steps", "120", "--output", str(output)]
+    environment = {
+        name: value for name, value in environment.items() if name not in ("NO_COLOR", "COLUMNS", "LINES", "CI")
+    }
+    command = [sys.executable, "-m", "autoprof", "demo", "--size", "tiny", "--steps", "200", "--output", str(output)]
     demo = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment, close_fds=True)
     os.close(side)
     taken = None
@@ -57,9 +61,10 @@ def record_demo(output: Path) -> pyte.Screen:
         if not data:
             break
         stream.feed(data)
-        steps = re.search(r"(\d+)/(\d+) ", "\n".join(screen.display))
-        if steps and any("verdict" in line for line in screen.display) and int(steps[1]) >= 0.8 * int(steps[2]):
-            taken = taken or _copy(screen)
+        text = "\n".join(screen.display)
+        whole = "verdict" in text and "└─ Total" in text and "trained" not in text
+        if whole and (taken is None or "figures of" not in text):
+            taken = _copy(screen)
     os.close(main)
     assert demo.wait() == 0, "the demo failed"
     assert taken is not None, "the panel was never seen: " + "\n".join(screen.display)
@@ -81,9 +86,9 @@ def as_svg(screen: pyte.Screen) -> str:
     width = round(CELL[0] * screen.columns + 2 * MARGIN)
     height = round(CELL[1] * len(rows) + 2 * MARGIN)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
         "<title>The live panel of autoprof in a terminal</title>",
-        "<style>text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}</style>",
+        "<style>text{font:14px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}</style>",
         f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND}"/>',
     ]
     for line, row in enumerate(rows):
@@ -100,7 +105,9 @@ def as_svg(screen: pyte.Screen) -> str:
                 x = MARGIN + CELL[0] * (start + len(left))
                 y = MARGIN + CELL[1] * (line + 0.75)
                 text = text.strip()
-                color = COLORS.get(style[0], f"#{style[0]}" if re.fullmatch("[0-9a-f]{6}", style[0]) else COLORS["default"])
+                color = COLORS.get(
+                    style[0], f"#{style[0]}" if re.fullmatch("[0-9a-f]{6}", style[0]) else COLORS["default"]
+                )
                 bold = ' font-weight="bold"' if style[1] else ""
                 parts.append(
                     f'<text x="{x:.1f}" y="{y:.1f}" textLength="{CELL[0] * len(text):.1f}" fill="{color}"{bold}>'
@@ -125,9 +132,18 @@ def take_report(run: Path, folder: Path) -> None:
             browser.send("Emulation.setEmulatedMedia", features=feature)
             browser.open(page)
             picture = browser.send("Page.captureScreenshot", format="png")
-            _write(f"report-{theme}.png", base64.b64decode(picture["data"]))
+            _write(f"report-{theme}.png", _with_a_palette(base64.b64decode(picture["data"])))
     finally:
         browser.close()
+
+
+def _with_a_palette(picture: bytes) -> bytes:
+    """Return a PNG with 128 colours, which is a third of the size."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(
+        file, "png", optimize=True
+    )
+    return file.getvalue()
 
 
 def _write(name: str, data: bytes) -> None:
