@@ -17,7 +17,10 @@ from docs.blocks import ROOT, Block, Folder, blocks_of, needs_runs, part_of, run
 
 GENERATED = {"api.md", "mend.md", "scripts.md"}
 """Pages that a command writes, each with its own test."""
-CHECKED_ELSEWHERE = {"configuration.md": "tests/config/test_config_page.py"}
+CHECKED_ELSEWHERE = {
+    "configuration.md": "tests/config/test_config_page.py",
+    "frameworks.md": "tests/integrations/test_integration_docs.py",
+}
 """Pages all of whose blocks another test uses."""
 PAGES = [
     page
@@ -37,6 +40,12 @@ SAME_WORDS = 0.6
 
 def _is_skipped(block: Block) -> bool:
     return "not run" in block.notes or "tested by" in block.notes
+
+
+@pytest.mark.parametrize(("page", "test"), CHECKED_ELSEWHERE.items())
+def test_a_page_that_is_checked_elsewhere_is(page: str, test: str) -> None:
+    """The test reads the page."""
+    assert page in (ROOT / test).read_text("utf-8")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
