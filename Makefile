@@ -4,6 +4,7 @@
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
 # make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
+# make figures the pictures of docs/figures.md, from real runs
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
@@ -19,11 +20,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api pages pictures dist asan debug-python gpu clean
+.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api figures pages pictures dist asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,12s/^# \{0,1\}//p' Makefile
+	@sed -n '1,13s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -96,6 +97,9 @@ bench: $(READY)
 
 api: $(READY)
 	$(RUN) -m docs.api
+
+figures: $(READY)
+	$(RUN) -m docs.figures
 
 # The pages whose outputs are generated, not typed: each is run as a reader would run it.
 PAGES := docs/tutorial.md docs/zh.md docs/commands.md $(wildcard docs/howto/*.md)

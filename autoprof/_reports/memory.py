@@ -47,6 +47,8 @@ LINE_IN: Final = 0.115
 PART_CELLS: Final = 18
 MOST: Final = 0.5
 """A part with at least this share holds most of the memory."""
+ALL: Final = 0.98
+"""From this share on one part is the whole peak, and a bar of its parts would show nothing else."""
 NEAR: Final = 2.5
 """The device's memory is drawn if it is at most so many times the peak; else only the title names it."""
 _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -54,7 +56,7 @@ _STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "reserved_bytes": {"color": "#8c8c8c", "linestyle": (0, (1, 1)), "linewidth": 1.4, "zorder": 2},
     "peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 4},
     "rss_bytes": {"color": "#0072b2", "linewidth": 1.2, "zorder": 3},
-    "rss_peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 2},
+    "rss_peak_bytes": {"color": "#b34700", "linestyle": (0, (5, 2)), "linewidth": 1.4, "zorder": 4},
 }
 """Lines that differ in dashes and lightness as well, for grey print."""
 _UNDRAWN: Final = frozenset({"inactive_split_bytes"})
@@ -151,11 +153,12 @@ def memory_figure(history: MemoryHistory) -> Figure:
     shown = named[:MODULES]
     script = script_for(entry.name for entry in shown)
     parts = _parts_of_peak(history)
+    is_split = bool(parts) and max(parts.values()) < ALL * sum(parts.values())
     with styled(script):
         height = max(2.9, HEAD_IN + 0.155 * len(shown))
         figure = blank_figure(TWO_COLUMNS_IN, height)
         is_read = any(len(column) and int(column.max()) >= 0 for column in history.series.values())
-        widths = [*([3.2] if is_read else []), *([1.45] if parts else []), *([2.5] if shown else [])] or [1]
+        widths = [*([3.2] if is_read else []), *([1.45] if is_split else []), *([2.5] if shown else [])] or [1]
         axes = list(figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0])
         figure.suptitle(
             "\n".join(wrap("", finding(history), TITLE_CELLS, room=0)), fontsize=TITLE + 1, fontweight="bold", x=0.01,
@@ -165,7 +168,7 @@ def memory_figure(history: MemoryHistory) -> Figure:
         if is_read:
             scale = _draw_readings(axes[0], history)
             legends.append(legend_of(axes[0]))
-            if parts:
+            if is_split:
                 _draw_parts(axes[1], axes[0].get_ylim(), parts, scale, inches=height - HEAD_IN)
         if shown:
             legends.append(_draw_names(axes[-1], shown, script))
@@ -185,9 +188,11 @@ def finding(history: MemoryHistory) -> str:
         return text
     most, held = max(parts.items(), key=lambda part: part[1])
     share = f"{format_bytes(held)}, {100 * held / max(sum(parts.values()), 1):.0f} %"
-    return (
-        f"{text}, held mostly by {most} ({share})" if held >= MOST * peak else f"{text}; largest part: {most} ({share})"
-    )
+    if most == _RSS_REST:
+        return f"{text}, of it {format_bytes(sum(parts.values()) - held)} for the model and its optimizer"
+    if held < MOST * peak:
+        return f"{text}; largest part: {most} ({share})"
+    return f"{text}, held mostly by {most} ({share})"
 
 
 def _peak(history: MemoryHistory) -> tuple[int, str]:

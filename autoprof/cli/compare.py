@@ -37,6 +37,7 @@ def add(commands: Any) -> None:
             "autoprof compare": "the latest run in the folder runs with the one before",
             "autoprof compare runs/before runs/after": "two runs",
             "autoprof compare --a runs/main-* --b runs/pr-* --fail-over 5%": "several runs a side, for CI",
+            "autoprof compare runs/before runs/after -o change.pdf --columns 1": "a figure for a paper",
             "autoprof compare runs/before runs/after --json": "for a program",
         },
     )
@@ -71,6 +72,13 @@ def add(commands: Any) -> None:
         "--top", type=int, default=40, metavar="N", help="rows shown in text besides those that differ (40)"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="also draw a figure: .png, .svg or .pdf")
+    parser.add_argument(
+        "--columns",
+        type=int,
+        choices=(1, 2),
+        default=2,
+        help="width of the figure in columns of a paper: 3.5 or 7.2 inches (2)",
+    )
     parser.set_defaults(run=_run)
 
 
@@ -108,7 +116,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     )
     print("\n".join(_printed(comparison, arguments)))
     if arguments.output is not None:
-        plot_comparison(comparison, arguments.output)
+        plot_comparison(comparison, arguments.output, columns=arguments.columns)
         print(f"{arguments.output} written", file=sys.stderr)
     return 1 if comparison.over_limit(strict=arguments.strict) else 0
 

@@ -29,6 +29,7 @@ def add(commands: Any) -> None:
             "autoprof inspect": "the records of the latest run in the folder runs",
             "autoprof inspect train.log 'logs/*.csv' -o curves.png": "logs of any tool in one figure",
             r"autoprof inspect train.log --pattern 'it (?P<step>\d+) loss (?P<loss>\S+)'": "a format of your own",
+            "autoprof inspect train.log --plot loss -o loss.pdf": "one plot, for a paper",
             "autoprof inspect train.log --json": "the table, for a program",
         },
     )
@@ -43,6 +44,13 @@ def add(commands: Any) -> None:
         "--format",
         choices=("png", "svg", "pdf"),
         help="format of the figure; without -o the file is training_metrics.FORMAT",
+    )
+    parser.add_argument(
+        "--plot",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="draw only this plot, as wide as one column of a paper; may be repeated (loss, 'step time', …)",
     )
     parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="x axis of the figure (step)")
     parser.add_argument(
@@ -78,7 +86,9 @@ def _run(arguments: argparse.Namespace) -> int:
             reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
             raise OutputError(f"--csv: {arguments.csv} {reason}") from error
     if output is not None or arguments.show:
-        figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, show=arguments.show)
+        figure = plot_metrics(
+            df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot, show=arguments.show
+        )
         notes: list[str] = getattr(figure, "notes", [])
         lines = [f"figure: {output}", *notes] if output is not None else notes
         print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
@@ -109,9 +119,9 @@ def _numbers(df: Any) -> dict[str, Any]:
 
 
 def _figure_path(arguments: argparse.Namespace) -> str | None:
-    """Return the file of the figure; None without ``-o`` and ``--format``."""
+    """Return the file of the figure; None without ``-o``, ``--format`` and ``--plot``."""
     if arguments.output is None:
-        return None if arguments.format is None else f"training_metrics.{arguments.format}"
+        return f"training_metrics.{arguments.format or 'png'}" if arguments.format or arguments.plot else None
     path = Path(arguments.output)
     suffix = path.suffix.lstrip(".").lower()
     if arguments.format is None or suffix == arguments.format:

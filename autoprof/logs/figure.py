@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .._reports.figures import (
@@ -42,10 +42,26 @@ CELLS_PER_IN: Final = 17.0
 MAX_RUNS: Final = len(COLORS)
 """Runs with a colour of their own; further ones are not drawn."""
 _Plot = Callable[["Axes", Runs], Legend]
+PLOTS: Final[Mapping[str, _Plot]] = {
+    "loss": panels.draw_loss,
+    "throughput": panels.draw_throughput,
+    "step time": panels.draw_step_time,
+    "throughput by step time": panels.draw_throughput_by_step_time,
+    "utilisation": panels.draw_gpu_mean,
+    "utilisation by GPU": panels.draw_gpu_boxes,
+    "estimated utilisation": panels.draw_estimated_utilisation,
+    "gradient norm": panels.draw_grad_norm,
+    "memory": panels.draw_memory,
+    "time by name": panels.draw_timers,
+}
+"""All plots, in the order of the figure."""
+_NAMED_IF_MISSING: Final = ("lr", "loss", "throughput", "step time", "utilisation", "gradient norm", "memory")
+"""What a training log usually has; the figure names what is not there."""
 
 
 def plot_metrics(
     df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None,
+    plots: Collection[str] = (),
     show: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw a table of ``load_logs`` and save the figure.
@@ -55,6 +71,8 @@ def plot_metrics(
         output: the file (.png, .svg, .pdf); None saves nothing.
         x: ``step``, ``time`` or ``tokens``.
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
+        plots: only these, of ``loss``, ``throughput``, ``step time`` and the others in ``PLOTS``; one alone is as wide
+            as one column of a paper.
         show: whether to open a window. A notebook displays the returned figure without it.
 
     Returns:
@@ -66,7 +84,7 @@ def plot_metrics(
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
     runs, notes = _make_runs(df, x, smooth)
-    chosen, missing = _choose_plots(runs)
+    chosen, missing = _choose_plots(runs, _check_plots(plots))
     if not chosen:
         columns = ", ".join(str(name) for name in df.columns)
         raise AutoprofError(
@@ -110,29 +128,36 @@ def _label_x(x: str, largest: float) -> tuple[str, float]:
     return x, 1.0
 
 
-def _choose_plots(runs: Runs) -> tuple[list[_Plot], list[str]]:
-    """Return the plots that the columns allow, and a note that names the missing ones."""
+def _check_plots(plots: Collection[str]) -> Collection[str]:
+    """Return the plots. Raises ``AutoprofError`` for one that does not exist."""
+    unknown = [plot for plot in plots if plot not in PLOTS]
+    if unknown:
+        raise AutoprofError(f"plots: {unknown[0]!r} is not a plot; {nearest(unknown[0], PLOTS)}")
+    return plots
+
+
+def _choose_plots(runs: Runs, wanted: Collection[str]) -> tuple[list[_Plot], list[str]]:
+    """Return the plots that the columns allow, all or the wanted ones, and a note that names the missing ones."""
     has_rate = runs.has("throughput") or runs.has("tokens_per_s")
     has_time = runs.has_positive("step_time_s")
     can_estimate = runs.has_positive(runs.rate) or (runs.has("data_time") and has_time)
     has_loss = runs.has("loss") or runs.has("val_loss") or bool(panels.other_losses(runs))
-    plots: list[tuple[str, bool, _Plot]] = [
-        ("loss", has_loss, panels.draw_loss),
-        ("throughput", has_rate, panels.draw_throughput),
-        ("step time", runs.has("step_time_s"), panels.draw_step_time),
-        ("", has_rate and has_time, panels.draw_throughput_by_step_time),
-        ("GPU utilisation", runs.has("gpu_util"), panels.draw_gpu_mean),
-        ("", runs.has("gpu_util") and panels.has_gpu_columns(runs), panels.draw_gpu_boxes),
-        ("", not runs.has("gpu_util") and can_estimate, panels.draw_estimated_utilisation),
-        ("gradient norm", runs.has("grad_norm"), panels.draw_grad_norm),
-        ("memory", runs.has("memory"), panels.draw_memory),
-        ("", panels.has_timers(runs), panels.draw_timers),
-    ]
-    missing = [name for name, can_draw, _ in plots if name and not can_draw]
-    if not runs.has("lr"):
-        missing.insert(0, "lr")
-    notes = [f"Not in the log, so not drawn: {', '.join(missing)}."] if missing else []
-    return [draw for _, can_draw, draw in plots if can_draw], notes
+    can_draw = {
+        "loss": has_loss,
+        "throughput": has_rate,
+        "step time": runs.has("step_time_s"),
+        "throughput by step time": has_rate and has_time,
+        "utilisation": runs.has("gpu_util"),
+        "utilisation by GPU": runs.has("gpu_util") and panels.has_gpu_columns(runs),
+        "estimated utilisation": not runs.has("gpu_util") and can_estimate,
+        "gradient norm": runs.has("grad_norm"),
+        "memory": runs.has("memory"),
+        "time by name": panels.has_timers(runs),
+    }
+    asked = [name for name in (wanted or _NAMED_IF_MISSING) if not can_draw.get(name, runs.has("lr"))]
+    shown = ["GPU utilisation" if name == "utilisation" else name for name in asked]
+    notes = [f"Not in the log, so not drawn: {', '.join(shown)}."] if shown else []
+    return [draw for name, draw in PLOTS.items() if can_draw[name] and (not wanted or name in wanted)], notes
 
 
 def _draw(runs: Runs, chosen: list[_Plot], notes: list[str]) -> Figure:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,3 +210,12 @@ def test_names_that_would_look_alike_keep_their_ends_apart() -> None:
 def test_ascii_names_need_no_search() -> None:
     """The base font has them."""
     assert script_for(["VRT/Stage8", "$x_1$"]).families == ("DejaVu Sans",)
+
+
+def test_the_pictures_of_the_documentation_are_small_and_all_shown() -> None:
+    """``docs/figures.md`` shows each picture that ``make figures`` draws, at most 100 kB each."""
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    shown = set(re.findall(r"!\[[^]]*\]\(figures/(\S+)\)", (docs / "figures.md").read_text(encoding="utf-8")))
+    sizes = {picture.name: picture.stat().st_size for picture in (docs / "figures").iterdir()}
+    assert shown == set(sizes)
+    assert max(sizes.values()) <= 100_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,14 @@ def test_a_power_of_ten_of_the_learning_rate_is_in_the_label_of_its_axis() -> No
     assert right.get_ylabel() == "lr (1e-4)"
     assert right.yaxis.get_offset_text().get_text() == ""
     assert [text.get_text() for text in right.get_yticklabels()][:2] == ["0", "1"]
+
+
+def test_one_plot_is_one_column_of_a_paper_wide() -> None:
+    """``plots`` selects; what is not in the log is named, and nothing else."""
+    figure = plot_metrics(_table(lr=1e-3, throughput=5.0), None, plots=["loss", "memory"])
+    assert _titles(figure) == ["Loss"]
+    assert figure.get_figwidth() == 3.5
+    assert figure.notes == ["Not in the log, so not drawn: memory."]
 
 
 def test_plots_without_a_value_above_zero_are_omitted() -> None:
@@ -186,13 +195,14 @@ def test_losses_without_one_called_loss_are_all_drawn() -> None:
     [
         (pd.DataFrame(), {}, "the table is empty"),
         (pd.DataFrame({"step": [1, 2], "n": [1, 2]}), {}, "nothing to draw in the columns step, n"),
+        (_table(), {"plots": ["los"]}, "plots: 'los' is not a plot; did you mean 'loss'"),
         (_table(), {"x": "tim"}, "did you mean 'time'"),
         (_table(), {"x": "tokens"}, "is not in the log; allowed: 'step'"),
         (_table(), {"output": "figure.bmp"}, "is not a format"),
         (_table(), {"output": "nowhere/figure.png"}, "cannot be written"),
     ],
 )
-def test_an_unusable_argument_is_an_error(table: pd.DataFrame, options: dict[str, str], message: str) -> None:
+def test_an_unusable_argument_is_an_error(table: pd.DataFrame, options: dict[str, Any], message: str) -> None:
     """A wrong argument is an error with what is allowed."""
     with pytest.raises(AutoprofError, match=message):
         plot_metrics(table, **{"output": None, **options})
