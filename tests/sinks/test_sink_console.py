@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 from fake_terminal import Screen, TerminalStream
 from real_terminal import run_on_terminal
 from rich.console import Console as RichConsole
@@ -19,6 +20,7 @@ from rich.live import Live
 from sink_builders import Clock, frame_of, summary_of
 from tqdm import tqdm
 
+import autoprof
 from autoprof._notes import Notes
 from autoprof._session.outputs import Outputs
 from autoprof.sinks._base import RunInfo
@@ -140,6 +142,25 @@ def test_a_ci_job_gets_lines(
     console.step(1)
     console.close()
     assert ("\x1b" not in "".join(terminal.writes)) is lines
+
+
+def test_a_terminal_without_a_size_gets_lines(terminal: TerminalStream, clock: Clock) -> None:
+    """A pseudo-terminal has 0 columns and rows until somebody sets them."""
+    terminal.screen.columns = terminal.screen.rows = 0
+    Console(terminal, clock, every=1).step(1)
+    assert terminal.writes[0].startswith("autoprof | step 1 |")
+
+
+def test_a_program_whose_output_is_closed_gets_no_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``python train.py >&-``: there is no standard output, which is no failure."""
+    monkeypatch.setattr(sys, "stdout", None)
+    model = torch.nn.Linear(4, 4)
+    config = {"output": str(tmp_path), "sinks": {"console": {"every": 1}}, "sample": {"warmup": 0}, "step": "manual"}
+    with autoprof.instrument(model, config) as session:
+        for _ in range(3):
+            model(torch.ones(2, 4)).sum().backward()
+            session.step()
+    assert not [note for note in session.summary().notes if "ConsoleSink" in note]
 
 
 def test_a_program_in_the_background_draws_no_panel(
