@@ -85,7 +85,7 @@ class Training:
         optimizers: Iterable[Any],
         *,
         total_steps: float | None = None,
-        epoch_batches: Any = None,
+        epoch_batches: float | None = None,
         run_name: str | None = None,
         saves: tuple[type, tuple[str, ...]] | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class Training:
         self.session, self._is_open = session, True
         self._ends_steps = self._owns and self._manual
         self.set_total(total_steps)
-        with suppress(TypeError, ValueError, OverflowError):
+        if epoch_batches is not None and isfinite(epoch_batches):
             session.loader(range(int(epoch_batches)))  # its length is the number of fetches in an epoch
         if saves is not None:
             owner, names = saves
@@ -216,6 +216,13 @@ class _EndListener:
         training = self._training()
         if training is not None:
             training.fail(sys.exc_info()[1])
+
+
+def length_of(loader: Any) -> int | None:
+    """Return the number of a loader's batches; None where it has no length, as with an iterable data set."""
+    with suppress(Exception):  # the program's own method may raise anything
+        return len(loader)
+    return None
 
 
 def close_with(method_of: type, name: str, owner: object, training: Training) -> None:

@@ -15,7 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 from .._launch.models import calling_frame, join_models
 from .._process import lifecycle
 from .._process.failures import contain, describe
-from ._training import Training
+from ._training import Training, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -124,7 +124,7 @@ class AutoprofTracker(GeneralTracker):
             join_models(models, calling_frame()),
             accelerator._optimizers,
             total_steps=self._total,
-            epoch_batches=len(loaders[0]) if len(loaders) == 1 and hasattr(loaders[0], "__len__") else None,
+            epoch_batches=length_of(loaders[0]) if len(loaders) == 1 else None,
             saves=(type(accelerator), SAVES),
         )
 

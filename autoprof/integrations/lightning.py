@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
@@ -104,9 +105,8 @@ def _scalars(trainer: Any, outputs: Any) -> dict[str, Any]:
     loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
     if loss is not None and trainer.accumulate_grad_batches == 1:
         scalars["loss"] = loss
-    groups = trainer.optimizers[0].param_groups if trainer.optimizers else ()
-    if groups and isinstance(groups[0].get("lr"), float):
-        scalars["lr"] = groups[0]["lr"]
+    with suppress(Exception):  # an optimizer of another kind than torch's
+        scalars["lr"] = float(trainer.optimizers[0].param_groups[0]["lr"])
     return scalars
 
 

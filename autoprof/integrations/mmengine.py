@@ -12,7 +12,7 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from ._training import VALIDATION, Training, close_with
+from ._training import VALIDATION, Training, close_with, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -49,28 +49,20 @@ class AutoprofHook(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Open the session."""
-        wrapper, loop = runner.optim_wrapper, runner.train_loop
-        each = getattr(wrapper, "_accumulative_counts", 1)
-        inside = wrapper.values() if isinstance(wrapper, Mapping) or hasattr(wrapper, "optim_wrappers") else (wrapper,)
+        loop, each = runner.train_loop, getattr(runner.optim_wrapper, "_accumulative_counts", 1)
         self._training.begin(
             runner.model,
-            [one.optimizer for one in inside],
+            [wrapper.optimizer for wrapper in _wrappers(runner.optim_wrapper)],
             total_steps=ceil(loop.max_iters / each) - ceil(loop.iter / each),
-            epoch_batches=_length(runner.train_dataloader),
+            epoch_batches=length_of(runner.train_dataloader),
             saves=(Runner, ("save_checkpoint",)),
         )
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
         """End a step, if the optimizer has stepped."""
-        wrapper = runner.optim_wrapper
-        if not self._training.is_open or not getattr(wrapper, "should_update", _always)():
-            return
-        scalars = {name: value for name, value in (outputs or {}).items() if getattr(value, "ndim", 0) == 0}
-        with suppress(Exception):
-            rates = wrapper.get_lr()
-            scalars["lr"] = rates["lr"][0] if "lr" in rates else next(iter(rates.values()))[0]
-        self._training.log(epoch=runner.epoch, **scalars)
-        self._training.end_step()
+        if self._training.is_open and _has_updated(runner.optim_wrapper):
+            self._training.log(**_scalars(runner, outputs))
+            self._training.end_step()
 
     def before_val(self, runner: Any) -> None:
         """Exclude the validation."""
@@ -85,12 +77,23 @@ class AutoprofHook(Hook):
         self._training.end()
 
 
-def _always() -> bool:
-    return True
+def _wrappers(wrapper: Any) -> list[Any]:
+    """Return the wrappers of the optimizers: one, or those of an ``OptimWrapperDict``."""
+    return [*wrapper.optim_wrappers.values()] if hasattr(wrapper, "optim_wrappers") else [wrapper]
 
 
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:  # an iterable data set has no length
-        return None
+def _has_updated(wrapper: Any) -> bool:
+    """Return whether this iteration ended with an optimizer step; with several optimizers, it always counts as one."""
+    if hasattr(wrapper, "optim_wrappers") or not hasattr(wrapper, "should_update"):
+        return True
+    return bool(wrapper.should_update())
+
+
+def _scalars(runner: Any, outputs: Any) -> dict[str, Any]:
+    """Return the losses, the learning rate of the first group, and the epoch."""
+    scalars = {"epoch": runner.epoch}
+    with suppress(Exception):  # a loop or an optimizer wrapper of the project's own
+        scalars.update({name: value for name, value in outputs.items() if getattr(value, "ndim", 0) == 0})
+    with suppress(Exception):
+        scalars["lr"] = next(iter(runner.optim_wrapper.get_lr().values()))[0]
+    return scalars

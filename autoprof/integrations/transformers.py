@@ -11,7 +11,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from .._launch.models import find_wrapper
 from .._process.ranks import world_size
-from ._training import SAVING, VALIDATION, Training, close_with
+from ._training import SAVING, VALIDATION, Training, close_with, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session
@@ -64,7 +64,7 @@ class AutoprofCallback(TrainerCallback):
             find_wrapper(model),
             () if optimizer is None else (optimizer,),
             total_steps=state.max_steps - state.global_step,
-            epoch_batches=_length(train_dataloader),
+            epoch_batches=length_of(train_dataloader),
         )
         if getattr(args, "eval_on_start", False):
             self._training.exclude(VALIDATION)
@@ -149,10 +149,3 @@ class AutoprofCallback(TrainerCallback):
             self._training.exclude(VALIDATION)
         elif control.should_save:
             self._training.exclude(SAVING)
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:  # an iterable data set has no length
-        return None

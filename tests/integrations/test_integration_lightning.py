@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import autoprof
 INSTALLED = [name for name in ("lightning", "pytorch_lightning") if importlib.util.find_spec(name)]
 if not INSTALLED:
     pytest.skip("neither lightning nor pytorch_lightning is installed", allow_module_level=True)
-PACKAGES = {name: importlib.import_module(name) for name in INSTALLED}
+with warnings.catch_warnings():  # older versions use deprecated functions when they are imported
+    warnings.simplefilter("ignore")
+    PACKAGES = {name: importlib.import_module(name) for name in INSTALLED}
 
-from autoprof.integrations.lightning import AutoprofLightningCallback  # noqa: E402
+    from autoprof.integrations.lightning import AutoprofLightningCallback
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -20,6 +20,7 @@ with warnings.catch_warnings():  # mmengine scripts functions when it is importe
     from mmengine.evaluator import BaseMetric
     from mmengine.hooks import Hook
     from mmengine.model import BaseModel
+    from mmengine.optim import OptimWrapper, OptimWrapperDict
     from mmengine.runner import Runner
 
     from autoprof.integrations.mmengine import AutoprofHook
@@ -86,6 +87,8 @@ def runner(folder: Path, hook: Any, *, by_epoch: bool = True, each: int = 1, **a
     length = {"by_epoch": True, "max_epochs": 3} if by_epoch else {"by_epoch": False, "max_iters": 15}
     torch.manual_seed(0)
     given = {
+        "model": Regressor(),
+        "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.001}, "accumulative_counts": each},
         "train_cfg": length,
         "default_hooks": {
             "checkpoint": {"type": "CheckpointHook", "interval": 1 if by_epoch else 5, "by_epoch": by_epoch}
@@ -95,10 +98,8 @@ def runner(folder: Path, hook: Any, *, by_epoch: bool = True, each: int = 1, **a
         **arguments,
     }
     return Runner(
-        model=Regressor(),
         work_dir=str(folder / "work"),
         train_dataloader=loader(10),
-        optim_wrapper={"optimizer": {"type": "SGD", "lr": 0.001}, "accumulative_counts": each},
         experiment_name=folder.name,
         log_level="ERROR",
         **given,
@@ -131,6 +132,39 @@ def test_iterations_of_one_optimizer_step_are_one_step(
     assert summary.all_steps == len(optimizer_steps) == (8 if by_epoch else 4)
     assert summary.progress is not None
     assert summary.progress.remaining_steps == 0
+
+
+class Gan(BaseModel):
+    """Two models with an optimizer each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator, self.critic = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        judged: Tensor = self.critic(self.generator(rows))
+        return judged
+
+    def train_step(self, data: Any, optim_wrapper: Any) -> dict[str, Tensor]:
+        losses = {}
+        for name, sign in (("critic", -1), ("generator", 1)):
+            losses[name] = sign * self(data[0]).mean()
+            optim_wrapper[name].update_params(losses[name])
+        return losses
+
+
+def test_both_updates_of_a_gan_are_one_step(config: Any, tmp_path: Path, optimizer_steps: list[int]) -> None:
+    """An ``OptimWrapperDict`` has no count of its own."""
+    hook, model = AutoprofHook(config), Gan()
+    wrappers = OptimWrapperDict(
+        generator=OptimWrapper(torch.optim.SGD(model.generator.parameters(), lr=0.001)),
+        critic=OptimWrapper(torch.optim.SGD(model.critic.parameters(), lr=0.001)),
+    )
+    run = runner(tmp_path, hook, by_epoch=False, model=model, optim_wrapper=wrappers)
+    run.train()
+    summary = hook.session.summary()
+    assert summary.all_steps == len(optimizer_steps) / 2 == 15
+    assert {"critic", "generator"} <= set(summary.scalars)
 
 
 def test_a_training_that_ends_by_an_exception_is_closed(config: Any, tmp_path: Path) -> None:
