@@ -116,7 +116,16 @@ def test_without_any_run_the_message_says_what_to_name(
     """``autoprof show`` in a directory without runs exits with 2."""
     monkeypatch.chdir(tmp_path)
     assert main(["show"]) == 2
+    assert "runs: does not exist here; allowed: the folder of a run, or of runs" in capsys.readouterr().err
+    (tmp_path / "runs").mkdir()
+    assert main(["show"]) == 2
     assert "runs: neither the folder of a run nor a folder of runs" in capsys.readouterr().err
+
+
+def test_a_misspelt_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of all commands is what ``--help`` prints."""
+    assert main(["shw"]) == 2
+    assert capsys.readouterr().err == "autoprof: 'shw' is not a command; did you mean 'show'?\n"
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:

@@ -251,6 +251,10 @@ def latest_runs(folder: Path, count: int) -> list[Path]:
     Raises ``OutputError`` where there are fewer.
     """
     starts = {one.parent: _start(one) for one in folder.glob("*/run.json")}
+    if not folder.exists():
+        raise OutputError(
+            f"{folder}: does not exist here; allowed: the folder of a run, or of runs (autoprof run records one)"
+        )
     if not starts:
         raise OutputError(
             f"{folder}: neither the folder of a run nor a folder of runs; a run has a run.json, name its folder"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__
-from ..errors import AutoprofError
+from ..errors import AutoprofError, nearest
 from . import check, compare, completion, config, demo, doctor, explain, init, inspect, report, rules, run, show
 from ._help import HelpFormatter, exit_status_text
 
@@ -50,6 +50,9 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status, one of ``EXIT_STATUS``."""
     given = sys.argv[1:] if argv is None else list(argv)
+    if given and not given[0].startswith("-") and given[0] not in COMMANDS:
+        print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
+        return 2
     parser = make_parser(given[0] if given else None)
     arguments = parser.parse_args(given)
     if arguments.command is None:

@@ -67,10 +67,15 @@ def add(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from .._reports.figures import check_format
     from ..logs import load_logs, plot_metrics
+    from ..logs.figure import check_plots
     from ..logs.report import render_report
 
     output = _figure_path(arguments)
+    if output is not None:  # before the logs are read, which may take a while
+        check_format(Path(output))
+    check_plots(arguments.plot)
     if arguments.smooth is not None and arguments.smooth < 1:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
     df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)

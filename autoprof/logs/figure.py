@@ -84,7 +84,7 @@ def plot_metrics(
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
     runs, notes = _make_runs(df, x, smooth)
-    chosen, missing = _choose_plots(runs, _check_plots(plots))
+    chosen, missing = _choose_plots(runs, check_plots(plots))
     if not chosen:
         columns = ", ".join(str(name) for name in df.columns)
         raise AutoprofError(
@@ -128,7 +128,7 @@ def _label_x(x: str, largest: float) -> tuple[str, float]:
     return x, 1.0
 
 
-def _check_plots(plots: Collection[str]) -> Collection[str]:
+def check_plots(plots: Collection[str]) -> Collection[str]:
     """Return the plots. Raises ``AutoprofError`` for one that does not exist."""
     unknown = [plot for plot in plots if plot not in PLOTS]
     if unknown:

@@ -70,7 +70,7 @@ def test_too_short_a_run_passes_and_fails_with_strict(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["no-run", "no-other"], "no-run: is not the folder of a run"),
-        (["one"], "runs: neither the folder of a run nor a folder of runs"),
+        (["one"], "runs: does not exist here; allowed: the folder of a run"),
         (["--a", "one"], "two sides are needed; allowed: RUN_A RUN_B, RUN_A alone (B is the latest run), nothing"),
         (["one", "two", "--a", "three"], "two sides are needed"),
         (["one", "two", "--name", "("], "is not a regular expression"),

@@ -104,3 +104,24 @@ def test_a_run_of_autoprof_is_read_by_its_folder(capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     assert out.count("12 rows") == 1
     assert "as autoprof" in out
+
+
+@pytest.mark.parametrize("arguments", [["-o", "x.gif"], ["--plot", "losss"]])
+def test_a_figure_that_cannot_be_drawn_is_an_error_before_the_logs_are_read(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A million lines are not read for a misspelt format."""
+    monkeypatch.setattr("autoprof.logs.load_logs", lambda *_, **__: pytest.fail("the logs were read"))
+    assert main(["inspect", "train.log", *arguments]) == 2
+    assert "is not a" in capsys.readouterr().err
+
+
+def test_a_plot_without_a_file_is_written_to_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``--plot loss`` asks for a figure."""
+    monkeypatch.chdir(tmp_path)
+    Path("train.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
+    assert main(["inspect", "train.jsonl", "--plot", "loss"]) == 0
+    assert "figure: training_metrics.png" in capsys.readouterr().out
+    assert Path("training_metrics.png").exists()
