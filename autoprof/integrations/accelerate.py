@@ -15,6 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 from .._launch.models import calling_frame, join_models
 from .._process import lifecycle
 from .._process.failures import contain, describe
+from .._process.ranks import rank, world_size
 from ._training import Training, length_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __all__ = ["AutoprofTracker"]
 
 TOTALS: Final = ("max_train_steps", "total_steps", "num_training_steps", "max_steps")
 """The keys of a script's configuration that hold the optimizer steps of the run, as the examples name them."""
+MAX_SEARCHES: Final = 3
+"""Optimizer steps after which the accelerator is looked for, among all objects of the process."""
 SAVES: Final = ("save_state", "save_model")
 
 
@@ -33,10 +36,10 @@ class AutoprofTracker(GeneralTracker):
     """Record the training of an accelerator: ``Accelerator(log_with=[AutoprofTracker()])``.
 
     The session opens with ``accelerator.init_trackers(…)`` if ``prepare`` was called before, else after the first
-    optimizer step; it closes with ``accelerator.end_training()``. ``config`` and ``sinks`` are those of
-    ``autoprof.instrument``. A step is an optimizer step. The length of the run is ``total_steps``, or one of the
-    keys ``max_train_steps``, ``total_steps``, ``num_training_steps``, ``max_steps`` in the configuration of
-    ``init_trackers``. Validation, ``save_state`` and ``save_model`` are excluded.
+    optimizer step, and so in every rank of several. It closes with ``accelerator.end_training()``. ``config`` and
+    ``sinks`` are those of ``autoprof.instrument``. A step is an optimizer step. The length of the run is
+    ``total_steps``, or one of the keys ``max_train_steps``, ``total_steps``, ``num_training_steps``, ``max_steps`` in
+    the configuration of ``init_trackers``. Validation, ``save_state`` and ``save_model`` are excluded.
     """
 
     name = "autoprof"
@@ -53,7 +56,9 @@ class AutoprofTracker(GeneralTracker):
         super().__init__()
         self._training = Training(config, sinks, manual=False)
         self._total = total_steps
-        self._waits = False
+        self._waits, self._searches = False, 0
+        if rank() > 0:  # accelerate calls the trackers of the first rank only
+            self._wait()
 
     @property
     def tracker(self) -> Session | None:
@@ -69,13 +74,11 @@ class AutoprofTracker(GeneralTracker):
         """Open the session, now or after the first optimizer step."""
         if self._training.is_open or self._waits:
             return
-        accelerator = _accelerator_of(self)
+        accelerator = _accelerator_of(self) if world_size() == 1 else None
         if accelerator is not None and accelerator._models and accelerator._optimizers:
-            self._open(accelerator)
+            self._open(accelerator, self._total)
         else:
-            self._waits = True
-            lifecycle.prefer_program()
-            torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
+            self._wait()
 
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Read the length of the run from the script's configuration."""
@@ -83,7 +86,8 @@ class AutoprofTracker(GeneralTracker):
         total = next((one for one in found if isinstance(one, int) and one > 0), None)
         self._total = self._total or total
         self.start()  # accelerate before version 1.8 has no such event
-        self._training.set_total(self._total)
+        if self._training.is_open:
+            self._training.set_total(self._total)
 
     def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
         """Attach the numbers to the open step."""
@@ -94,16 +98,25 @@ class AutoprofTracker(GeneralTracker):
         self._stop_waiting()
         self._training.end()
 
+    def _wait(self) -> None:
+        """Open the session after the next optimizer step."""
+        self._waits = True
+        lifecycle.prefer_program()
+        torch_optimizer.register_optimizer_step_post_hook(self._optimizer_stepped)
+
     def _optimizer_stepped(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step until an optimizer of the accelerator steps."""
         hooks = torch_optimizer._global_optimizer_post_hooks
         if next(reversed(hooks.values())) != self._optimizer_stepped:  # torch reads them, and a session adds some
             return
         with contain(self._give_up):
+            self._searches += 1
             accelerator = _accelerator_of(self)
             if accelerator is not None and accelerator._models:
                 self._stop_waiting()
-                self._open(accelerator)
+                self._open(accelerator, None if self._total is None else self._total - 1)
+            elif self._searches >= MAX_SEARCHES:
+                self._stop_waiting()
 
     def _stop_waiting(self) -> None:
         self._waits = False
@@ -117,13 +130,13 @@ class AutoprofTracker(GeneralTracker):
         self._stop_waiting()
         logging.getLogger(__name__).warning("autoprof: this training is not recorded: %s", describe(error))
 
-    def _open(self, accelerator: Any) -> None:
+    def _open(self, accelerator: Any, total_steps: int | None) -> None:
         models = _trained(accelerator)
         loaders = accelerator._dataloaders
         self._training.begin(
             join_models(models, calling_frame()),
             accelerator._optimizers,
-            total_steps=self._total,
+            total_steps=total_steps,
             epoch_batches=length_of(loaders[0]) if len(loaders) == 1 else None,
             saves=(type(accelerator), SAVES),
         )

@@ -80,6 +80,19 @@ def test_a_tracker_that_starts_before_prepare_misses_the_first_step(config: Any)
     tracker = AutoprofTracker(config, total_steps=6)
     train(tracker, early=True)
     assert tracker.session is not None
+    summary = tracker.session.summary()
+    assert summary.progress is not None
+    assert (summary.all_steps, summary.progress.total_steps) == (5, 5)
+
+
+def test_a_tracker_of_a_later_rank_opens_a_session_too(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """accelerate calls the trackers of the first rank only: the others open with the first optimizer step."""
+    monkeypatch.setattr("autoprof.integrations.accelerate.rank", lambda: 1)
+    tracker = AutoprofTracker(config)
+    monkeypatch.setattr(Accelerator, "init_trackers", lambda self, project, config: None)
+    train(tracker)
+    assert tracker.session is not None
+    tracker.finish()
     assert tracker.session.summary().all_steps == 5
 
 
