@@ -63,6 +63,13 @@ def test_a_wait_for_a_processor_makes_only_computing_longer(
     assert used.explains({"share_low": share_low, "bound": 0.15, "blocked": still}) is explained
 
 
+@pytest.mark.parametrize(("backward_ms", "named"), [(90, True), (80, False)])
+def test_a_backward_of_twice_its_bound_is_found_on_any_machine(backward_ms: float, named: bool) -> None:
+    """Forward and backward wait alike: 9 x cannot be the usual 2 x, but 4 x may be."""
+    step = {"forward": 100 - backward_ms, "backward": backward_ms}
+    assert ("backward-ratio" in found(on_busy_machine(step, 0.4))) is named
+
+
 def test_recompute_is_found_on_any_machine() -> None:
     """That forwards run twice is no matter of time."""
     summary = on_busy_machine({"forward": 60, "recompute": 8, "backward": 32}, 0.4)
