@@ -169,10 +169,10 @@ def encode_figure(figure: Figure, ending: str = "png") -> bytes:
     return buffer.getvalue()
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
-    """Write the figure in the format of the file's name. Raises ``OutputError``."""
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, default: str = "") -> Path:
+    """Write the figure in the format of the file's name, or ``default`` where it has none. Raises ``OutputError``."""
     target = Path(path)
-    data = encode_figure(figure, check_format(target))
+    data = encode_figure(figure, check_format(target, default=default))
     try:
         target.write_bytes(data)
     except OSError as error:
@@ -181,9 +181,9 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def check_format(path: Path) -> str:
+def check_format(path: Path, *, default: str = "") -> str:
     """Return the format of a figure with this file name. Raises ``OutputError``."""
-    ending = path.suffix.lower().removeprefix(".")
+    ending = path.suffix.lower().removeprefix(".") or default
     if ending not in FORMATS:
         problem = f"{ending!r} is not a format of figures" if ending else "the name has no format"
         raise OutputError(f"{path}: {problem}; {nearest(ending, FORMATS)}")

@@ -141,15 +141,15 @@ class MemoryPlotSink:
 
 
 def export_memory_plot(saved: SavedSteps, path: Path) -> None:
-    """Draw the memory of one rank, in the format of the file's name. Raises ``OutputError``."""
-    check_format(path)
+    """Draw the memory of one rank, in the format of the file's name (PNG without one). Raises ``OutputError``."""
+    check_format(path, default="png")
     history, held = History(), held_memory(saved.summary())
     for frame in saved.frames(saved.rank):
         if frame.memory:
             history.add(frame.step, frame.memory)
     if not len(history) and not held.names:
         raise OutputError(f"{path}: there is nothing to draw; the records have no reading of memory")
-    save_figure(memory_figure(history.snapshot(held)), path)
+    save_figure(memory_figure(history.snapshot(held)), path, default="png")
 
 
 SINK = SinkKind(

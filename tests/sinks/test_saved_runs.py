@@ -246,3 +246,12 @@ def test_a_missing_package_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     with pytest.raises(autoprof.MissingExtra, match=r"pip install 'torch-autoprof\[wandb\]'"):
         train(tmp_path / "runs", {"jsonl": {}, "wandb": {}})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_memory_figure_is_made_again_in_the_format_of_its_name(
+    ending: str, start: bytes, saved: tuple[Path, ListSink, autoprof.Summary], tmp_path: Path
+) -> None:
+    """SVG and PDF for papers."""
+    assert main(["show", str(saved[0]), "--memory-plot", str(tmp_path / f"memory.{ending}")]) == 0
+    assert (tmp_path / f"memory.{ending}").read_bytes().startswith(start)
