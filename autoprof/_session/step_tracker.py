@@ -122,6 +122,8 @@ class StepTracker:
         """Entered around all work of the session's own."""
         self.open: OpenStep | None = None
         """The step being recorded; None in a gap."""
+        self.pause_work_ns = 0
+        """Autoprof's own work in the last pause: detaching the probes, and attaching them again."""
         self._recorder = recorder
         self._clock = clock
         self._memory = memory
@@ -357,34 +359,34 @@ class StepTracker:
     # Pauses.
 
     def pause(self, since: Reading = None) -> int:
-        """Record nothing from now on, or from the reading ``since`` in the buffer.
-
-        Return the host time in ns at which that begins, later by the time of detaching: it is in no step and no pause.
-        """
+        """Record nothing from now on, or from the reading ``since`` in the buffer; return its host time in ns."""
         with self.work:
             self._pauses += 1
             try:
-                now = self._clock.read()
+                now = self._clock.read()  # detaching the probes belongs to the pause
                 now_ns = self._clock.host_ns(now)
                 begins = self._pauses == 1 and self._attach(False)
-                own_ns = self.now_ns() - now_ns
+                if self._pauses == 1:
+                    self.pause_work_ns = self.now_ns() - now_ns
                 if since is None:
-                    return self._mark(PAUSE, now, begins) + own_ns
+                    return self._mark(PAUSE, now, begins)
                 self._clock.release((now,))
-                return self._clock.host_ns(since) + own_ns
+                return self._clock.host_ns(since)
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0
 
     def resume(self) -> int:
-        """End a pause; return the host time in ns, before the probes are attached."""
+        """End a pause; return the host time in ns."""
         with self.work:
             self._pauses -= 1
             try:
                 now_ns = self.now_ns()
                 ends = not self._pauses and self._attach(True)
-                self._mark(UNPAUSE, self._clock.read(), ends)
-                return now_ns
+                ended_ns = self._mark(UNPAUSE, self._clock.read(), ends)
+                if not self._pauses:
+                    self.pause_work_ns += ended_ns - now_ns
+                return ended_ns
             except Exception:
                 self._recorder.handle_failure("pauses")
                 return 0

@@ -746,6 +746,7 @@ class TrainingState:
             if not self._watches_backward:
                 unwatch_backward(self)
             ended, known = self.steps.resume(), self._block_ended_ns
+            ended -= self.steps.pause_work_ns  # the program waited for it before its validation, and after it
             if at_end and known > began and ended - known > known - began:
                 ended = known
             self._excluded.add(self._name, ended - began, self.steps.ended)

@@ -224,25 +224,45 @@ def test_validation_inside_a_pause_is_named_so(program: Program) -> None:
     ]
 
 
-def test_detaching_and_attaching_the_probes_is_in_no_step_and_not_excluded(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The excluded time is the program's own: in a pause of 7 ns the session works for 8 more."""
+def switch_slowly(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let attaching and detaching the probes take 4 ns each."""
     switch = Sampling.switch
 
     def slow(sampling: Sampling, on: bool) -> None:
-        program.clock.advance(4)
+        if on is (sampling._attached is None):
+            program.clock.advance(4)
         switch(sampling, on)
 
-    program.train()
     monkeypatch.setattr(Sampling, "switch", slow)
-    with program.watched.session.pause():
-        program.clock.advance(7)
-    monkeypatch.setattr(Sampling, "switch", switch)
+
+
+def test_detaching_and_attaching_the_probes_is_no_part_of_validation(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in no step either."""
+    program.train()
+    with monkeypatch.context() as patched:
+        switch_slowly(program, patched)
+        program.validate()
+        program.train()
+    summary = program.end()
+    assert program.lengths == [15, 15]
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("validation", 220)]
+
+
+def test_detaching_and_attaching_the_probes_belong_to_the_pause(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause lasts from its begin, as the program's own clock says, and the step holds none of that work."""
+    program.train()
+    with monkeypatch.context() as patched:
+        switch_slowly(program, patched)
+        with program.watched.session.pause():
+            program.clock.advance(7)
     program.train()
     summary = program.end()
     assert program.lengths == [15, 15]
-    assert [(one.name, one.total_ns) for one in summary.excluded] == [("pause", 7)]
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("pause", 15)]
 
 
 def test_validation_at_the_end_of_a_run_is_counted(program: Program) -> None:
