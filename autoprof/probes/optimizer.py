@@ -1,10 +1,13 @@
-"""Spans of ``optimizer.step``."""
+"""Spans of ``optimizer.step``; what a closure runs is part of the step, and not of the optimizer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._capture.marks import ENTER, LEAVE
+import wrapt
+
+from .._capture.marks import ENTER, LEAVE, RESUME
 from .._capture.probes.optimizer_hooks import OptimizerHooks
 from .._capture.recorder import Recorder
 from ..frame import Phase
@@ -19,8 +22,26 @@ class OptimizerProbe(OptimizerHooks):
         self._recorder = recorder
         self._code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
 
-    def _enter(self, *_call: Any) -> None:
+    def _enter(
+        self, _optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
+        """Mark the begin; return the arguments of the step where they have a closure, which suspends the span."""
         self._recorder.mark(self._code | ENTER)
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], wrapt.FunctionWrapper(args[1], self._suspended), *args[2:]), kwargs
+        if callable(closure := kwargs.get("closure")):
+            return args, {**kwargs, "closure": wrapt.FunctionWrapper(closure, self._suspended)}
+        return None
+
+    def _suspended(self, closure: Callable[..., Any], _of: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._attached:
+            return closure(*args, **kwargs)
+        self._recorder.mark(self._code | LEAVE)
+        try:
+            return closure(*args, **kwargs)
+        finally:
+            if self._attached:
+                self._recorder.mark(self._code | RESUME)
 
     def _leave(self, *_call: Any) -> None:
         self._recorder.mark(self._code | LEAVE)

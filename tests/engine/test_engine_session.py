@@ -219,6 +219,37 @@ def test_a_closure_that_trains_lies_inside_the_optimizer() -> None:
         check_laws(frame)
 
 
+@pytest.mark.parametrize("keyword", [False, True])
+def test_what_a_closure_runs_is_not_the_optimizers_time(*, keyword: bool) -> None:
+    """Lightning trains in a closure: a wait in it is unattributed, and its modules are beside the optimizer."""
+
+    class Optimizer(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            clock.advance(1_000)
+            loss = closure()
+            clock.advance(2_000)
+            return loss
+
+    clock, model = FakeClock(), mlp()
+    optimizer = Optimizer(model.parameters(), 0.1)
+
+    def closure() -> torch.Tensor:
+        clock.advance(50_000)
+        loss = model(torch.ones(4, 2)).pow(2).sum()
+        loss.backward()
+        return loss
+
+    with Watched(model, clock=clock, optimizer=optimizer) as watched:
+        for _ in range(2):
+            optimizer.step(closure=closure) if keyword else optimizer.step(closure)
+            watched.step()
+    frame = watched.frames[1]
+    check_laws(frame)
+    assert count(frame, Phase.OPTIMIZER) == {"Optimizer": 1}
+    assert [span.host_ns for span in frame.spans if span.name == "Optimizer"] == [1_000, 2_000]
+    assert frame.duration_ns - sum(span.host_ns for span in frame.spans if span.parent is None) == 50_000
+
+
 # Sampling, warm-up, pauses.
 
 

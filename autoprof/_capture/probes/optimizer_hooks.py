@@ -20,7 +20,7 @@ class OptimizerHooks:
         self,
         optimizers: tuple[Any, ...],
         *,
-        before: Callable[..., None] | None = None,
+        before: Callable[..., Any] | None = None,
         after: Callable[..., None] | None = None,
     ) -> None:
         self._optimizers = optimizers
