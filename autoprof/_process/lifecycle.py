@@ -122,13 +122,22 @@ def _start() -> None:
     global _started
     if not _started:
         _started = True
-        atexit.register(_end_all, EXIT)
+        atexit.register(_end_at_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_abandon_all)
     main = threading.current_thread() is threading.main_thread()
     # A handler of the user's stays. Without one, SIGTERM would end the process before atexit handlers run.
     if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _end_at_exit() -> None:
+    _end_all(EXIT)
+    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+        # Python notes that Ctrl-C ended the program, and forgets it where code is executed from a string, as by the
+        # dataclasses of a module that a report imports: the exit status would be 1 in place of that of SIGINT.
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
 
 
 def _end_all(how: str) -> None:

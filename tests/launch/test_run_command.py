@@ -279,6 +279,14 @@ def test_a_training_that_is_terminated_keeps_its_records(tmp_path: Path) -> None
     assert json.loads((run / "run.json").read_text())["ended"] == "SIGTERM"
 
 
+def test_a_training_that_is_interrupted_ends_by_the_signal(tmp_path: Path) -> None:
+    """The report, which loads many modules, leaves the exit status of Ctrl-C."""
+    program = write(tmp_path, TRAIN + "\nraise KeyboardInterrupt\n")
+    bare, ours = call(PYTHON, tmp_path, program, "4"), call(RUN, tmp_path, program, "4")
+    assert ours.returncode == bare.returncode == -signal.SIGINT
+    assert "autoprof: 4 steps" in ours.stderr
+
+
 def test_the_traceback_of_a_training_has_no_frame_of_autoprof(tmp_path: Path) -> None:
     """An error in the first forward, where the search for the model ends, is printed as without autoprof."""
     program = write(tmp_path, TRAIN.replace("torch.ones(2, 4)", "torch.ones(2, 5)"))
