@@ -11,6 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -81,12 +82,18 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
                 stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
+                if script.interrupt_s:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(script.interrupt_s)
+                    process.send_signal(signal.SIGINT)
                 status = process.wait(limit_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that the script started
                 process.wait()
                 return {"error": f"not finished after {limit_s:.0f} s"}
         result[kind] = {"status": status, **_counted(folder)}
+        if kind == "bare" and status and not script.interrupt_s:
+            return {"error": "ends with an error without autoprof too"}
     result["runs"] = [_found(path.parent) for path in sorted((out / "runs").glob("*/summary.json"))]
     return result
 

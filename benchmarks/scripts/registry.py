@@ -20,6 +20,10 @@ class Script:
     """The data in place of a download."""
     on_path: str = ""
     """A folder of the checkout that ``PYTHONPATH`` has to name."""
+    in_turn: bool = True
+    """Whether each training step has a step of several optimizers; otherwise each of theirs is a step of its own."""
+    interrupt_s: float = 0
+    """The seconds after which Ctrl-C ends the script; 0 where it ends by itself."""
 
 
 _EXAMPLES: Final = ("pytorch/examples", "77f55b9")
@@ -34,6 +38,13 @@ _NANO: Final = (
 _TIMM: Final = (
     "train.py --data-dir {data}/images --model resnet18 --img-size 64 --num-classes 2 --batch-size 8 --epochs 2 "
     "--workers 1 --model-ema --device cpu --output {out}"
+)
+_IMAGENET: Final = "imagenet/main.py --arch resnet18 --epochs 1 --batch-size 8 --workers 1 --no-accel {data}/images"
+_AUTOENCODER: Final = "examples/pytorch/basics/autoencoder.py --trainer.max_epochs 1 --trainer.logger false"
+_UNET: Final = (
+    "examples/unconditional_image_generation/train_unconditional.py --train_data_dir {data}/images/train "
+    "--resolution 32 --train_batch_size 8 --num_epochs 2 --use_ema --ddpm_num_steps 20 --ddpm_num_inference_steps 2 "
+    "--eval_batch_size 2 --model_config_name_or_path {data}/unet --output_dir {out}/model"
 )
 _DCGAN: Final = "dcgan/main.py --dataset fake --niter 1 --batchSize 32 --ngf 8 --ndf 8 --workers 0 --outf {out}"
 _WORDS: Final = (
@@ -50,7 +61,9 @@ SCRIPTS: Final = (
     ),
     Script("MNIST", *_EXAMPLES, ("mnist/main.py", "--epochs", "1"), _MNIST),
     Script("DCGAN", *_EXAMPLES, tuple(_DCGAN.split()), "the script's own fake images"),
-    Script("actor and critic", *_EXAMPLES, ("reinforcement_learning/actor_critic.py",), "CartPole"),
+    Script("actor and critic", *_EXAMPLES, ("reinforcement_learning/actor_critic.py",), "CartPole", interrupt_s=40),
+    Script("REINFORCE", *_EXAMPLES, ("reinforcement_learning/reinforce.py",), "CartPole", interrupt_s=40),
+    Script("ImageNet, ResNet-18", *_EXAMPLES, tuple(_IMAGENET.split()), "96 random images"),
     Script(
         "Hogwild, two processes",
         *_EXAMPLES,
@@ -72,18 +85,18 @@ SCRIPTS: Final = (
         *_EXAMPLES,
         ("mnist_forward_forward/main.py", "--epochs", "5", "--train_size", "500", "--test_size", "100"),
         _MNIST,
+        in_turn=False,
     ),
+    Script("Lightning, autoencoder", *_LIGHTNING, tuple(_AUTOENCODER.split()), _MNIST),
     Script(
-        "Lightning autoencoder",
-        *_LIGHTNING,
-        ("examples/pytorch/basics/autoencoder.py", "fit", "--trainer.max_epochs", "1"),
-        _MNIST,
+        "Fabric, own trainer", *_LIGHTNING, ("examples/fabric/build_your_own_trainer/run.py",), _MNIST, interrupt_s=60
     ),
     Script(
         "Fabric, cross-validation in three folds",
         *_LIGHTNING,
         ("examples/fabric/kfold_cv/train_fabric.py", "--epochs", "1", "--batch-size", "256", "--folds", "3"),
         _MNIST,
+        in_turn=False,
     ),
     Script("PPO", *_CLEANRL, ("cleanrl/ppo.py", "--total-timesteps", "2048"), "CartPole", on_path="."),
     Script(
@@ -100,5 +113,13 @@ SCRIPTS: Final = (
         "aa4b585",
         tuple(_TIMM.split()),
         "96 random images",
+    ),
+    Script(
+        "diffusers, unconditional diffusion with EMA",
+        "huggingface/diffusers",
+        "58eb52c",
+        tuple(_UNET.split()),
+        "96 random images, a small random U-Net",
+        on_path="src",
     ),
 )

@@ -16,8 +16,9 @@ and once by [`autoprof run`](run.md), without a configuration. A `sitecustomize`
 in both. Data is random and small where the script would download some.
 
 *Steps* are right where the runs have as many steps as the script's optimizers made: with several optimizers in turn, as
-many as the one that steps most often. *Between steps* is the median time from one optimizer step to the next, bare and
-with autoprof: on a busy machine it says little, and *overhead* is what autoprof measured itself.
+many as the one that steps most often; with several one after another, as many as all of them. *Between steps* is the
+median time from one optimizer step to the next, bare and with autoprof: on a busy machine it says little. *Overhead*
+is the share of the steps that autoprof measured itself.
 """
 
 
@@ -25,7 +26,7 @@ def render_page(saved: Mapping[str, Any]) -> str:
     """Return the page: a summary, a table of results, the sources and commands."""
     results, machine = saved["results"], saved.get("machine", {})
     done = [script for script in SCRIPTS if "runs" in results.get(script.name, {})]
-    right = sum(_is_right(results[script.name]) for script in done)
+    right = sum(_is_right(script, results[script.name]) for script in done)
     lines = [INTRO]
     if machine:
         load = max((results[script.name]["load"] for script in done), default=0.0)
@@ -42,7 +43,8 @@ def render_page(saved: Mapping[str, Any]) -> str:
     lines += ["", "## Where do the scripts come from?", "", "| script | source | data |", "|---|---|---|"]
     for script in SCRIPTS:
         source = f"[{script.repository}](https://github.com/{script.repository}/tree/{script.commit})"
-        lines.append(f"| {script.name} | {source} at `{script.commit}` | {script.data} |")
+        end = f"; Ctrl-C after {script.interrupt_s:.0f} s" if script.interrupt_s else ""
+        lines.append(f"| {script.name} | {source} at `{script.commit}` | {script.data}{end} |")
     lines += ["", "## How were they called?", "", "```"]
     lines += [f"autoprof run {shlex.join(script.arguments)}" for script in SCRIPTS]
     lines += ["```", "", "Every result: `benchmarks/results/scripts.json`."]
@@ -58,17 +60,17 @@ def _counted(result: Mapping[str, Any]) -> list[list[int]]:
     return counted
 
 
-def _is_right(result: Mapping[str, Any]) -> bool:
+def _is_right(script: Script, result: Mapping[str, Any]) -> bool:
     """Return whether each process's steps were found: those of its busiest optimizer, or of all, one after another."""
     found = sum(int(one["steps"]) for one in result["runs"])
-    several = len(result["runs"]) > len(_counted(result))
+    several = not script.in_turn or len(result["runs"]) > len(_counted(result))
     return bool(found == sum(sum(counts) if several else max(counts) for counts in _counted(result)))
 
 
 def _row(script: Script, result: Mapping[str, Any]) -> str:
     counted = ", ".join(" and ".join(map(str, counts)) for counts in _counted(result)) or "none"
     found = " + ".join(str(one["steps"]) for one in result["runs"]) or "none"
-    verdict = "" if _is_right(result) else " **wrong**"
+    verdict = "" if _is_right(script, result) else " **wrong**"
     between = f"{_ms(result['bare'])} → {_ms(result['autoprof'])}"
     runs: Sequence[Mapping[str, Any]] = result["runs"]
     overhead = ", ".join(dict.fromkeys(f"{100 * one['overhead']:.1f} %" for one in runs if one["overhead"] is not None))
