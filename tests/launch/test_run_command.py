@@ -333,3 +333,33 @@ def test_processes_that_train_have_a_run_each(tmp_path: Path, method: str) -> No
     assert result.stderr.count("recording the training of Linear") == 2
     assert result.stderr.count("autoprof: 4 steps") == 2
     assert NOTHING not in result.stderr
+
+
+DISTRIBUTED = """
+import os, sys, torch
+from torch import distributed, nn
+
+distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inside", [True, False], ids=["torchrun -m autoprof run", "autoprof run torchrun"])
+def test_the_ranks_of_torchrun_share_a_run(tmp_path: Path, inside: bool) -> None:
+    """Each rank finds its own model and steps; the folder has both, and rank 0 prints the report."""
+    program = write(tmp_path, DISTRIBUTED)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, *launcher, *RUN[1:]] if inside else [*RUN, *launcher]
+    result = call(command, tmp_path, program, "6")
+    assert result.returncode == 0, result.stderr
+    (run,) = (tmp_path / "runs").iterdir()
+    assert {one.name for one in run.iterdir() if one.name.startswith("rank")} == {"rank0", "rank1"}
+    assert result.stderr.count("recording the training of DistributedDataParallel") == 1
+    assert "autoprof: 6 steps" in result.stderr
