@@ -129,7 +129,7 @@ class Trainings:
             return
         with contain(self._give_up):
             called = None if self._first_called is None else self._first_called()
-            self._open(self._trained() or _trainable(called), called)
+            self._open(self._trained(), called)
 
     def _any_stepped(self, optimizer: Any, *_call: Any) -> None:
         """Called after each optimizer step from the second training on: an earlier one may go on in turn with it."""
@@ -229,7 +229,7 @@ class Trainings:
         self._end_search()
         if lifecycle.program_has_session():
             return
-        models = find_models(trained, first)
+        models = find_models(trained, first) or find_models(_trainable(first), first)
         if not models:
             return
         self.close()
