@@ -23,6 +23,7 @@ Change = Literal[
     "module.code",
     "shapes.constant",
     "threads",
+    "thread.code",
     "debug.switch",
     "gc.freeze",
     "tensors.kept",

@@ -17,7 +17,7 @@ from benchmarks.mend.mender import SETTING_OF, mend
 from benchmarks.mend.page import page
 from benchmarks.mend.programs import BROKEN, SETTINGS, programs
 
-NO_SETTING = {"span.add", "machine", "rank.work", "profiler.targets", "other"}
+NO_SETTING = {"thread.code", "span.add", "machine", "rank.work", "profiler.targets", "other"}
 BY_NAME = {"call.every", "debug.switch", "module.code"}
 PAGE = Path(__file__).parents[2] / "docs" / "mend.md"
 

@@ -10,6 +10,7 @@ from ..._stats.intervals import Interval
 from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
+from .._experiment import Experiment, longest_call
 from .._python_threads import PythonThread, ThreadStatistics
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, threshold_time
@@ -92,11 +93,16 @@ def train_beside_a_thread(broken: bool) -> Summary:
     return diagnose_again(replace(summary, findings=()), metrics=metrics, threads=threads)
 
 
+def _experiment(finding: Finding) -> Experiment:
+    return Experiment("thread.code", "edit", target=longest_call(finding))
+
+
 RULE = Rule(
     "interpreter",
     judge,
-    order=138,
+    order=139,
     defects=(Defect("a thread that parses in Python", train_beside_a_thread),),
     host_times=False,  # the wait for a processor is no part of it
+    experiment=_experiment,
     needs_steps=False,  # steps are few where each is long for this reason
 )
