@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from .._options import field_docs
 from .describe import allowed, parts
 from .legacy import BLOCK, COMPILE, FOLDER, LegacyFile, LegacyLog
 from .schema import Config
@@ -51,12 +52,13 @@ def with_reference(page: str) -> str:
 def _table(key: str, part: type[BaseModel]) -> str:
     heading = f"### `{key}`" if key else "### Top level"
     about = " ".join((part.__doc__ or "").split())
-    rows = [_row(name, field) for name, field in part.model_fields.items()]
+    docs = field_docs(part)
+    rows = [_row(name, field, field.description or docs.get(name, "")) for name, field in part.model_fields.items()]
     return "\n".join([heading, "", about, "", "| key | allowed | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+def _row(name: str, field: FieldInfo, description: str) -> str:
+    meaning = " ".join(description.split()).replace("|", "\\|")
     return f"| `{name}` | {allowed(field.annotation, field.metadata)} | {_default(field)} | {meaning} |"
 
 
