@@ -22,6 +22,10 @@ NO_TRAINING: Final = (
     "no training was found: the program made no torch.optim optimizer and called no backward(); "
     "if it trains by torch.func or torch.autograd.grad, call autoprof.instrument(model) in it"
 )
+OWN_SESSION: Final = (
+    "the program opens a session itself (autoprof.instrument or a framework callback): "
+    "its configuration and output folder apply, not those of autoprof run"
+)
 
 
 def begin(folder: str) -> None:
@@ -91,6 +95,9 @@ class Launch:
         """Say why nothing was recorded, if nothing was and the program ended well. Called at exit."""
         if os.getpid() != pid or self._failed or hasattr(sys, "last_type"):
             return
+        if _program_has_session():
+            say(OWN_SESSION)
+            return
         if self._trainings is not None:
             reason = self._trainings.reason()
         elif _has_children():
@@ -105,6 +112,12 @@ def say(message: str) -> None:
     """Print one line to the standard error, which may be closed."""
     with suppress(Exception):
         print(f"autoprof run: {message}", file=sys.stderr, flush=True)
+
+
+def _program_has_session() -> bool:
+    """Return whether the program has opened a session itself; import nothing that it has not imported."""
+    lifecycle = sys.modules.get("autoprof._process.lifecycle")
+    return lifecycle is not None and lifecycle.program_has_session()
 
 
 def _has_children() -> bool:

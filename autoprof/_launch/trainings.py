@@ -79,8 +79,6 @@ class Trainings:
 
     def reason(self) -> str | None:
         """Return why nothing was recorded; None where a session was opened, or a failure was reported."""
-        if lifecycle.program_has_session():
-            return "the program calls autoprof.instrument, and its own session recorded it"
         if self._opened or self._failed:
             return None
         if not self._optimizers and not self._stepped:

@@ -157,6 +157,41 @@ def test_training_by_functions_is_named(tmp_path: Path) -> None:
     assert "call autoprof.instrument(model)" in result.stderr
 
 
+OWN_SESSION = "autoprof run: the program opens a session itself"
+CALLBACK = """
+from autoprof.integrations._training import Training
+training = Training(None, ())
+training.begin(model, [optimizer])
+"""
+
+
+@pytest.mark.parametrize("opens", [CALLBACK, "import autoprof; autoprof.instrument(model)"], ids=["callback", "call"])
+def test_a_session_of_the_program_is_not_reported_as_nothing(tmp_path: Path, opens: str) -> None:
+    """A framework callback or ``autoprof.instrument`` records: one line says whose configuration applies."""
+    end = "    training.end_step()\ntraining.end()\n" if opens is CALLBACK else ""
+    result = call(RUN, tmp_path, write(tmp_path, TRAIN.replace("for step", f"{opens}\nfor step") + end), "6")
+    assert result.returncode == 0, result.stderr
+    assert "autoprof: 6 steps" in result.stdout
+    assert NOTHING not in result.stderr
+    assert result.stderr.count(OWN_SESSION) == 1
+
+
+def test_a_session_of_the_program_without_an_optimizer_is_found(tmp_path: Path) -> None:
+    """A program that updates by ``torch.autograd.grad`` and calls ``autoprof.instrument``, as the message advises."""
+    program = write(
+        tmp_path,
+        "import torch, autoprof\nmodel = torch.nn.Linear(4, 4)\n"
+        "with autoprof.instrument(model, {'step': 'manual'}) as session:\n"
+        "    for step in range(6):\n"
+        "        torch.autograd.grad(model(torch.ones(2, 4)).sum(), list(model.parameters()))\n"
+        "        session.step()\n",
+    )
+    result = call(RUN, tmp_path, program)
+    assert result.returncode == 0, result.stderr
+    assert NOTHING not in result.stderr
+    assert OWN_SESSION in result.stderr
+
+
 def test_a_missing_program_is_reported_by_python(tmp_path: Path) -> None:
     """The message and the status 2 are Python's."""
     result = call(RUN, tmp_path, "nowhere.py")
