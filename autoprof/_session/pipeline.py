@@ -36,6 +36,9 @@ DELIVER_EVERY_NS: Final = 20_000_000
 cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
+MAX_FIRST_MARKS: Final = 5_000
+"""Marks of the first step that are resolved where it is a warm-up step. In reinforcement learning it has the thousands
+of forwards that fill a buffer: resolving 10,000 of them took as long as 200 steps, and spent the credit of minutes."""
 PATIENCE_S: Final = 2.0
 """Longest wait for a device, which may hang, at the end on SIGTERM: its sender soon sends SIGKILL."""
 FOREIGN_RECOMPUTES: Final = (
@@ -144,6 +147,8 @@ class Pipeline:
         self._notes = notes
         self._closed: deque[RawStep] = deque()
         """Steps that are not completed yet."""
+        self._mark_cost = mark_cost
+        self._is_first = True
         self._resolver = Resolver(recorder.labels, mark_cost)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)
@@ -186,7 +191,23 @@ class Pipeline:
             raw = self._closed.popleft()
             for complete in self._complete_step:
                 raw = complete(raw)
+            if self._is_first:
+                self._is_first = False
+                raw = self._shorten_first(raw)
             self._resolver.submit(raw)
+
+    def _shorten_first(self, raw: RawStep) -> RawStep:
+        """Drop the later marks of the first step if no statistics need them; their cost stays in its overhead.
+
+        Later warm-up steps stay whole: steps like them are resolved faster then. So do steps of a device's clock, which
+        takes all its readings back, and of several threads, whose marks belong together.
+        """
+        batch = raw.mark_batch
+        excess = batch.mark_count - MAX_FIRST_MARKS
+        if excess <= 0 or not raw.warmup or batch.multithreaded or raw.clock.device_type is not None:
+            return raw
+        batch = batch.up_to(MAX_FIRST_MARKS)._replace(dropped=batch.dropped + excess)
+        return raw._replace(mark_batch=batch, overhead_ns=raw.overhead_ns + round(self._mark_cost.of(excess)))
 
     def _pass_on(self, frame: StepFrame) -> None:
         self._aggregate.add(frame)

@@ -52,7 +52,7 @@ class Aggregate:
 
     def add(self, frame: StepFrame) -> None:
         """Add one frame; a warm-up frame is only counted."""
-        if frame.dropped:
+        if frame.dropped and not frame.warmup:  # no statistics lack the marks of a warm-up step
             self.dropped["marks"] += frame.dropped
         if frame.memory:
             self._memory.update(frame.memory)

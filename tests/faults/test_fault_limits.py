@@ -20,6 +20,7 @@ from autoprof import Phase
 from autoprof._capture import recorder as recording
 from autoprof._capture.marks import MAX_MARKS
 from autoprof._capture.probes import hooks
+from autoprof._session import pipeline
 from autoprof.testing import FakeClock, ListSink
 
 
@@ -69,6 +70,28 @@ def test_spans_beyond_the_limit_are_counted_and_those_kept_stay_true(room: Calla
     assert [(span.name, span.host_ns) for span in second.spans] == [("whole", 100), ("tiny", 100)]
     assert second.dropped == 0
     assert summary.dropped == {"marks": 15}
+
+
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_the_first_step_is_resolved_to_a_limit_if_it_is_a_warmup_step(
+    warmup: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The forwards that fill a buffer of reinforcement learning are in no statistics; no other step is shortened."""
+    monkeypatch.setattr(pipeline, "MAX_FIRST_MARKS", 7)
+    with Watched(mlp(), config=everything(sample={"warmup": warmup, "budget": None})) as watched:
+        for _ in range(4):
+            with autoprof.span("whole"):
+                for _ in range(10):
+                    with autoprof.span("tiny"):
+                        pass
+            watched.step()
+        summary = watched.session.summary()
+    frames = watched.sink.frames
+    for frame in frames:
+        check_laws(frame)
+    assert [frame.dropped for frame in frames] == [22 - 7 if warmup else 0, 0, 0, 0]
+    assert [len(frame.spans) for frame in frames] == [4 if warmup else 11, 11, 11, 11]
+    assert summary.dropped == {}
 
 
 def test_the_limit_may_fall_anywhere_in_a_step_and_the_account_closes(room: Callable[[int], None]) -> None:
