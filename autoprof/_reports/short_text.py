@@ -47,7 +47,7 @@ def render_short(
 
 
 def _head(summary: Summary, width: int, glyphs: Glyphs) -> Iterator[str]:
-    yield headline(summary)
+    yield from wrap("", headline(summary), width, 0)
     if not summary.steps:
         yield from wrap("", NOTHING, width, 0)
     for label, text in card_facts(summary):

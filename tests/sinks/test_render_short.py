@@ -139,6 +139,14 @@ def test_steps_of_other_targets_are_steps_of_the_run(summary: Summary) -> None:
     assert "skipped" not in text
 
 
+def test_a_long_headline_is_wrapped(summary: Summary) -> None:
+    """At 80 columns the counts of steps may need two lines: the clock at their end is shown."""
+    run = replace(summary, skipped={OTHER_TARGETS: 21_000}, warmup_steps=130_000, unsampled_steps=250_000)
+    _, first, second, *_ = render_short(run)
+    assert cell_len(first) <= 80
+    assert f"{first} {second}".endswith(f"not sampled), {run.clock} time")
+
+
 def test_a_run_without_recorded_steps_says_what_to_call() -> None:
     """With its notes, and without zeros."""
     text = "\n".join(render_short(summary_of([frame_of(warmup=True)], notes=("model.forward was called",))))

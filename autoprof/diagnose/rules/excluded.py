@@ -36,9 +36,9 @@ _ADVICE: Final = {
     SAVING: _SAVE_LESS,
     CHECKPOINT: _SAVE_LESS,
     VALIDATION: "validate less often, on fewer batches, with a larger batch size and under torch.inference_mode()",
-    ROLLOUT: "a rollout (reinforcement learning, generated samples) is part of the work: make it shorter by more "
-    "environments or samples in each forward, torch.inference_mode() and torch.compile, or collect in other processes "
-    "while the model trains; if this is validation, validate less often or on fewer batches",
+    ROLLOUT: "if this is validation, validate less often or on fewer batches; a rollout (reinforcement learning, "
+    "generated samples) is part of the work: make it shorter by more environments or samples in each forward, "
+    "torch.inference_mode() and torch.compile, or collect in other processes while the model trains",
 }
 
 
