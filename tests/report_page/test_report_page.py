@@ -86,7 +86,7 @@ def test_errors_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """No run, no such rank, no such folder: status 2, without a traceback."""
     run = save_run(tmp_path / "runs", frames_of(20))
     for arguments, word in (
-        ([str(tmp_path / "none")], "run.json"),
+        ([str(tmp_path / "none")], "does not exist here"),
         ([str(run), "--rank", "7"], "it has: 0"),
         ([str(run), "-o", str(tmp_path / "no" / "a.html")], "cannot be written"),
     ):
