@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .._process.lifecycle import EXIT
 from .._units import format_count, format_percent
 from ..summary import ClockName
 from .data import Difference, RunNote
 
 COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_capacity_bytes", "config", "command")
 """Keys of ``run.json``, the most important first. Others (start, end, clock readings) differ between any two runs."""
+WHOLE: Final = ("closed", EXIT)
+"""The ends of runs that nothing cut short: a session that its program leaves open is closed at the exit."""
 EXCLUDED: Final = frozenset({"config.output"})
 
 
@@ -92,8 +95,8 @@ def make_notes(
 def _run_notes(run: RunNote) -> Iterator[str]:
     if run.ended is None:
         yield "was not closed (killed, or still running): its records so far are compared"
-    elif run.ended != "closed":
-        yield f"ended without close() ({run.ended}): its records are compared"
+    elif run.ended not in WHOLE:
+        yield f"ended early ({run.ended}): its records are compared"
     if run.bad_lines:
         yield f"has {_counted(run.bad_lines, 'unreadable record')}, excluded"
     if run.untimed:

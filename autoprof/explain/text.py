@@ -85,7 +85,7 @@ def _confidence(one: Confidence) -> str:
     if one.low is not None and one.high is not None:
         spread = f" (95 % interval {format_percent(one.low)} to {format_percent(min(one.high, 1.0))})"
     bound = "" if one.bound is None else f"; the bound is {format_percent(one.bound)}"
-    return f"{one.level}: {format_percent(one.share)}{spread}{bound}"
+    return f"{one.level}; measured: {format_percent(one.share)}{spread}{bound}"
 
 
 _QUANTITIES: Final = {

@@ -139,6 +139,16 @@ def test_a_run_that_was_killed_is_compared_as_far_as_it_came(tmp_path: Path) -> 
     assert "has 1 unreadable record, excluded" in notes
 
 
+@pytest.mark.parametrize(
+    ("ended", "noted"), [("closed", False), ("exit", False), ("SIGTERM", True), ("error: KeyError: 'x'", True)]
+)
+def test_only_a_run_that_ended_early_is_noted(tmp_path: Path, ended: str, noted: bool) -> None:
+    """A program that leaves its session open has a whole run too: it is closed at the exit."""
+    columns = {("A", "forward"): 100 * noise(60, 1)}
+    comparison = compare_runs(save(tmp_path, columns), save(tmp_path, columns, ended=ended))
+    assert any("ended early" in note for note in comparison.notes) is noted
+
+
 def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
     """Twelve steps prove nothing, however long they are, and the reason names the number."""
     a = save(tmp_path, {("A", "forward"): 100 * noise(60, 1)})
