@@ -17,6 +17,8 @@ COMPARED: Final = ("devices", "host", "world_size", "versions", "facts.memory_ca
 """Keys of ``run.json``, the most important first. Others (start, end, clock readings) differ between any two runs."""
 WHOLE: Final = ("closed", EXIT)
 """The ends of runs that nothing cut short: a session that its program leaves open is closed at the exit."""
+EXCLUDED_DIFFERS: Final = 0.05
+"""Difference of the parts of the wall time in no step, from which a note has them: no row compares those."""
 EXCLUDED: Final = frozenset({"config.output"})
 
 
@@ -89,6 +91,14 @@ def make_notes(
             yield (
                 f"autoprof itself took {format_percent(mean_a)} of A and {format_percent(mean_b)} of B: "
                 "this may be a part of the difference"
+            )
+    excluded = [[run.excluded for run in side if run.excluded is not None] for side in (a, b)]
+    if all(excluded):
+        mean_a, mean_b = (sum(side) / len(side) for side in excluded)
+        if abs(mean_a - mean_b) > EXCLUDED_DIFFERS:
+            yield (
+                f"validation, saving and pauses took {format_percent(mean_a)} of the wall time of A and "
+                f"{format_percent(mean_b)} of B; they are in no step"
             )
 
 

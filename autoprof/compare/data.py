@@ -78,6 +78,8 @@ class RunNote:
     stride: int
     ended: str | None
     overhead: float | None
+    excluded: float | None = None
+    """The part of the wall time in no step: validation, saving, pauses. None where no summary says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats import step_rows
-from .._storage.runs import read_records
+from .._storage.runs import read_records, read_run
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import ClockName
@@ -262,10 +262,19 @@ def read_series(path: Path, ranks: tuple[int, ...] | None = None) -> RunSeries:
         stride=first.stride,
         ended=run.info.get("ended"),
         overhead=first.overhead_ns / first.observed_ns if first.observed_ns else None,
+        excluded=_excluded_share(path, chosen[0]),
     )
     ranks_found = tuple(series for series, _ in found)
     has_excluded = bool(summary.get("excluded") or summary.get("skipped"))
     return RunSeries(ranks_found, note, run.info, _held_bytes(summary), has_excluded)
+
+
+def _excluded_share(path: Path, rank: int) -> float | None:
+    try:
+        summary = read_run(path).rank_summary(rank)
+    except OutputError:  # of another version
+        return None
+    return None if summary is None else summary.excluded_share
 
 
 def _read_summary(path: Path) -> Mapping[str, Any]:

@@ -103,7 +103,7 @@ def test_a_limit_that_is_no_number_is_an_error_of_usage(runs: Runs, capsys: pyte
 
 def test_several_runs_are_given_by_name_or_pattern(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     """``--a`` and ``--b`` take any number of runs."""
-    assert status("--a", runs[0], runs[1], "--b", f"{str(runs[2])[:-2]}*", "--fail-over", "5%") == 1
+    assert status("--a", runs[0], runs[1], "--b", f"{runs[2]}*", "--fail-over", "5%") == 1
     shown = capsys.readouterr().out
     assert [line[:2] for line in shown.splitlines() if line.startswith(("A ", "B "))] == ["A ", "A ", "B "]
 

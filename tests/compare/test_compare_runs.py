@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from compare_builders import MS, kill, noise, on_device, save, train
 
 from autoprof.compare import Comparison, compare_runs
+from autoprof.compare.context import make_notes
 from autoprof.compare.data import Change
 from autoprof.errors import ConfigError, OutputError
 
@@ -147,6 +148,20 @@ def test_only_a_run_that_ended_early_is_noted(tmp_path: Path, ended: str, noted:
     columns = {("A", "forward"): 100 * noise(60, 1)}
     comparison = compare_runs(save(tmp_path, columns), save(tmp_path, columns, ended=ended))
     assert any("ended early" in note for note in comparison.notes) is noted
+
+
+def test_a_note_has_excluded_time_where_it_differs(tmp_path: Path) -> None:
+    """Validation and saving are in no step, so no row of the comparison shows that one run has less of them."""
+    comparison = compare_runs(train(tmp_path, seed=1), train(tmp_path, seed=2))
+    assert (comparison.a[0].excluded, comparison.b[0].excluded) == (0.0, 0.0)
+
+    def notes(a: float | None, b: float | None) -> str:
+        sides = ((replace(comparison.a[0], excluded=a),), (replace(comparison.b[0], excluded=b),))
+        return "\n".join(make_notes(*sides, "host", 0.03, (None, None), same_work=True))
+
+    assert "took 29.6 % of the wall time of A and 0.1 % of B; they are in no step" in notes(0.296, 0.001)
+    for a, b in ((0.296, 0.290), (None, 0.296), (0.0, 0.0)):
+        assert "in no step" not in notes(a, b)
 
 
 def test_too_few_steps_are_inconclusive(tmp_path: Path) -> None:
