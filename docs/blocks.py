@@ -205,7 +205,12 @@ def part_of(output: str, notes: dict[str, str]) -> str:
 def sample_runs(folder: Path) -> Path:
     """Make the four short runs that pages with ``<!-- runs -->`` find."""
     program = f"""{PRELUDE}
-import pathlib, autoprof
+import pathlib, time, autoprof
+class Wait(torch.nn.Module):
+    def forward(self, batch):
+        time.sleep(0.004)  # so that a busy machine does not hide the difference
+        return batch
+model.append(Wait())
 for name, again in (("base-1", 1), ("change-1", 2), ("base-2", 1), ("change-2", 2)):
     config = {{"output": "made", "sinks": {{"jsonl": {{"flush_s": 0}}, "log": {{}}}}, "sample": {{"budget": None}}}}
     with autoprof.instrument(model, config, optimizer=optimizer) as session:
