@@ -429,7 +429,7 @@ class TrainingState:
         if self._between:
             found = self._find_entry(self._between_at)
             if found or not self._saw_forward:
-                self._between = not found  # what was called since the update trains
+                self._between = not found  # the forwards since the update train
                 self._end_if_whole()
             else:
                 self._cycle.wait()

@@ -56,7 +56,7 @@ PLOTS: Final[Mapping[str, _Plot]] = {
 }
 """All plots, in the order of the figure."""
 _NAMED_IF_MISSING: Final = ("lr", "loss", "throughput", "step time", "utilisation", "gradient norm", "memory")
-"""What a training log usually has; the figure names what is not there."""
+"""Columns that a training log usually has; the figure names those that are missing."""
 
 
 def plot_metrics(

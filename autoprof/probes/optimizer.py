@@ -1,4 +1,4 @@
-"""Spans of ``optimizer.step``; what a closure runs is part of the step, and not of the optimizer."""
+"""Spans of ``optimizer.step``; the time of a closure belongs to the training step, and not to the optimizer."""
 
 from __future__ import annotations
 

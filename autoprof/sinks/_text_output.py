@@ -18,7 +18,7 @@ from typing import Final, TextIO
 END_WAIT_S: Final = 5.0
 """The longest wait for a reader at the end of a run."""
 REST_WAIT_S: Final = 0.2
-"""The longest wait for a reader that has taken a part of a text: what the program prints next would be inside of it."""
+"""The longest wait for a reader that has taken a part of a text: the program's next print would land inside of it."""
 _POLL_S: Final = 0.02
 _NON_BLOCKING: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 

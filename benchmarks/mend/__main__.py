@@ -27,7 +27,7 @@ QUANTITIES: Final = {"step_ns": ("mean step", "step"), "sample_ns": ("throughput
 
 
 class Result(NamedTuple):
-    """One defect: what was changed, what ``autoprof compare`` and a second explanation say, and the healthy twin."""
+    """One defect: the changed setting, the verdicts of ``compare`` and a second explanation, the healthy twin."""
 
     name: str
     rule: str
@@ -103,7 +103,7 @@ def _compare(before: Path, after: Path, cause: dict[str, Any]) -> tuple[str, boo
 
 
 def _autoprof(*arguments: str) -> str:
-    """Run the command in this process, and return what it prints."""
+    """Run the command in this process, and return its output."""
     written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(written):
         status = run_command(arguments)

@@ -1,7 +1,7 @@
 """A program that mends programs: it reads ``explain.json`` and a program's settings, and changes one setting.
 
 It knows the schema of ``autoprof explain --json`` and the settings that training programs usually have. It knows
-nothing of the program: neither its source, nor its report, nor what is wrong with it.
+nothing of the program: neither its source, nor its report, nor its defect.
 
     python -m benchmarks.mend.mender explain.json settings.json
 """
@@ -35,7 +35,7 @@ SETTING_OF: Final = {
     "tensors.kept": "keep_outputs",
     "allocator.expandable_segments": "expandable_segments",
 }
-"""The change of the schema, and what a program calls it."""
+"""The name of a setting in the program, by the change of the schema."""
 READS: Final = {"__bool__", "__float__", "__int__", "item", "tolist", "cpu", "numpy"}
 """Calls that read a value from the device."""
 FACTOR: Final = 16
@@ -43,7 +43,7 @@ FACTOR: Final = 16
 
 
 class Mended(NamedTuple):
-    """The new settings, what was changed in words, and the cause that asked for it; None where nothing was."""
+    """The new settings, the change in words, and the cause that asked for it; None where nothing was changed."""
 
     settings: Settings
     change: str
