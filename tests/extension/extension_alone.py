@@ -464,23 +464,22 @@ def check_stack_timer_bounds(module: Any, torch: Torch) -> None:
     timer = module.StackTimer(2, 1)
     with waiting(timer, rounds=3):
         timer.active = True
-        found, count, spent_ns = run_until(timer, 5)
+        samples, count, spent_ns = run_past(timer, 5)
     assert count >= 5
     assert spent_ns > 0
-    assert [len(frames) for *_, frames in found] == [2, 2]
+    assert [len(frames) for *_, frames in samples] == [2, 2]
 
 
-def run_until(timer: Any, calls: int) -> tuple[list[Any], int, int]:
-    """Run Python code until the timer has taken so many samples or left them out."""
-    found: list[Any] = []
-    total = total_ns = 0
-    while total < calls:
-        for _ in range(100_000):
+def run_past(timer: Any, calls: int) -> tuple[list[Any], int, int]:
+    """Run Python code, longer each time, until the timer was called so often between two takes, and return the last."""
+    rounds = 100_000
+    while True:
+        for _ in range(rounds):
             pass
-        samples, count, ns = timer.take()
-        assert len(samples) <= 2
-        found, total, total_ns = found or samples, total + count, total_ns + ns
-    return found[:2], total, total_ns
+        samples, count, spent_ns = timer.take()
+        if count >= calls:
+            return samples, count, spent_ns
+        rounds *= 2
 
 
 def check_stack_timer_ends(module: Any, torch: Torch) -> None:
