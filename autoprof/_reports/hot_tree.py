@@ -1,14 +1,18 @@
-"""The tree of the hot path: the longest names with their parents, and the time in no child and in no span."""
+"""The tree of the hot path: the longest names with their parents, and the time in no child and in no span.
+
+A row with one shown row below it, which takes almost all of its time, is one line with it: ``blocks/* ×12``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from .._stats.name_lines import Line, name_lines
 from ..frame import Phase
 from ..summary import Summary
+from .text import cells as text_cells
 
 SELF: Final = "(self)"
 """The part of a name outside the names below it."""
@@ -17,6 +21,19 @@ MODEL: Final = "model (in no name)"
 """Operations of the model outside all names: those of its own forward, where it is no target."""
 SHOWN: Final = 0.01
 """Share of the step from which the part of a name outside its children has a row."""
+LARGE: Final = 0.05
+"""Share of the step from which a row is always shown, up to ``MOST`` lines."""
+MOST: Final = 40
+"""The most lines of a tree that is longer for the sake of large rows."""
+JOINED: Final = 0.9
+"""Share of a row's time from which the only row shown below it is joined with it."""
+JOINED_REST: Final = 0.04
+"""Share of the step up to which the rest of a row may be lost by joining: less than a large row."""
+JOINED_EDGE: Final = 0.001
+"""The same at the left edge, where the rows add up to the step: the joined row has the outer time."""
+
+WIDEST: Final = 60
+"""Cells of a joined name where the width of the page is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,8 @@ class TreeRow:
     is_host_bound: bool = False
     is_unopened: bool = False
     """Whether the budget does not allow to record the modules in it."""
+    path: str = ""
+    """The whole name; empty for what is in no name of its own."""
 
     @property
     def is_below_limit(self) -> bool:
@@ -62,24 +81,71 @@ class HotTree:
     hidden_share: float = 0.0
 
 
-def hot_tree(summary: Summary, room: int) -> HotTree:
-    """Return the ``room`` longest rows, none without its parent; all rows at the left edge add up to the step."""
-    return _longest_rows(list(_rows(summary)) if summary.steps else [], room)
+def hot_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
+    """Return the longest rows in ``room`` lines, none without its parent; more lines where ``LARGE`` rows need them.
+
+    All rows at the left edge add up to the step. A joined name takes at most ``cells`` with its indentation.
+    """
+    return _longest_rows(list(_rows(summary)) if summary.steps else [], room, cells)
 
 
-def separate_tree(summary: Summary, room: int) -> HotTree:
+def separate_tree(summary: Summary, room: int, cells: int = WIDEST) -> HotTree:
     """Return the longest rows that are not part of the step's time: of other threads, and logged durations."""
     lines = name_lines(summary).separate if summary.steps else ()
-    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room)
+    return _longest_rows([row for line in lines for row in _line_rows(summary, line, 0, "")], room, cells)
 
 
-def _longest_rows(every: list[TreeRow], room: int) -> HotTree:
+def _longest_rows(every: list[TreeRow], room: int, cells: int) -> HotTree:
     # A parent is never shorter than its child and precedes it, so the longest rows are a tree of their own.
     longest = sorted(range(len(every)), key=lambda at: (-every[at].total_ns, at))
-    kept, hidden = set(longest[:room]), longest[room:]
+
+    def lines(count: int) -> list[TreeRow]:
+        return _join_chains([every[at] for at in sorted(longest[:count])], cells)
+
+    kept, shown = room, lines(room)
+    large = sum(row.share >= LARGE for row in every)
+    if large > room:
+        room = max(room, min(len(lines(large)), MOST))
+    while kept < len(every) and len(more := lines(kept + 1)) <= room:
+        kept, shown = kept + 1, more
+    hidden = longest[kept:]
     names = [at for at in hidden if every[at].name != SELF]
-    most = max((every[at].share for at in hidden), default=0.0)
-    return HotTree(tuple(row for at, row in enumerate(every) if at in kept), len(names), most)
+    return HotTree(tuple(shown), len(names), max((every[at].share for at in hidden), default=0.0))
+
+
+def _join_chains(rows: Sequence[TreeRow], cells: int) -> list[TreeRow]:
+    """Join each row with the only name below it where that takes almost all of its time. Order: parents, then time."""
+    trees: list[list[TreeRow]] = []
+    for row in reversed(rows):
+        below: list[list[TreeRow]] = []
+        while trees and trees[-1][0].depth > row.depth:
+            below.append(trees.pop())
+        below.sort(key=_by_time)
+        named = [tree for tree in below if tree[0].name != SELF]
+        only = _joined(row, named[0][0]) if len(named) == 1 else None
+        if only is None or text_cells(only.name) + 2 * row.depth > cells:
+            trees.append([row, *(one for tree in below for one in tree)])
+        else:
+            trees.append([only, *(replace(one, depth=one.depth - 1) for one in named[0][1:])])
+    trees.reverse()
+    return [row for tree in sorted(trees, key=_by_time) for row in tree]
+
+
+def _by_time(tree: list[TreeRow]) -> float:
+    return -tree[0].total_ns
+
+
+def _joined(outer: TreeRow, inner: TreeRow) -> TreeRow | None:
+    """Return one row for both: the inner one under its whole name. None where they differ, or the names do not nest."""
+    rest = JOINED_REST if outer.depth else JOINED_EDGE
+    if inner.total_ns < JOINED * outer.total_ns or outer.share - inner.share > rest or inner.steps != outer.steps:
+        return None
+    if outer.path and inner.path.startswith(f"{outer.path}/"):
+        name = f"{outer.name}/{inner.name}"
+        if outer.depth:
+            return replace(inner, name=name, depth=outer.depth)
+        return replace(outer, name=name, path=inner.path, calls=inner.calls, is_unopened=inner.is_unopened)
+    return outer if inner.path and outer.path.startswith(f"{inner.path}/") else None
 
 
 def _rows(summary: Summary) -> Iterator[TreeRow]:
@@ -118,6 +184,7 @@ def _line_rows(summary: Summary, line: Line, depth: int, above: str) -> Iterator
         steps=max(row.steps for row in line.rows),
         is_host_bound=line.is_host_bound,
         is_unopened=any(row.stopped == "budget" for row in line.rows),
+        path=line.name,
     )
     below: list[tuple[int, Line | TreeRow]] = [(child.total_ns, child) for child in line.children]
     if below and line.own_ns >= SHOWN * summary.total_step_ns:

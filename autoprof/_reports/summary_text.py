@@ -16,7 +16,7 @@ from .run_facts import NOTHING, bias_text, excluded_share, format_time, headline
 from .shapes import render_shapes
 from .table import render_rows
 from .text import crop, glyphs_for, safe, wrap
-from .tree_text import legend, render_tree
+from .tree_text import legend, name_cells, render_tree
 
 NARROWEST: Final = 80
 NAMES: Final = 24
@@ -113,7 +113,8 @@ def _phase(name: str, ns: int, whole: int, steps: int, limit_ns: int) -> str:
 
 
 def _names(summary: Summary, width: int, top: int, encoding: str) -> Iterator[str]:
-    tree, separate = hot_tree(summary, top), separate_tree(summary, top)
+    room = name_cells(summary, width, calls=True)
+    tree, separate = hot_tree(summary, top, room), separate_tree(summary, top, room)
     yield from render_tree(tree, summary, width, encoding, calls=True)
     if not any(row.steps for row in tree.rows):
         yield "no span was recorded: the whole step is other"

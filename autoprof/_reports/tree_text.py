@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .._units import NS_PER_MS, NS_PER_S, count, format_count, format_ns, format_percent, format_short
+from ..frame import MODULE_PHASES
 from ..summary import Summary
 from .hot_tree import HotTree, TreeRow
 from .table import render_rows
@@ -18,7 +19,7 @@ SEVERAL: Final = 1.5
 UNOPENED: Final = "+ its parts are not recorded: that would cost more than the budget"
 """The legend of the plus sign in names."""
 _UNITS: Final = ((100 * NS_PER_S, NS_PER_S, "s"), (NS_PER_MS, NS_PER_MS, "ms"), (0, 1_000, "µs"))
-_LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7}
+_LEAST: Final = {"calls": 7, "share": 9, "forward": 9, "recompute": 11, "backward": 10, "steps": 7, " ×12": 4}
 PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
     ("forward", lambda row: row.forward_ns),
     ("recompute", lambda row: row.recompute_ns),
@@ -29,6 +30,12 @@ PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
 def column_unit(summary: Summary) -> tuple[int, str]:
     """Return the nanoseconds and the name of the unit in which this run's steps have few digits."""
     return next((unit_ns, word) for least_ns, unit_ns, word in _UNITS if summary.step_mean_ns >= least_ns)
+
+
+def name_cells(summary: Summary, width: int, *, calls: bool = False) -> int:
+    """Return the cells for an indented name beside the columns of numbers, less some for its number of calls."""
+    phases = [str(phase) for phase in MODULE_PHASES if summary.phases.get(phase)]
+    return width - sum(_LEAST.get(head, 9) for head in ["share", "", *phases, "calls" if calls else " ×12"])
 
 
 def render_tree(

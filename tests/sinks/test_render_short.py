@@ -124,6 +124,55 @@ def test_calls_and_steps_are_shown_where_they_matter() -> None:
     assert next(line for line in lines if "share" in line).split()[-1] == "steps"
 
 
+def _tree_of(*rows: tuple[str, str, int, float]) -> list[list[str]]:
+    """Return the cells of the tree's lines."""
+    lines = render_short(summary_of([frame_of(rows)]))
+    first = next(at for at, line in enumerate(lines) if line.startswith("name")) + 1
+    return [line.split() for line in lines[first : lines.index("", first)]]
+
+
+def test_a_chain_of_names_with_nearly_the_same_time_is_one_line() -> None:
+    """With the whole name of the inner one, its time and its calls; a small part outside it has no line."""
+    net = (("net", "forward", -1, 900), ("net/1", "forward", 0, 880))
+    blocks = (("net/1/blocks", "forward", 1, 870), *(("net/1/blocks/*", "forward", 2, 430),) * 2)
+    tree = _tree_of(*net, *blocks, ("net/1/blocks/*/a", "forward", 3, 400), ("net/1/blocks/*/b", "forward", 4, 300))
+    assert [row[0] for row in tree[:4]] == ["net", "1/blocks/*", "a", "b"]
+    assert tree[1] == ["1/blocks/*", "×2", "86.0", "%", "860", "860"]
+
+
+def test_a_joined_name_is_never_cut() -> None:
+    """Where it would be wider than its column, its parts keep lines of their own."""
+    inner = f"net/{'a' * 25}/{'b' * 25}"
+    rows = (("net", "forward", -1, 900), (inner.rpartition("/")[0], "forward", 0, 880), (inner, "forward", 1, 880))
+    assert any(line.startswith(f"  {inner[4:]} ") for line in render_short(summary_of([frame_of(rows)]), width=100))
+    assert [row[0] for row in _tree_of(*rows)[:3]] == ["net", "a" * 25, "b" * 25]
+
+
+def test_names_join_only_where_nothing_else_is_shown_and_the_times_agree() -> None:
+    """A second row, a time that is much shorter, and a name without the outer one as its beginning keep their lines."""
+    pair = (("net", "forward", -1, 900), ("net/a", "forward", 0, 820), ("net/a/x", "forward", 1, 500))
+    assert [row[0] for row in _tree_of(*pair)[:4]] == ["net", "a", "x", "(self)"]
+    model = (("Model", "forward", -1, 900), ("body", "forward", 0, 900))
+    assert [row[0] for row in _tree_of(*model)[:2]] == ["Model", "body"]
+
+
+def test_rows_at_the_left_edge_that_are_joined_keep_the_outer_time() -> None:
+    """So that they add up to the step."""
+    assert _tree_of(("net", "forward", -1, 900), ("net/a", "forward", 0, 899.5))[0] == [
+        "net/a",
+        "90.0",
+        "%",
+        "900",
+        "900",
+    ]
+
+
+def test_an_optimizer_inside_a_call_of_nearly_its_time_has_one_line() -> None:
+    """The scaler's step contains the optimizer's: a second line would repeat the first."""
+    calls = (("Optimizer/scaler.step", "optimizer", -1, 80), ("Optimizer", "optimizer", 0, 79.5))
+    assert [row[0] for row in _tree_of(*calls)] == ["other", "Optimizer/scaler.step"]
+
+
 def test_a_name_that_the_budget_keeps_closed_is_marked(summary: Summary) -> None:
     """With the meaning of the mark below the tree."""
     rows = tuple(replace(row, stopped="budget") if row.name == "VRT/Stage8" else row for row in summary.rows)

@@ -58,12 +58,25 @@ def test_the_report_at_80_columns(summary: Summary) -> None:
 
 def test_names_beyond_the_limit_are_counted(summary: Summary) -> None:
     """The report gives the number of names that it does not show."""
-    assert "… and 5 more names, each at most 24.0 % of the step" in render_summary(summary, top=2)
+    assert "… and 2 more names, each at most 4.0 % of the step" in render_summary(summary, top=2)
 
 
 def test_a_shown_name_never_lacks_its_parent(summary: Summary) -> None:
     """A limit cuts leaves, not roots."""
     assert [line.split()[0] for line in render_summary(summary, top=2)[4:6]] == ["VRT", "Stage8"]
+
+
+def test_no_large_name_is_hidden() -> None:
+    """Names of 5 % of the step have lines beyond the limit; smaller ones and very many do not."""
+    large = [(f"a{at}", "forward", -1, 60.0) for at in range(10)]
+    small = [(f"b{at}", "forward", -1, 49.0) for at in range(5)]
+    lines = render_summary(summary_of([frame_of([*large, *small])]), top=3)
+    assert all(any(line.startswith(name) for line in lines) for name, *_ in large)
+    assert "… and 5 more names, each at most 4.9 % of the step" in lines
+    deep = [(f"{root}/{depth}", "forward", 9 * root + depth - 1 if depth else -1, 110.0 - 12 * depth)
+            for root in range(9) for depth in range(9)]  # fmt: skip
+    many = render_summary(summary_of([frame_of(deep)]), top=3)
+    assert "… and 42 more names, each at most 6.2 % of the step" in many
 
 
 def test_dropped_and_skipped_marks_are_shown_with_reasons(summary: Summary) -> None:
