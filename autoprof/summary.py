@@ -20,6 +20,15 @@ OTHER_TARGETS: Final = "steps recorded with other targets, before or after the h
 NEGLIGIBLE_BIAS: Final = 0.1
 """The difference between recorded and unsampled steps, as a fraction, up to which reports do not mention it."""
 
+VALIDATION: Final = "validation"
+UNGRADED: Final = "forward without gradients"
+ROLLOUT: Final = "rollout or validation"
+"""The kinds of excluded forwards; the first two are names, too."""
+MIN_ROUNDS: Final = 3
+"""Times after which it is known that forwards without gradients and training take turns."""
+MIN_FIRST: Final = 0.5
+"""Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
+
 RENAMED: Final[Mapping[str, str]] = {"apart": "excluded", "pace": "progress", "gauges": "metrics"}
 """Keys of ``summary.json`` as older versions wrote them, with today's."""
 _RENAMED_PROGRESS: Final[Mapping[str, str]] = {"left_steps": "remaining_steps", "left_ns": "remaining_ns"}
@@ -201,6 +210,25 @@ class Excluded:
     total_ns: int
     steps: int | None = None
     before_ns: int = 0
+
+    @property
+    def times(self) -> int:
+        """How often it happened between steps; older versions saved only the number of calls."""
+        return self.calls if self.steps is None else self.steps
+
+    @property
+    def kind(self) -> str:
+        """The name for reports: that of forwards without gradients that may be validation or a rollout says so.
+
+        Such forwards take turns with training. In ``train`` mode they may always be a rollout, in ``eval`` mode if
+        they came before the first step too.
+        """
+        if self.times < MIN_ROUNDS:
+            return self.name
+        each_ns = (self.total_ns - self.before_ns) / self.times
+        if self.name == UNGRADED or (self.name == VALIDATION and self.before_ns >= MIN_FIRST * each_ns):
+            return ROLLOUT
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)

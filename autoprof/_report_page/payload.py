@@ -69,7 +69,7 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None, room: in
         "whatIf": [_without(asdict(one)) for one in summary.what_if],
         "throughput": summary.throughput,
         "unit": summary.throughput_unit,
-        "excluded": [[safe(one.name), one.calls, one.total_ns] for one in summary.excluded],
+        "excluded": [[safe(one.kind), one.calls, one.total_ns] for one in summary.excluded],
         "memory": _memory(summary, history),
         "lines": _lines(run, summary),
         "shapes": _shapes(summary),

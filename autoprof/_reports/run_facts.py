@@ -134,7 +134,7 @@ def _difference(summary: Summary) -> str | None:
 
 def _excluded(summary: Summary) -> str:
     parts = sorted(summary.excluded, key=_length)
-    texts = [f"{one.name} {_short_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
+    texts = [f"{one.kind} {_short_span(one.total_ns)} ({count(one.calls, 'time')})" for one in parts]
     if len(texts) > EXCLUDED:
         texts[EXCLUDED:] = [f"{len(texts) - EXCLUDED} more"]
     return f"{'; '.join(texts)}{excluded_share(summary, *parts)}; in no step"

@@ -76,7 +76,7 @@ def _facts(summary: Summary, width: int) -> Iterator[str]:
         yield f"loader     {unready} of {fetches} fetches found no batch ready (num_workers={workers})"
     for one in summary.excluded:
         often = f"{count(one.calls, 'time')}, " if one.calls > 1 else ""
-        yield f"excluded   {one.name}: {often}{format_ms(one.total_ns)}{excluded_share(summary, one)}; in no step"
+        yield f"excluded   {one.kind}: {often}{format_ms(one.total_ns)}{excluded_share(summary, one)}; in no step"
     if summary.memory:
         yield from wrap("memory", ", ".join(readings(summary.memory)), width, room=11)
     if summary.steps:

@@ -41,6 +41,7 @@ from .._process import lifecycle
 from .._process.failures import contain, ignore
 from .._targets import find_module
 from .._units import count
+from ..summary import UNGRADED, VALIDATION
 from .custom_updates import CustomUpdates
 from .loader_use import Feeds, LoaderUse
 from .observers import ExcludedTime
@@ -50,9 +51,6 @@ from .step_marks import OutermostModuleCall, StepMarks
 from .step_tracker import Following, StepTracker
 from .ungraded_forwards import Place, UngradedForwards
 
-VALIDATION: Final = "validation"
-UNGRADED: Final = "forward without gradients"
-"""Name of forwards without gradients in ``train`` mode, excluded or as a row of their own."""
 MAX_ENTRIES: Final = 16
 """Modules that are hooked where the program does not call the model itself."""
 _IN_BACKWARD: Final = 0

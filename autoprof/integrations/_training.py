@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..sinks import Sink
 
-VALIDATION: Final = "validation"
 SAVING: Final = "checkpoint saving"
 AGAIN: Final = "error: the training began again before it ended"
 """The end noted for a session whose training began anew, as with ``auto_find_batch_size`` of transformers."""

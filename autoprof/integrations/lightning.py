@@ -12,7 +12,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from .._process.ranks import launch_name
-from ._training import VALIDATION, Training
+from ..summary import VALIDATION
+from ._training import Training
 
 if TYPE_CHECKING:
     from .._session.session import Session

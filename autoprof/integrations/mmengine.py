@@ -12,7 +12,8 @@ from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
-from ._training import VALIDATION, Training, close_with, length_of
+from ..summary import VALIDATION
+from ._training import Training, close_with, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session

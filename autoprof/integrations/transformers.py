@@ -11,7 +11,8 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from .._launch.models import find_wrapper
 from .._process.ranks import world_size
-from ._training import SAVING, VALIDATION, Training, close_with, length_of
+from ..summary import VALIDATION
+from ._training import SAVING, Training, close_with, length_of
 
 if TYPE_CHECKING:
     from .._session.session import Session

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from sink_builders import acts, frame_of, summary_of
 
+from autoprof._reports.html import render_html
 from autoprof._reports.short_text import LINES, render_short
+from autoprof._reports.summary_text import render_summary
 from autoprof.frame import Phase
 from autoprof.summary import OTHER_TARGETS, Excluded, Finding, PairedCost, Progress, Summary
 
@@ -171,6 +173,18 @@ def test_an_optimizer_inside_a_call_of_nearly_its_time_has_one_line() -> None:
     """The scaler's step contains the optimizer's: a second line would repeat the first."""
     calls = (("Optimizer/scaler.step", "optimizer", -1, 80), ("Optimizer", "optimizer", 0, 79.5))
     assert [row[0] for row in _tree_of(*calls)] == ["other", "Optimizer/scaler.step"]
+
+
+def test_forwards_that_may_be_a_rollout_have_one_name_in_every_report(judged: Summary) -> None:
+    """The short and the full report and the page say what the verdict says."""
+    forwards = Excluded("validation", 120, 30_000_000_000, steps=10, before_ns=3_000_000_000)
+    run = replace(judged, excluded=(forwards,))
+    assert forwards.kind == "rollout or validation"
+    for lines in (render_short(run), render_summary(run), [render_html(run)]):
+        assert "rollout or validation" in "\n".join(lines)
+    assert replace(forwards, before_ns=0).kind == "validation"
+    assert Excluded("forward without gradients", 9, 1, steps=2).kind == "forward without gradients"
+    assert Excluded("forward without gradients", 9, 1).kind == "rollout or validation"
 
 
 def test_a_name_that_the_budget_keeps_closed_is_marked(summary: Summary) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from ..._stats.intervals import Interval
 from ..._units import format_count, format_ns, format_percent
-from ...summary import Excluded, Finding, Summary
+from ...summary import ROLLOUT, VALIDATION, Excluded, Finding, Summary
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Defect, Rule
@@ -21,13 +21,6 @@ nothing shows how often it recurs. What happens before the first step, as Lightn
 SAVING: Final = "torch.save"
 CHECKPOINT: Final = "checkpoint saving"
 """The name that the callbacks of frameworks give to it."""
-VALIDATION: Final = "validation"
-UNGRADED: Final = "forward without gradients"
-ROLLOUT: Final = "rollout or validation"
-MIN_ROUNDS: Final = 3
-"""Times after which it is known that forwards without gradients and training take turns."""
-MIN_FIRST: Final = 0.5
-"""Time before the first step, as a fraction of the mean time between steps: a sanity check is shorter."""
 _SAVE_LESS: Final = (
     "save less often (each N minutes), keep only the last files, and write on another thread or with "
     "torch.distributed.checkpoint.async_save"
@@ -52,7 +45,7 @@ def judge(run: Evidence) -> Finding | None:
         "steps": steps,
         "excluded_ns": {one.name: one.total_ns for one in summary.excluded},
         "calls": {one.name: one.calls for one in summary.excluded},
-        "times": {one.name: _times(one) for one in summary.excluded},
+        "times": {one.name: one.times for one in summary.excluded},
     }
     position = classify(Interval.exact(share), MAX_SHARE)
     if position == "below":
@@ -60,17 +53,17 @@ def judge(run: Evidence) -> Finding | None:
     if position == "near":
         missing = f"inconclusive: {format_percent(share)} of the wall time is excluded from steps, near the bound"
         return abstain("excluded", missing, "a longer run", evidence)
-    recurring = [one for one in summary.excluded if _times(one) >= MIN_STEPS]
+    recurring = [one for one in summary.excluded if one.times >= MIN_STEPS]
     recurring_share = sum(one.total_ns for one in recurring) / wall_ns
     if classify(Interval.exact(recurring_share), MAX_SHARE) != "above":
         once = max((one for one in summary.excluded if one not in recurring), key=_length)
         missing = (
-            f"inconclusive: {once.name} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
-            f"{'once' if _times(once) else 'before the first step'}: a longer run shows how often it recurs"
+            f"inconclusive: {once.kind} took {format_percent(once.total_ns / wall_ns)} of the wall time, "
+            f"{'once' if once.times else 'before the first step'}: a longer run shows how often it recurs"
         )
         return abstain("excluded", missing, "a longer run", evidence)
     largest = max(recurring, key=_length)
-    kind = ROLLOUT if _may_be_rollout(largest) else largest.name
+    kind = largest.kind
     critical = recurring_share >= CRITICAL_SHARE and kind != ROLLOUT
     table = run.facts.stacks.get(EXCLUDED)
     lines = f"; {table.describe(share)} of the wall time" if table is not None and table.named else ""
@@ -85,29 +78,12 @@ def judge(run: Evidence) -> Finding | None:
     )
 
 
-def _times(one: Excluded) -> int:
-    """Return how often it happened between steps; older versions saved only the number of calls."""
-    return one.calls if one.steps is None else one.steps
-
-
 def _length(one: Excluded) -> int:
     return one.total_ns
 
 
-def _may_be_rollout(one: Excluded) -> bool:
-    """Whether forwards without gradients take turns with training and may be a part of it, as a rollout is.
-
-    Forwards in ``train`` mode may always be one. Those in ``eval`` mode may be, if they came before the first step too.
-    """
-    rounds = _times(one)
-    if rounds < MIN_ROUNDS:
-        return False
-    each_ns = (one.total_ns - one.before_ns) / rounds
-    return one.name == UNGRADED or (one.name == VALIDATION and one.before_ns >= MIN_FIRST * each_ns)
-
-
 def _describe(kind: str, one: Excluded, steps: int, share: float) -> str:
-    every = steps / _times(one)
+    every = steps / one.times
     often = "in each step" if every < 1.5 else f"about every {format_count(round(every))} steps"
     return (
         f"{kind} takes {format_percent(share)} of the wall time: {one.calls} times, {often}, "
@@ -117,7 +93,7 @@ def _describe(kind: str, one: Excluded, steps: int, share: float) -> str:
 
 def _others(run: Evidence, largest: Excluded, wall_ns: float) -> str:
     rest = [one for one in run.summary.excluded if one is not largest and one.total_ns >= 0.01 * wall_ns]
-    return "".join(f", {one.name} {format_percent(one.total_ns / wall_ns)}" for one in rest)
+    return "".join(f", {one.kind} {format_percent(one.total_ns / wall_ns)}" for one in rest)
 
 
 def _experiment(finding: Finding) -> Experiment:
