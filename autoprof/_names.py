@@ -12,6 +12,7 @@ FILE_NAME_LIMIT: Final = 120
 
 _ELLIPSIS: Final = "…"
 _EMPTY: Final = "?"
+_FORMULA: Final = ("=", "+", "-", "@", "|", "\t", "\r")
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})  # controls, zero-width and bidi characters, line separators
 _SHORT_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _WINDOWS_DEVICES: Final = frozenset(
@@ -48,6 +49,20 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_show, text))
+
+
+def plain_cell(text: str) -> str:
+    """Return a text for a cell of CSV; spreadsheets take ``=``, ``+``, ``-``, ``@`` and ``|`` for a formula's begin.
+
+    Such a text gets an apostrophe before it, as OWASP advises; a number stays as it is.
+    """
+    if text[:1] not in _FORMULA:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def quoted(text: str, limit: int = 60) -> str:

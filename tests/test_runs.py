@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.errors import OutputError
 from autoprof.frame import Layout, Phase, StepFrame
+from autoprof.sinks._export import saved_summary
 from autoprof.summary import Summary
 
 
@@ -193,3 +195,105 @@ def test_a_summary_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     (session.folder / "summary.json").write_text('{"steps": 1}')
     with pytest.raises(OutputError, match=r"summary\.json: cannot be read .*; it is incomplete or of another version"):
         autoprof.read_run(session.folder)
+
+
+def write_run(tmp_path: Path, steps: int = 3) -> tuple[Path, Path]:
+    """Write a run of these steps; return its folder and its records."""
+    folder, encoder = RunFolder.create(tmp_path), FrameEncoder()
+    records = folder.rank_path / "steps.jsonl"
+    records.write_text("".join(encoder.encode(frame(step, LAYOUT)) for step in range(1, steps + 1)))
+    return folder.path, records
+
+
+@pytest.mark.parametrize("name", ["rank0-backup", "rank", "rank01", "rank١", "rank0.old", "rankings"])
+def test_a_copy_of_a_folder_of_records_is_no_rank(tmp_path: Path, name: str) -> None:
+    """Only the folders that a run makes are its ranks."""
+    folder, records = write_run(tmp_path)
+    shutil.copytree(records.parent, folder / name)
+    (folder / "rank7" / "steps.jsonl").mkdir(parents=True)
+    assert read_run(folder).ranks == (0,)
+
+
+SECOND = {
+    "an integer of 30 digits": ('"duration_ns":100', '"duration_ns":' + "9" * 30),
+    "a scalar of 400 digits": ('"loss":0.5', '"loss":' + "9" * 400),
+    "5,000 digits": ('"loss":0.5', '"loss":' + "9" * 5000),
+    "nested lists": ('"loss":0.5', '"loss":' + "[" * 200_000 + "]" * 200_000),
+    "NaN": ('"loss":0.5', '"loss":NaN'),
+    "a time that is text": ('"start_ns":[0,5]', '"start_ns":["0","5"]'),
+    "a time with a fraction": ('"start_ns":[0,5]', '"start_ns":[0,5.5]'),
+    "a time of 292 years": ('"host_ns":[60', '"host_ns":[9223372036854775807'),
+    "a step that is text": ('"step":2', '"step":"2"'),
+    "no memory": ('"memory":{}', '"memory":null'),
+    "a byte that is no UTF-8": ('"loss"', '"lo\udcff"'),
+}
+
+
+@pytest.mark.parametrize("kind", SECOND)
+def test_a_line_that_is_no_frame_is_counted(tmp_path: Path, kind: str) -> None:
+    """Whatever it holds: the other lines are read, and ``show`` names the number."""
+    folder, records = write_run(tmp_path)
+    lines = records.read_text().splitlines(keepends=True)
+    lines[1] = lines[1].replace(*SECOND[kind])
+    records.write_bytes("".join(lines).encode("utf-8", "surrogateescape"))
+    frames = read_run(folder).frames
+    assert [one.step for one in frames] == [1, 3]
+    assert frames.bad_lines == 1
+    assert "1 incomplete lines of steps.jsonl were skipped" in " ".join(saved_summary(read_run(folder)).notes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"parents":[-1,0]', '"parents":[-1,1]'),
+        ('"parents":[-1,0]', '"parents":[1,0]'),
+        ('"names":["A","A/B"]', '"names":["A",7]'),
+        ('"calls":[1,1]', '"calls":[1]'),
+        ('"lanes":[0,0]', '"lanes":[0,null]'),
+    ],
+)
+def test_names_that_do_not_fit_together_are_no_layout(tmp_path: Path, old: str, new: str) -> None:
+    """A span that is its own parent would be followed for ever."""
+    folder, records = write_run(tmp_path)
+    text = records.read_text()
+    assert old in text
+    records.write_text(text.replace(old, new))
+    frames = read_run(folder).frames
+    assert list(frames) == []
+    assert frames.bad_lines == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, '{"world_size": "8"}', '{"config": []}', '{"rank": -1}', "\udcff", "[]"]
+)
+def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
+    """With the folder and the reason."""
+    folder, _ = write_run(tmp_path)
+    (folder / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(OutputError, match=r"is not the folder of a run"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("steps", "many"), ("rows", [{}]), ("overhead", 10**400), ("notes", 3), ("phases", {"forward": None})],
+)
+def test_a_summary_with_a_value_of_another_type_is_said(tmp_path: Path, key: str, value: object) -> None:
+    """Before a report is made of it."""
+    folder = RunFolder.create(tmp_path)
+    folder.write_summary(Summary.empty(), [])
+    path = folder.path / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(OutputError, match=r"summary\.json: cannot be read"):
+        read_run(folder.path)
+
+
+def test_records_that_cannot_be_opened_are_said(tmp_path: Path) -> None:
+    """A loop of links, for one, in place of the file."""
+    folder, records = write_run(tmp_path)
+    run = read_run(folder)
+    records.unlink()
+    records.symlink_to(records)
+    with pytest.raises(OutputError, match=r"steps\.jsonl: cannot be read"):
+        list(run.frames)
+    assert read_run(folder).ranks == ()

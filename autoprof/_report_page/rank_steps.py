@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from .._storage.steps_jsonl import BAD_LINE, MAX_NS
 from .._units import NS_PER_MS
 from .history import count_lines
 
@@ -60,7 +61,17 @@ def _heads(path: Path) -> Iterator[dict[str, Any]]:
             end = line.find(_END_OF_HEAD)
             try:
                 head = json.loads(line[:end] + b"}" if end > 0 else line)
-                if not head["warmup"] and isinstance(head["phases_ms"], dict) and head["duration_ns"] >= 0:
+                if not head["warmup"] and _is_whole(head):
                     yield head
-            except (ValueError, KeyError, TypeError):
+            except BAD_LINE:
                 continue
+
+
+def _is_whole(head: dict[str, Any]) -> bool:
+    """Return whether the values that are used of a head are numbers of their range."""
+    times = [head["duration_ns"], head.get("device_duration_ns") or 0, head["step"]]
+    phases = head["phases_ms"].values()
+    return (
+        all(type(ns) is int and 0 <= ns <= MAX_NS for ns in times)
+        and all(type(ms) in (int, float) and abs(ms) <= MAX_NS / NS_PER_MS for ms in phases)
+    )  # fmt: skip

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import secrets
 import shlex
 import shutil
@@ -14,16 +15,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, BinaryIO, Final
 
 from .._names import file_name
 from ..errors import OutputError
 from ..frame import StepFrame
 from ..summary import Summary
 from .atomic import write_atomic
-from .steps_jsonl import FrameDecoder
+from .steps_jsonl import BAD_LINE, FrameDecoder
+from .typed import check_types
 
+_RANK_FOLDER: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
 ATTEMPTS: Final = 100
 """Names tried; a second one is needed when two runs draw the same random suffix in one second."""
 
@@ -199,16 +204,23 @@ class Frames:
     def __iter__(self) -> Iterator[StepFrame]:
         self.bad_lines = 0
         decoder = FrameDecoder()
-        with self.path.open("rb") as lines:
+        with self._open() as lines:
             for line in lines:
                 if not line.strip():
                     continue
                 try:
                     frame = decoder.decode(line)
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except BAD_LINE:
                     self.bad_lines += 1
                     continue
                 yield frame
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            allowed = "it must be a file that this user may read"
+            raise OutputError(f"{self.path}: cannot be read ({error.strerror}); {allowed}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +279,8 @@ def latest_runs(folder: Path, count: int) -> list[Path]:
 def _start(path: Path) -> float:
     """Return when a run started, in seconds; of a run without a readable start, when its file was written."""
     try:
-        return datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["start"]).timestamp()
-    except (OSError, ValueError, KeyError, TypeError):
+        return datetime.fromisoformat(read_json(path)["start"]).timestamp()
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return path.stat().st_mtime
 
 
@@ -282,13 +294,43 @@ def read_records(path: str | os.PathLike[str]) -> Run:
     """Open a saved run without its summary: its records are readable also where the summary is of another version."""
     folder = Path(path)
     try:
-        info = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if not isinstance(info, dict):
-            raise ValueError("run.json is not an object")
+        info = read_json(folder / "run.json")
+        _check_info(info)
     except (OSError, ValueError) as error:
         raise OutputError(f"{folder}: is not the folder of a run ({error}); it must have a run.json") from error
-    ranks = sorted(int(file.parent.name[4:]) for file in folder.glob("rank[0-9]*/steps.jsonl"))
-    return Run(folder, info, tuple(ranks), None)
+    return Run(folder, info, _recorded_ranks(folder), None)
+
+
+_INFO_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("command", "host", "start", "end", "ended"), (str, NoneType)),
+    **dict.fromkeys(("config", "versions", "sources", "facts", "clock"), (dict, NoneType)),
+    **dict.fromkeys(("rank", "world_size"), (int, NoneType)),
+    "devices": (list, NoneType),
+}
+"""The types of the values in ``run.json`` that are read."""
+
+
+def _check_info(info: Any) -> None:
+    if not isinstance(info, dict):
+        raise ValueError("run.json is not an object")
+    for key, types in _INFO_TYPES.items():
+        value = info.get(key)
+        if not isinstance(value, types) or (type(value) is int and not 0 <= value < 2**31):
+            raise ValueError(f"run.json: {key}: {value!r:.40} is not of its type")
+
+
+def read_json(path: Path) -> Any:
+    """Read a file of JSON. Raises ``OSError``, or ``ValueError`` for a text that is none or nests too deeply."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _recorded_ranks(folder: Path) -> tuple[int, ...]:
+    """Return the ranks with records; a copy such as ``rank0-backup`` is no rank."""
+    names = (path.parent.name for path in folder.glob("rank*/steps.jsonl") if os.path.isfile(path))
+    return tuple(sorted(int(found[1]) for name in names if (found := _RANK_FOLDER.fullmatch(name))))
 
 
 def _read_summary(folder: Path) -> Summary | None:
@@ -296,8 +338,11 @@ def _read_summary(folder: Path) -> Summary | None:
     if not path.is_file():
         return None
     try:
-        return Summary.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        summary = Summary.from_dict(read_json(path))
+        finite = {name: value for name, value in summary.scalars.items() if value == value and abs(value) != inf}
+        check_types(replace(summary, scalars=finite))
+        return summary
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise OutputError(
             f"{path}: cannot be read ({type(error).__name__}: {error}); it is incomplete or of another version"
         ) from error

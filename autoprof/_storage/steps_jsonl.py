@@ -161,6 +161,13 @@ def _layout_to_dict(layout: Layout) -> dict[str, Any]:
     }
 
 
+BAD_LINE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""The exceptions of ``FrameDecoder.decode`` for a text that is not a whole frame."""
+MAX_NS: Final = 2**55
+"""The longest time that a record may have, a year; a sum over many spans stays below 64 bits."""
+MAX_BYTES: Final = 2**60
+
+
 class FrameDecoder:
     """Turn the lines of one file back into frames, in order; frames that shared a layout share it again."""
 
@@ -168,32 +175,31 @@ class FrameDecoder:
         self._layouts: dict[int, Layout] = {}
 
     def decode(self, line: str | bytes) -> StepFrame:
-        """Return the line's frame. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for any other text."""
+        """Return the line's frame. Raises one of ``BAD_LINE`` for any other text."""
         data = json.loads(line)
         layout = self._layout(data)
-        columns = {name: _column(values, len(layout)) for name, values in data["spans"].items()}
+        columns = {name: _column(name, values, len(layout)) for name, values in data["spans"].items()}
+        device_ns = data.get("device_duration_ns")
+        micro_steps = data.get("micro_steps")
         return StepFrame(
-            step=data["step"],
-            start_unix_ns=data["start_unix_ns"],
-            duration_ns=data["duration_ns"],
-            device_duration_ns=data.get("device_duration_ns"),
+            step=_whole(data["step"]),
+            start_unix_ns=_whole(data["start_unix_ns"], 2**63 - 1),
+            duration_ns=_whole(data["duration_ns"], MAX_NS),
+            device_duration_ns=None if device_ns is None else _whole(device_ns, MAX_NS),
             layout=layout,
             scalars=_read_scalars(data),
-            memory=data["memory"],
-            overhead_ns=data["overhead_ns"],
-            dropped=data["dropped"],
-            warmup=data["warmup"],
-            gap_steps=data.get("gap_steps", 0),
-            gap_ns=data.get("gap_ns", 0),
-            gap_overhead_ns=data.get("gap_overhead_ns", 0),
-            gap_scalars=data.get("gap_scalars", {}),
-            shapes=tuple(
-                ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
-                for name, fqn, inputs, outputs in data.get("shapes", ())
-            ),
-            micro_steps=data.get("micro_steps"),
-            model_ns={Phase.add(phase): ns for phase, ns in data.get("model_ns", {}).items()},
-            cut=data.get("cut", 0),
+            memory={name: _whole(value, MAX_BYTES, -MAX_BYTES) for name, value in data["memory"].items()},
+            overhead_ns=_whole(data["overhead_ns"], MAX_NS),
+            dropped=_whole(data["dropped"]),
+            warmup=bool(data["warmup"]),
+            gap_steps=_whole(data.get("gap_steps", 0)),
+            gap_ns=_whole(data.get("gap_ns", 0), MAX_NS),
+            gap_overhead_ns=_whole(data.get("gap_overhead_ns", 0), MAX_NS),
+            gap_scalars=_numbers(data.get("gap_scalars", {})),
+            shapes=tuple(map(_read_shape_change, data.get("shapes", ()))),
+            micro_steps=None if micro_steps is None else _whole(micro_steps),
+            model_ns={Phase.add(phase): _whole(ns, MAX_NS) for phase, ns in data.get("model_ns", {}).items()},
+            cut=_whole(data.get("cut", 0)),
             **columns,
         )
 
@@ -210,21 +216,67 @@ class FrameDecoder:
             calls=tuple(columns["calls"]),
             lanes=tuple(columns["lanes"]),
         )
+        _check_layout(layout)
         if len(self._layouts) >= LAYOUTS:  # as the encoder does
             self._layouts.clear()
         self._layouts[number] = layout
         return layout
 
 
-def _column(values: list[int], count: int) -> Nanoseconds:
-    column = np.asarray(values, dtype=np.int64)
+def _check_layout(layout: Layout) -> None:
+    """Raise ``ValueError`` for columns that are no layout: a span that is its own parent would be followed for ever."""
+    count = len(layout)
+    columns = (layout.fqns, layout.phases, layout.parents, layout.calls, layout.lanes)
+    whole = (
+        all(len(column) == count for column in columns)
+        and all(type(name) is str for name in layout.names)
+        and all(fqn is None or type(fqn) is str for fqn in layout.fqns)
+        and all(type(parent) is int and -1 <= parent < span for span, parent in enumerate(layout.parents))
+        and all(type(number) is int and -2 <= number < 2**31 for number in (*layout.calls, *layout.lanes))
+    )
+    if not whole:
+        raise ValueError("the columns of the layout do not fit together")
+
+
+def _column(name: str, values: Any, count: int) -> Nanoseconds:
+    column = np.asarray(values)
     if column.shape != (count,):
         raise ValueError(f"{column.shape} values for {count} spans")
+    if count and column.dtype.kind != "i":
+        raise ValueError(f"{name}: holds values that are not integers of 64 bits")
+    column = column.astype(np.int64, copy=False)
+    if count and (column.max() > MAX_BYTES or column.min() < (-MAX_NS if "start" in name else -1)):
+        raise ValueError(f"{name}: holds values out of range")
     return column
 
 
+def _whole(value: Any, most: int = 2**53, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is not an integer from {least} to {most}")
+    return value
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the values that are numbers: other keys may be of a later version. Raises for a number above 1.8e308."""
+    numbers = {name: value for name, value in values.items() if type(value) in (int, float)}
+    if not all(map(isfinite, numbers.values())):
+        raise ValueError("a number that JSON does not have")
+    return numbers
+
+
+def _read_shape_change(change: Any) -> ShapeChange:
+    name, fqn, inputs, outputs = change
+    found = ShapeChange(name, fqn, read_shapes(inputs), read_shapes(outputs))
+    for label, sizes in (*found.inputs, *found.outputs):
+        if type(label) is not str or not all(type(size) is int for size in sizes):
+            raise ValueError("a shape is a name and sizes")
+    if type(name) is not str or type(fqn) is not str:
+        raise ValueError("a shape belongs to a name and an fqn")
+    return found
+
+
 def _read_scalars(data: Mapping[str, Any]) -> dict[str, float]:
-    scalars: dict[str, float] = {name: value for name, value in data.items() if name not in RESERVED}
-    scalars.update(data.get("scalars", {}))
+    scalars = _numbers({name: value for name, value in data.items() if name not in RESERVED})
+    scalars.update(_numbers(data.get("scalars", {})))
     scalars.update((name, float(text)) for name, text in data.get("not_finite", {}).items())
     return scalars

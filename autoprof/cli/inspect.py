@@ -10,6 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from .._names import plain_cell
 from ..errors import AutoprofError, OutputError
 from ._help import add_command
 from ._runs import RUNS
@@ -86,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
     if arguments.csv is not None:
         try:
-            df.to_csv(arguments.csv, index=False)
+            _plain_cells(df).to_csv(arguments.csv, index=False)
         except OSError as error:
             reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
             raise OutputError(f"--csv: {arguments.csv} {reason}") from error
@@ -98,6 +99,13 @@ def _run(arguments: argparse.Namespace) -> int:
         lines = [f"figure: {output}", *notes] if output is not None else notes
         print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
     return 0
+
+
+def _plain_cells(df: Any) -> Any:
+    """Return the table with texts that no spreadsheet takes for a formula."""
+    texts = df.select_dtypes(exclude=["number", "bool"]).columns
+    cells = {name: df[name].map(lambda cell: plain_cell(cell) if isinstance(cell, str) else cell) for name in texts}
+    return df.assign(**cells).rename(columns=lambda name: plain_cell(str(name)))
 
 
 def _latest() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats import step_rows
-from .._storage.runs import read_records, read_run
+from .._storage.runs import read_json, read_records, read_run
 from ..errors import OutputError
 from ..frame import LOGGED_LANE, TRAINING_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import ClockName
@@ -280,7 +279,7 @@ def _excluded_share(path: Path, rank: int) -> float | None:
 def _read_summary(path: Path) -> Mapping[str, Any]:
     """Read the summary; it may be missing or of another version."""
     try:
-        found = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+        found = read_json(path / "summary.json")
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

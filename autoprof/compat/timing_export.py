@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from .._names import plain_cell
 from .._reports.figures import encode_figure
 from .._reports.log import RULE
 from .._storage.atomic import open_replacing, write_atomic
@@ -127,7 +128,9 @@ def export_csv(source: str | os.PathLike[str], path: str | os.PathLike[str] | No
         rows.writerow(("step", "name", "ms", "calls", "percent", "total_ms"))
         for one in records:
             percent = 100 * one.ms / one.total_ms if one.total_ms else 0.0
-            rows.writerow((one.step, one.name, f"{one.ms:.6f}", one.calls, f"{percent:.3f}", f"{one.total_ms:.6f}"))
+            rows.writerow(
+                (one.step, plain_cell(one.name), f"{one.ms:.6f}", one.calls, f"{percent:.3f}", f"{one.total_ms:.6f}")
+            )
     return target
 
 

@@ -16,6 +16,8 @@ from .source import KeyPath, Problem, Source
 VALUES_LIMIT: Final = 100_000
 """The largest number of values of a text with its aliases expanded; a configuration has hundreds."""
 DEPTH_LIMIT: Final = 50
+PARSER_DEPTH_LIMIT: Final = 4 * DEPTH_LIMIT
+"""Levels parsed, in parts of other programs too: PyYAML's time grows with the square of the depth."""
 NUMBER_BITS: Final = 64
 
 _YAML: Final = "tag:yaml.org,2002:"
@@ -31,7 +33,22 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1."""
+    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1; its depth is bounded."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node and those below it, down to ``PARSER_DEPTH_LIMIT``."""
+        self.depth += 1
+        if self.depth > PARSER_DEPTH_LIMIT:
+            raise _TooDeep(self.line + 1)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+class _TooDeep(Exception):
+    """More nested values than ``PARSER_DEPTH_LIMIT``, at this line."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -54,6 +71,8 @@ def read_yaml(
         root = loader.get_single_node()
     except yaml.YAMLError as error:
         raise ConfigError([_syntax_problem(error, text, where)]) from None
+    except _TooDeep as error:
+        raise ConfigError([f"{where}:{error}: nested too deeply; allowed: {DEPTH_LIMIT} levels"]) from None
     except RecursionError:
         raise ConfigError([f"{where}: nested too deeply; allowed: {DEPTH_LIMIT} levels"]) from None
     reader = _Reader(loader, where)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from .._storage.typed import check_types
+from ..errors import OutputError
 from ._calls import CallStatistics
 from ._compilations import CompileStatistics
 from ._environment import Environment
@@ -70,9 +72,21 @@ class RunFacts:
 
     @classmethod
     def of_run_info(cls, info: Mapping[str, Any]) -> RunFacts:
-        """Read the facts in ``run.json``; for a run that was killed, take those known at its start."""
-        if info.get("facts"):
-            return cls.from_dict(info["facts"])
+        """Read the facts in ``run.json``; for a run that was killed, take those known at its start.
+
+        Raises ``OutputError`` where they cannot be read.
+        """
+        try:
+            facts = cls.from_dict(info["facts"]) if info.get("facts") else cls._at_start(info)
+            check_types(facts)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise OutputError(
+                f"run.json: facts: {type(error).__name__}: {error}; it is incomplete or of another version"
+            ) from error
+        return facts
+
+    @classmethod
+    def _at_start(cls, info: Mapping[str, Any]) -> RunFacts:
         sample = (info.get("config") or {}).get("sample") or {}
         return cls(budget=sample.get("budget"), world_size=info.get("world_size") or 1)
 

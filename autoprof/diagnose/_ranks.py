@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats.intervals import Interval, median_of_values
-from .._storage.steps_jsonl import FrameDecoder
+from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
 from ..frame import TRAINING_LANE, Nanoseconds, Phase, StepFrame
 
 RANK_WINDOW_STEPS: Final = 256
@@ -109,7 +109,7 @@ def read_record(path: Path, steps: int, deadline: float = float("inf")) -> Recor
             return None
         try:
             frame = decoder.decode(line)
-        except (ValueError, KeyError, TypeError, AttributeError):  # a cut line, a layout that was not read
+        except BAD_LINE:  # a cut line, a layout that was not read
             continue
         if is_last and not frame.warmup:
             record.add(frame)

@@ -16,6 +16,7 @@ from typing import Final, Literal
 import numpy as np
 from pydantic import Field
 
+from .._names import plain_cell
 from .._options import Options
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._storage.atomic import open_replacing
@@ -58,9 +59,10 @@ _LAYOUTS: Final = 128
 
 
 def line(values: Iterable[object]) -> str:
-    """Return one line of CSV."""
+    """Return one line of CSV, without formulas."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(list(values))
+    cells = [plain_cell(value) if isinstance(value, str) else value for value in values]
+    csv.writer(text, lineterminator="\n").writerow(cells)
     return text.getvalue()
 
 

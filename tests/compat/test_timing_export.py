@@ -268,3 +268,10 @@ def test_logs_of_several_processes_are_compared(tmp_path: Path) -> None:
     }
     assert not backward.straggles
     assert "straggler: rank 2 takes 25 % longer in forward than the other ranks" in render_stragglers(names)
+
+
+def test_a_name_in_the_table_is_no_formula(tmp_path: Path) -> None:
+    """A spreadsheet would run it; an apostrophe makes it text."""
+    log = tmp_path / "timing_1.log"
+    log.write_text("Step 1\n=1+2 :  965.00ms\nTotal-------: 1805.28ms\n")
+    assert "1,'=1+2,965" in export_csv(log).read_text(encoding="utf-8")

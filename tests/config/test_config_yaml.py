@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoprof.config import load_config, parse_config
+from autoprof.config import load_config, parse_config, yaml_text
 from autoprof.errors import ConfigError
 
 
@@ -77,6 +77,17 @@ def test_endless_and_abysmal_nesting_ends(text):
     """A value that contains itself, or thousands of levels, is one error."""
     (problem,) = problems(text)
     assert "nested too deeply; allowed: 50 levels" in problem
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_the_depth_is_bounded_while_the_text_is_parsed(opening, monkeypatch):
+    """Of 20,000 levels some hundred are parsed: PyYAML's time grows with the square of the depth."""
+    parsed = []
+    get_event = yaml_text._Loader.get_event
+    monkeypatch.setattr(yaml_text._Loader, "get_event", lambda loader: parsed.append(1) or get_event(loader))
+    (problem,) = problems(opening * 20_000)
+    assert "nested too deeply; allowed: 50 levels" in problem
+    assert len(parsed) < 1000
 
 
 def test_a_key_that_is_there_twice_is_an_error():

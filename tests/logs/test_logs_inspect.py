@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,14 @@ def test_a_plot_without_a_file_is_written_to_the_default(
     assert main(["inspect", "train.jsonl", "--plot", "loss"]) == 0
     assert "figure: training_metrics.png" in capsys.readouterr().out
     assert Path("training_metrics.png").exists()
+
+
+def test_a_table_has_no_formulas(tmp_path: Path) -> None:
+    """Names and texts of a log that a spreadsheet would run get an apostrophe; numbers stay as they are."""
+    log, table = tmp_path / "log.jsonl", tmp_path / "table.csv"
+    log.write_text("".join(f'{{"step": {step}, "loss": -0.5, "=cmd": {step}}}\n' for step in range(1, 4)))
+    assert main(["inspect", str(log), "--csv", str(table)]) == 0
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "@", "|"))]
+    assert "-0.5" in rows[1]

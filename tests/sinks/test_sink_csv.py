@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from math import inf
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from random_frames import runs
 from sink_builders import MS, Clock, frame_of, summary_of
 from test_sink_trace import vrt_frame
@@ -16,7 +19,7 @@ from test_sink_trace import vrt_frame
 from autoprof._storage.runs import RunFolder
 from autoprof.frame import NOT_MEASURED, Phase, StepFrame
 from autoprof.sinks._base import RunInfo
-from autoprof.sinks.csv import SPAN_COLUMNS, STEP_COLUMNS, CsvOptions, CsvSink, SpanTable, StepTable, extras
+from autoprof.sinks.csv import SPAN_COLUMNS, STEP_COLUMNS, CsvOptions, CsvSink, SpanTable, StepTable, extras, line
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -70,6 +73,25 @@ def test_a_row_of_a_span_holds_its_times(frames: list[StepFrame]) -> None:
             )
             assert row["total_ns"] == (str(frame.total_ns[number]) if seen else "")
     assert next(rows, None) is None
+
+
+FORMULAS = ["=1+2", "+A1", "-cmd|' /C calc'!A0", "@SUM(A1)", "|x", "\t=1", "-1+1"]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_name_is_no_formula(name: str) -> None:
+    """A spreadsheet would run it; an apostrophe makes it text."""
+    table = SpanTable()
+    (row,) = read(table.header() + table.rows(frame_of(((name, "user", -1, 5),))))
+    assert row["name"] == f"'{name}"
+
+
+@given(st.text(), st.floats())
+def test_no_cell_is_a_formula_and_numbers_stay_numbers(text: str, number: float) -> None:
+    """Whatever the text is; a negative number begins as a formula does."""
+    shown, negative = next(csv.reader(io.StringIO(line((text, repr(-number))), newline="")))
+    assert float(shown) <= inf if shown[:1] in ("+", "-") else shown[:1] not in ("=", "@", "|", "\t", "\r")
+    assert negative == repr(-number)
 
 
 def test_self_times_add_up() -> None:
