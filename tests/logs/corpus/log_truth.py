@@ -113,9 +113,12 @@ def _judge_column(verdict: Verdict, truth: dict[str, Any], table: Any, column: s
     derivable = truth.get("derivable", {})
     tolerance, scale = derivable.get(column, TOLERANCE), 1
     if column == "steps_per_s" and column not in rows and "step_time_s" in rows:
-        rows = {**rows, column: [_reciprocal(value) for value in rows["step_time_s"]]}
+        rows = {**rows, column: [_divide(1, value) for value in rows["step_time_s"]]}
         tolerance = derivable.get("step_time_s", tolerance)
-        scale = 0  # the reciprocal of a value that is counted already
+        scale = 0  # derived from a value that is counted already
+    if column == "throughput" and column not in rows and "batch_size" in truth:
+        rows = {**rows, column: [_divide(truth["batch_size"], value) for value in rows["step_time_s"]]}
+        tolerance, scale = max(1e-3, derivable.get("step_time_s", 0)), 0
     found = table[table[column].notna()]
     if column not in rows:
         values = ", ".join(f"{value:g}" for value in found[column].iloc[:4])
@@ -170,8 +173,8 @@ def _match_in_order(verdict: Verdict, column: str, true: list[Any], read: list[A
     return right
 
 
-def _reciprocal(value: float | list[float] | None) -> Any:
-    return [1 / one for one in value] if isinstance(value, list) else value and 1 / value
+def _divide(number: float, value: float | list[float] | None) -> Any:
+    return [number / one for one in value] if isinstance(value, list) else value and number / value
 
 
 def _note(verdict: Verdict, column: str, wrong: list[str]) -> None:

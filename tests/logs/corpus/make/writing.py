@@ -24,6 +24,7 @@ class Log:
         self.rows: list[dict[str, Any]] = []
         self.validation: list[dict[str, Any]] = []
         self.derivable: dict[str, float] = {}
+        self.batch_size: float | None = None
         self.written = "by hand from the source"
         self.encoding = "utf-8"
         self._random = random.Random(name)
@@ -69,6 +70,8 @@ class Log:
         truth["training"] = _columns(self.rows)
         if self.validation:
             truth["validation"] = _columns(self.validation)
+        if self.batch_size:
+            truth["batch_size"] = self.batch_size
         if self.derivable:
             truth["derivable"] = self.derivable
         return truth
@@ -84,7 +87,7 @@ def write_truth(log: Path, truth: dict[str, Any]) -> None:
     """Write a truth file: lists on one line, so that a column is a line."""
     text = ""
     for key, value in truth.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             text += f"{key}:\n"
             for name, inner in value.items():
                 text += f"  {name}: {_inline(inner)}\n"
