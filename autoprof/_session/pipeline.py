@@ -16,6 +16,7 @@ from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._observer import Observer
 from .._process import lifecycle
+from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._resolve import PENDING, RawStep, Resolver
@@ -101,6 +102,7 @@ class Summarizer:
 
     def parts(self) -> Iterator[Summary]:
         """Yield the statistics several times, each time with the annotations of one more observer."""
+        require_address_space()
         resolver = self._resolver
         lost = {
             "steps that the device had not passed": resolver.late_steps,
@@ -217,6 +219,7 @@ class Pipeline:
 
     def _pass_on_some(self) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them."""
+        require_address_space()
         self._complete()  # counting FLOPs takes long and leaves garbage: outside of the paused collector
         with self._gc_paused:
             self._outputs.calibrate(self._limit.span_ns())
@@ -233,6 +236,7 @@ class Pipeline:
 
     def flush(self, *, wait: bool = False) -> None:
         """Pass on the frames of all steps that the device has passed; ``wait`` blocks for the rest."""
+        require_address_space()
         self._complete()
         self._outputs.calibrate(self._limit.span_ns())
         for frame in self._resolver.ready(wait=wait):
@@ -277,9 +281,11 @@ class Pipeline:
         complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
         for observer in self._observers:
             self._attempt(partial(observer.finish, complete=complete))
-        summary = Summary.empty(self._notes.all)
+        summary: Summary | None = None
         with contain(self._note_no_summary):  # without a summary, everything is closed all the same
             summary = self._summarizer.summary()
+        if summary is None:
+            summary = Summary.empty(self._notes.all)
         for observer in self._observers:
             self._attempt(observer.close)
         if self._folder is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from .._options import Options
+from .._process.address_space import require_address_space
 from .._reports.figures import check_format, save_figure
 from .._reports.memory import HeldMemory, MemoryHistory, held_memory, memory_figure
 from ..errors import OutputError
@@ -27,6 +28,9 @@ POINTS: Final = 2048
 """Points kept: more than a picture has pixels for. 2048 of 5 series are 80 KB."""
 SERIES: Final = 16
 """Kinds of readings kept; a run has two to four."""
+
+DRAWING_MIB: Final = 128
+"""Address space that must be free before matplotlib is imported and draws; that takes 73 MiB."""
 
 
 class History:
@@ -137,6 +141,7 @@ class MemoryPlotSink:
             self._redrawer = None
         held = held_memory(summary)
         if len(self._history) or held.names:
+            require_address_space(DRAWING_MIB)
             write_picture(self._history.snapshot(held), self._picture)
 
 

@@ -301,3 +301,56 @@ def test_sigterm_at_any_moment_ends_the_process_with_whole_files(phase: str, str
                 assert ended[-1] in ("SIGTERM", "closed"), at
     if phase == "step":
         assert set(ended) == {"SIGTERM"}
+
+
+EXHAUST = """
+limits = resource.getrlimit(resource.RLIMIT_AS)
+size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (2 << 20), limits[1]))
+taken, block = [], 1 << 22
+while block >= 1 << 16:
+    try: taken.append(bytearray(block))
+    except MemoryError: block //= 2
+for _ in range(STEPS):
+    try:
+        step(i)
+        taken.append(bytearray(2048))
+    except (MemoryError, RuntimeError): pass
+taken.clear()
+resource.setrlimit(resource.RLIMIT_AS, limits)
+"""
+
+
+def test_a_run_without_address_space_records_no_more_and_goes_on(children: Children, tmp_path: Path) -> None:
+    """numpy would end the process where a loop has no buffer; said once, and the run's folder is whole."""
+    found = children.run(tmp_path, EXHAUST.replace("STEPS", "3"), instrumented=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "went on\n"
+    assert found.stderr.count("recording is off after MemoryError: less than 16 MiB of address space left") == 1
+    info, steps = saved(tmp_path)
+    assert info["ended"] == "exit"
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= 3
+
+
+EXHAUSTED = f"""
+import resource, autoprof, torch
+from torch import nn
+torch.set_num_threads(1)
+model = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(20)])
+config = dict(targets=[dict(match=".*")], sample=dict(warmup=0, budget=None))
+session = autoprof.instrument(model, config)
+def step(i):
+    model(torch.ones(2, 16)).sum().backward()
+    session.step()
+for i in range(30): step(i)
+{EXHAUST.replace("STEPS", "1000")}
+"""
+
+
+@pytest.mark.slow
+def test_no_run_without_address_space_ends_in_numpy(tmp_path: Path) -> None:
+    """In fresh processes, whose heaps have no room for a buffer: without the check one of three such runs crashed."""
+    for _ in range(8):
+        found = subprocess.run([sys.executable, "-c", EXHAUSTED], cwd=tmp_path, capture_output=True, check=False)
+        assert found.returncode == 0, found.stderr
