@@ -42,10 +42,10 @@ class SinkKind:
     """A kind of sink, found under the name of its module or entry point, which is its key below ``sinks:``.
 
     ``options`` is its section of the configuration, documented by docstrings. ``make`` returns an open sink from the
-    options and the facts of the run; it raises ``OutputError`` where that is impossible. ``extra`` is the optional
-    dependency of autoprof that it needs. ``in_folder``: it writes to the run's folder, so the run must have one.
-    ``every_rank``: each rank has one; otherwise only rank 0. ``default``: it is on where the configuration has no key
-    ``sinks``.
+    options and the facts of the run. It raises ``OutputError`` where that is impossible; any other exception becomes
+    one, with ``remedy`` as the advice. ``extra`` is the optional dependency of autoprof that it needs. ``in_folder``:
+    it writes to the run's folder, so the run must have one. ``every_rank``: each rank has one; otherwise only rank 0.
+    ``default``: it is on where the configuration has no key ``sinks``.
     """
 
     options: type[Options]
@@ -56,6 +56,7 @@ class SinkKind:
     default: bool = False
     close_order: CloseOrder = CloseOrder.RECEIVERS
     exports: tuple[Export, ...] = ()
+    remedy: str = "correct its options"
 
     def __post_init__(self) -> None:
         if not (isinstance(self.options, type) and hasattr(self.options, "model_fields")):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from .._process.failures import describe
+from .._process.signals import raised_by_handler
+from ..errors import AutoprofError, OutputError
 from ..summary import Summary
 from ._base import RunInfo, Sink
 from ._kind import SINKS, SinkKind
@@ -14,24 +17,26 @@ if TYPE_CHECKING:
     from .._options import Options
     from ..config import Sinks
 
+MAX_SHOWN: Final = 300
+"""Characters shown of another library's message."""
+
 
 def writes_files(sinks: Sinks) -> bool:
     """Return whether any of these sinks writes to the run's folder."""
-    return any(kind.in_folder for kind, _ in _named(sinks))
+    return any(kind.in_folder for _, kind, _ in _named(sinks))
 
 
 def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     """Open the sinks that the configuration names, in the order in which they are closed.
 
     Ranks other than 0 get only the kinds that every rank has. Without a folder there are only the kinds that need
-    none. An error of one (``OutputError``, ``MissingExtra``, or an exception of a tracker's library) closes those
-    already open.
+    none. Raises ``OutputError`` or ``MissingExtra`` where one cannot be opened; those already open are closed.
     """
     made: list[Sink] = []
     try:
-        for kind, options in _named(sinks):
+        for key, kind, options in _named(sinks):
             if (kind.every_rank or run.rank == 0) and (run.folder is not None or not kind.in_folder):
-                made.append(kind.make(options, run))
+                made.append(_open(key, kind, options, run))
     except BaseException:
         for sink in made:
             with suppress(Exception):
@@ -40,8 +45,22 @@ def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     return tuple(made)
 
 
-def _named(sinks: Sinks) -> Iterator[tuple[SinkKind, Options]]:
-    """Yield the kinds that are on, with their options, in the order in which they are closed."""
+def _open(key: str, kind: SinkKind, options: Options, run: RunInfo) -> Sink:
+    """Open one sink; an exception of the system or of a tracker's library becomes an ``OutputError``."""
+    try:
+        return kind.make(options, run)
+    except AutoprofError:
+        raise
+    except Exception as error:
+        if raised_by_handler(error):
+            raise
+        said = " ".join(describe(error).split())
+        shown = said if len(said) <= MAX_SHOWN else said[:MAX_SHOWN] + "…"
+        raise OutputError(f"sinks.{key}: cannot be opened ({shown}); {kind.remedy}, or remove the key {key}") from error
+
+
+def _named(sinks: Sinks) -> Iterator[tuple[str, SinkKind, Options]]:
+    """Yield the keys that are on, with their kinds and options, in the order in which they are closed."""
     kinds = SINKS.parts
-    named = [(kinds[key], options) for key, options in sinks if options is not None]
-    yield from sorted(named, key=lambda pair: pair[0].close_order)
+    named = [(key, kinds[key], options) for key, options in sinks if options is not None]
+    yield from sorted(named, key=lambda one: one[1].close_order)

@@ -67,4 +67,9 @@ class MlflowSink(MetricsSink):
                 self._client.set_terminated(self.run_id)
 
 
-SINK = SinkKind(MlflowOptions, MlflowSink, extra="mlflow")
+SINK = SinkKind(
+    MlflowOptions,
+    MlflowSink,
+    extra="mlflow",
+    remedy="set tracking_uri to a server that runs or to a store such as sqlite:///mlflow.db",
+)

@@ -52,4 +52,11 @@ class TensorboardSink(MetricsSink):
         self._writer.close()
 
 
-SINK = SinkKind(TensorboardOptions, TensorboardSink, extra="tensorboard", in_folder=True, every_rank=True)
+SINK = SinkKind(
+    TensorboardOptions,
+    TensorboardSink,
+    extra="tensorboard",
+    in_folder=True,
+    every_rank=True,
+    remedy="set folder to a folder that can be written",
+)

@@ -68,4 +68,9 @@ class WandbSink(MetricsSink):
                 self._run.finish()
 
 
-SINK = SinkKind(WandbOptions, WandbSink, extra="wandb")
+SINK = SinkKind(
+    WandbOptions,
+    WandbSink,
+    extra="wandb",
+    remedy="log in with 'wandb login' or WANDB_API_KEY, or record locally with mode: offline",
+)

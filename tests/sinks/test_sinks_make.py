@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,16 @@ from autoprof._storage.runs import RunFolder
 from autoprof.config import Sinks
 from autoprof.errors import OutputError
 from autoprof.sinks import SINKS, RunInfo, Sink, make_sinks, writes_files
+from autoprof.sinks._make import _open
 from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
 from autoprof.sinks.memory_plot import MemoryPlotOptions
+from autoprof.sinks.mlflow import MlflowOptions
 from autoprof.sinks.prometheus import PrometheusOptions
+from autoprof.sinks.tensorboard import TensorboardOptions
 from autoprof.sinks.trace import TraceOptions
+from autoprof.sinks.wandb import WandbOptions
 
 ALL = Sinks(
     console=ConsoleOptions(), log=LogOptions(), jsonl=JsonlOptions(), memory_plot=MemoryPlotOptions(redraw_s=None)
@@ -90,3 +96,53 @@ def test_every_sink_takes_a_frame_and_a_summary(tmp_path: Path, clock: Clock) ->
     assert sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*.*")) == [
         "memory.png", "rank0/steps.jsonl", "rank0/timing.log", "run.json", "summary.json", "summary.txt",
     ]  # fmt: skip
+
+
+def test_wandb_without_a_key_is_an_error_of_ours(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At set-up, with what to do; the traceback of wandb is the cause."""
+    wandb = pytest.importorskip("wandb")
+    for variable in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with pytest.raises(OutputError, match=r"^sinks\.wandb: cannot be opened \(.*API key.*\); log in with ") as raised:
+        make_sinks(Sinks(wandb=WandbOptions(mode="online")), run_info(RunFolder.create(tmp_path), clock))
+    assert str(raised.value).endswith("or record locally with mode: offline, or remove the key wandb")
+    assert isinstance(raised.value.__cause__, wandb.errors.UsageError)
+
+
+def test_a_store_of_mlflow_that_does_not_exist_is_an_error_of_ours(tmp_path: Path, clock: Clock) -> None:
+    """At set-up, with what to do."""
+    pytest.importorskip("mlflow")
+    options = MlflowOptions(tracking_uri="nonsense://store")
+    with pytest.raises(OutputError, match=r"^sinks\.mlflow: cannot be opened \(.*\); set tracking_uri to a server"):
+        make_sinks(Sinks(mlflow=options), run_info(RunFolder.create(tmp_path), clock))
+
+
+def test_a_folder_of_tensorboard_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path, clock: Clock) -> None:
+    """At set-up, with what to do."""
+    pytest.importorskip("tensorboard")
+    (tmp_path / "file").touch()
+    options = TensorboardOptions(folder=str(tmp_path / "file"))
+    with pytest.raises(OutputError, match=r"^sinks\.tensorboard: cannot be opened \(FileExistsError: .*\); set folder"):
+        make_sinks(Sinks(tensorboard=options), run_info(RunFolder.create(tmp_path), clock))
+
+
+def test_an_exception_of_a_signal_handler_leaves_the_set_up(tmp_path: Path, clock: Clock) -> None:
+    """A time limit that ends while a sink connects is no failure of the sink."""
+
+    class TimeLimit(Exception):
+        pass
+
+    def stop(number: int, frame: object) -> None:
+        raise TimeLimit
+
+    def make(options: object, run: RunInfo) -> Sink:
+        signal.raise_signal(signal.SIGALRM)
+        raise AssertionError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(TimeLimit):
+            _open("csv", replace(SINKS.parts["csv"], make=make), SINKS.parts["csv"].options(), run_info(None, clock))
+    finally:
+        signal.signal(signal.SIGALRM, before)
