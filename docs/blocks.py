@@ -30,7 +30,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -106,7 +106,13 @@ def needs_runs(page: Path) -> bool:
 class Folder:
     """The working folder of a page, in which its blocks run one after another."""
 
-    def __init__(self, path: Path, runs: Path | None = None, epochs: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        runs: Path | None = None,
+        epochs: int | None = None,
+        python: Sequence[str] = (sys.executable,),
+    ) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
         for name in ("examples", "configs"):
@@ -121,9 +127,9 @@ class Folder:
         tools = path / ".tools"
         tools.mkdir()
         for name, module in (("autoprof", "autoprof"), ("torchrun", "torch.distributed.run")):
-            (tools / name).write_text(_SHIM.format(python=shlex.quote(sys.executable), module=module))
+            (tools / name).write_text(_SHIM.format(python=shlex.join(python), module=module))
             (tools / name).chmod(0o755)
-        (tools / "python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+        (tools / "python").write_text(f'#!/bin/sh\nexec {shlex.join(python)} "$@"\n')
         (tools / "python").chmod(0o755)
         self._environment = {
             **os.environ,
@@ -202,7 +208,7 @@ def part_of(output: str, notes: dict[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines[start:end]).strip("\n") + "\n" if lines else ""
 
 
-def sample_runs(folder: Path) -> Path:
+def sample_runs(folder: Path, python: Sequence[str] = (sys.executable,)) -> Path:
     """Make the four short runs that pages with ``<!-- runs -->`` find."""
     program = f"""{PRELUDE}
 import pathlib, time, autoprof
@@ -224,7 +230,7 @@ for name, again in (("base-1", 1), ("change-1", 2), ("base-2", 1), ("change-2", 
 """
     (folder / "runs").mkdir(parents=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", program], cwd=folder, env=environment, check=True, timeout=LIMIT_S)
+    subprocess.run([*python, "-c", program], cwd=folder, env=environment, check=True, timeout=LIMIT_S)
     return folder / "runs"
 
 

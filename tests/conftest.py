@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from forking_python import ForkingPython
 from hypothesis import settings
 
 settings.register_profile("any machine", deadline=None)
@@ -21,3 +22,11 @@ def ctrl_c_raises() -> Iterator[None]:
     yield
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def forking_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkingPython]:
+    """A Python in which torch is imported already, for tests whose programs start anew."""
+    server = ForkingPython(tmp_path_factory.mktemp("python"))
+    yield server
+    server.close()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forking_python import ForkingPython
 
 from autoprof.cli import COMMANDS, make_parser
 from autoprof.config import parse_config
@@ -125,9 +126,9 @@ def test_a_command_is_understood(page: str, command: str, capsys: pytest.Capture
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, forking_python: ForkingPython) -> Path:
     """The folder of four short runs."""
-    return sample_runs(tmp_path_factory.mktemp("sample"))
+    return sample_runs(tmp_path_factory.mktemp("sample"), forking_python.command)
 
 
 def _first_words(text: str) -> set[str]:
@@ -147,9 +148,12 @@ def _check_output(block: Block, documented: str, real: str) -> None:
     [page for page in PAGES if any(one.language in RUNNABLE and not _is_skipped(one) for one in blocks_of(page))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_the_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest, forking_python: ForkingPython
+) -> None:
     """One after another in a folder of their own, each with the documented exit status and kind of output."""
-    folder = Folder(tmp_path / "page", request.getfixturevalue("runs") if needs_runs(page) else None, epochs=1)
+    runs = request.getfixturevalue("runs") if needs_runs(page) else None
+    folder = Folder(tmp_path / "page", runs, epochs=1, python=forking_python.command)
     printed = ""
     for block in blocks_of(page):
         if "output" in block.notes:

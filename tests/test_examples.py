@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking_python import ForkingPython
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = sorted((ROOT / "examples").glob("*.py"))
@@ -24,21 +24,22 @@ PRINTED = {
 """A regular expression for each program's output."""
 
 
-def _command(program: Path) -> list[str]:
-    """The command of the docstring, with this interpreter."""
+def _command(program: Path, python: list[str]) -> list[str]:
+    """The command of the docstring, with this Python."""
     line = next(line.strip() for line in program.read_text("utf-8").splitlines() if f"examples/{program.name}" in line)
     launcher, *arguments = line.split()
     arguments[-1] = str(program)
     module = {"python": [], "torchrun": ["-m", "torch.distributed.run"]}[launcher]
-    return [sys.executable, *module, *arguments]
+    return [*python, *module, *arguments]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=[program.stem for program in PROGRAMS])
-def test_an_example_runs(program: Path, tmp_path: Path) -> None:
+def test_an_example_runs(program: Path, tmp_path: Path, forking_python: ForkingPython) -> None:
     """It ends without an error and prints its result."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+    command = _command(program, forking_python.command)
     done = subprocess.run(
-        _command(program), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     assert re.search(PRINTED[program.stem], done.stdout), done.stdout

@@ -35,13 +35,21 @@ class Strike:
     places where Python looks for signals, so this strikes wherever a signal can, and beyond. Left out are the lines of
     a ``try`` and of a ``with`` on the way out of its block: a trace function can raise there and rob the block of its
     end, which no signal can (Python looks for signals after calls, in functions' heads and on the way back in loops).
-    ``spared`` are files where the user's other signals are not expected to strike.
+    ``spared`` are files where the user's other signals are not expected to strike. Lines in ``struck`` are not counted;
+    the line that is struck is added to it.
     """
 
-    def __init__(self, at: int, strike: Callable[[], object], spared: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        at: int,
+        strike: Callable[[], object],
+        spared: tuple[str, ...] = (),
+        struck: set[tuple[str, int]] | None = None,
+    ) -> None:
         self.lines = 0
         self.where = ""
         self._at = at
+        self._struck = set() if struck is None else struck
         self._strike = strike
         self._spared = spared
         self._last: dict[FrameType, int] = {}
@@ -64,8 +72,11 @@ class Strike:
             before, self._last[frame] = self._last.get(frame, 0), frame.f_lineno
             if before in _blocks(path).get(frame.f_lineno, ()):
                 return self._trace
+            if (path, frame.f_lineno) in self._struck:
+                return self._trace
             self.lines += 1
             if self.lines == self._at:
+                self._struck.add((path, frame.f_lineno))
                 self.where = f"{Path(path).name}:{frame.f_lineno}"
                 self._strike()
         return self._trace

@@ -235,7 +235,12 @@ config = {{
     "sinks": {{"jsonl": {{"flush_s": 0.001}}, "log": {{}}}},
 }}
 from autoprof.testing import FakeClock, open_session
-open_session(nn.Linear(2, 2), {{**config, "output": "warm"}}, clock=FakeClock()).close()
+with Strike(sys.maxsize, lambda: None):  # a child then imports and parses nothing; after a backward no fork may train
+    model = nn.Linear(2, 2)
+    session = open_session(model, {{**config, "output": "warm"}}, clock=FakeClock(tick_ns=1))
+    model(torch.ones(1, 2))
+    session.step()
+    session.close()
 
 def child(at, folder):
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
