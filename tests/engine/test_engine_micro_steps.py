@@ -115,7 +115,7 @@ def test_two_optimizers_in_a_row_follow_the_same_micro_steps() -> None:
 
 
 def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
-    """LBFGS evaluates the model as often as it likes."""
+    """LBFGS evaluates the model as often as it likes, so none of the calls is a micro-step."""
     model = Net()
     optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
 
@@ -130,6 +130,26 @@ def test_what_an_optimizers_closure_runs_is_the_optimizers() -> None:
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         watched.step()
     assert watched.frames[0].micro_steps == 2
+
+
+@pytest.mark.parametrize(("before", "expected"), [(0, 1), (3, 4)])
+def test_the_last_micro_step_may_run_in_the_optimizers_closure(before: int, expected: int) -> None:
+    """As Lightning's does; the next step begins to count anew."""
+    model = Net()
+    optimizer = sgd(model)
+
+    def closure() -> float:
+        loss: Tensor = model(torch.ones(3, 2)).sum()
+        loss.backward()
+        return loss.item()
+
+    with Watched(model, optimizer=optimizer) as watched:
+        for _ in range(2):
+            for _ in range(before):
+                closure()
+            optimizer.step(closure)  # type: ignore[no-untyped-call]
+            watched.step()
+    assert [frame.micro_steps for frame in watched.frames] == [expected] * 2
 
 
 def test_where_no_backward_pass_is_seen_the_count_is_unknown_not_zero() -> None:

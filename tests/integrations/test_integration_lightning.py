@@ -125,6 +125,14 @@ def test_batches_of_one_optimizer_step_are_one_step(lightning: Any, config: Any,
     assert summary.progress.total_steps == 6
 
 
+def test_the_batch_in_the_optimizers_closure_is_a_micro_batch(lightning: Any, config: Any, tmp_path: Path) -> None:
+    """Lightning runs the last forward and backward of a step inside ``optimizer.step``."""
+    callback = AutoprofLightningCallback(config)
+    run = trainer(lightning, tmp_path, callback, max_epochs=3, accumulate_grad_batches=3)
+    run.fit(classifier(lightning), batches(6))
+    assert callback.session.summary().micro_steps == 3
+
+
 @pytest.mark.parametrize(("limit", "steps"), [({"max_epochs": 2}, 12), ({"max_steps": 10, "max_epochs": -1}, 5)])
 def test_both_updates_of_a_gan_are_one_step(
     lightning: Any, config: Any, tmp_path: Path, limit: dict[str, int], steps: int
