@@ -162,7 +162,7 @@ class FlopMeter:
             return Work(reason="; ".join(sorted(reasons)))
         waiting = [key for key in self._steps if key not in self._counts]
         if waiting:
-            return Work(reason="FLOPs are counted when the run is long enough for the budget, or at session.close()")
+            return Work(reason="FLOPs are counted when the run is long enough for the budget, or at its end")
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:

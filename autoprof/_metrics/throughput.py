@@ -27,7 +27,7 @@ SEVERAL_LOADERS: Final = "several loaders feed the steps"
 SEVERAL_CALLS: Final = "the model is called several times in a step"
 TOO_MANY: Final = "the inputs have too many shapes"
 VARIES: Final = "the steps that were not sampled may have held another number of samples"
-ADVICE: Final = "pass samples= to session.log, or feed the model from a DataLoader"
+ADVICE: Final = "feed the model from a torch DataLoader, or, with autoprof.instrument, pass samples= to session.log"
 """The way to a throughput, for a reader of one of the reasons above."""
 
 TOLERANCE: Final = 0.01

@@ -170,7 +170,8 @@ def memory_capacity(summary: Summary) -> int | None:
 def _legend(timed: bool, summary: Summary) -> str:
     counted = "resident set" if "peak_bytes" not in summary.memory else "peak"
     memory = f"memory: the {counted}" + (" and its share of all memory" if summary.memory else "")
-    time = "" if timed else "; time: for the same samples; time to finish: unknown (pass total_steps= to session.log)"
+    unknown = "; time: for the same samples; time to finish: unknown (a framework's callback or session.log tells it)"
+    time = "" if timed else unknown
     return f"{memory}{time}"
 
 

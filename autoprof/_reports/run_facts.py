@@ -49,7 +49,10 @@ FULL: Final = "autoprof show --full"
 """The command that shows every figure."""
 PAGE: Final = "autoprof report"
 """The command that shows the run as a page."""
-NOTHING: Final = "nothing was recorded: no step ended after the warm-up; session.step() ends a step"
+NOTHING: Final = (
+    "nothing was recorded: no step ended after the warm-up; train for more steps, or, with autoprof.instrument, end "
+    "each one by session.step()"
+)
 """The reason of a report without figures."""
 
 

@@ -622,7 +622,7 @@ class TrainingState:
         self.steps.warn_once(
             f"{calls[0].fqn or 'the model'} was called between an update and the next training forward in some steps "
             f"and not in others: validation, or part of training? Its time is in the row {UNGRADED!r}, in no forward; "
-            "put session.pause() around validation"
+            "call model.eval() before validation, or put session.pause() around it"
         )
 
     def _end_if_whole(self, *, certain: bool = False) -> None:
@@ -803,7 +803,8 @@ class TrainingState:
             self.steps.warn_once(
                 f"{count(found, 'step')} {'was' if found == 1 else 'were'} found, "
                 f"but one optimizer made {count(most, 'step')}; "
-                "call session.step() at the end of each iteration to say where a step ends"
+                "to say where a step ends, open the session in the program (autoprof.instrument) and call "
+                "session.step() at the end of each iteration"
             )
 
     def detach(self) -> None:

@@ -89,7 +89,7 @@ def test_a_run_of_unknown_length_is_marked() -> None:
     summary = diagnose(seed(progress=False))
     assert all(one.remaining_ns is None and one.epoch_ns is None for one in summary.what_if)
     text = " ".join(" ".join(render_card(summary, width=80)).split())
-    assert "time to finish: unknown (pass total_steps= to session.log)" in text
+    assert "time to finish: unknown (a framework's callback or session.log tells it)" in text
     assert "x 0.70" in text
 
 

@@ -242,7 +242,7 @@ def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[An
     summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, how=how, sample={"warmup": 0, "budget": 0.01})
     assert counts == []
     assert summary.work is not None
-    assert summary.work.reason == "FLOPs are counted when the run is long enough for the budget, or at session.close()"
+    assert summary.work.reason == "FLOPs are counted when the run is long enough for the budget, or at its end"
 
 
 def test_off_is_off(counts: list[Any]) -> None:

@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from autoprof._metrics.batch_dimension import NOT_RETURNED, UNCERTAIN, VMAP
-from autoprof._metrics.throughput import FETCHED, LOGGED, RECOGNISED, SEVERAL_CALLS, SEVERAL_LOADERS, TOO_MANY, VARIES
+from autoprof._metrics.throughput import (
+    ADVICE,
+    FETCHED,
+    LOGGED,
+    RECOGNISED,
+    SEVERAL_CALLS,
+    SEVERAL_LOADERS,
+    TOO_MANY,
+    VARIES,
+)
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder
 from autoprof.summary import Summary
@@ -386,7 +395,7 @@ def test_the_time_of_autoprofs_own_work_counts(monkeypatch: pytest.MonkeyPatch, 
 def test_the_report_says_why_there_is_no_throughput() -> None:
     """And what would give one."""
     text = " ".join(" ".join(render_summary(trained(nn.Sequential(nn.Linear(4, 4)), *[batch(50, 8, 4)] * 4))).split())
-    assert f"throughput unknown: {UNCERTAIN}; pass samples= to session.log, or feed the model from a DataLoader" in text
+    assert f"throughput unknown: {UNCERTAIN}; {ADVICE}" in text
 
 
 def test_calls_that_do_not_train_hold_no_samples() -> None:

@@ -214,7 +214,7 @@ def test_a_run_without_recorded_steps_says_what_to_call() -> None:
     """With its notes, and without zeros."""
     text = "\n".join(render_short(summary_of([frame_of(warmup=True)], notes=("model.forward was called",))))
     assert "autoprof: 1 step (0 recorded, 1 warm-up)" in text
-    assert "nothing was recorded: no step ended after the warm-up; session.step()" in text
+    assert "nothing was recorded: no step ended after the warm-up; train for more steps" in text
     assert "note       model.forward was called" in text
     assert "0.0" not in text
 

@@ -22,12 +22,17 @@ _LARGER_SAMPLES: Final = (
     "packed into one, or a dataset with __getitems__, which reads a whole batch at once"
 )
 
+_NO_LOADER: Final = (
+    "nothing to do if the batches lie in memory; a torch DataLoader is found automatically; with autoprof.instrument "
+    'wrap any other one: session.loader(loader); under autoprof run put its fetch inside autoprof.span("load")'
+)
+
 
 def judge(run: Evidence) -> Finding | None:
     """Judge the exposed wait for the loader; batches that workers prepared in time cause none."""
     rows = run.rows.get(Phase.DATA)
     if rows is None:
-        return abstain("data-wait", "data spans", "wrap the loader: for batch in session.loader(loader)")
+        return abstain("data-wait", "data spans", _NO_LOADER)
     found = threshold_rows("data-wait", run, rows, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found

@@ -31,7 +31,7 @@ def judge(run: Evidence) -> Finding | None:
     """Judge the time of the optimizer's step, then the memory of its state."""
     rows = run.rows.get(Phase.OPTIMIZER)
     if rows is None:
-        remedy = "pass optimizer= to autoprof.instrument, or use a torch optimizer"
+        remedy = 'use a torch optimizer, or put the update inside autoprof.span("update") to see its time'
         return _judge_state(run) or abstain("optimizer", "optimizer spans", remedy)
     found = threshold_rows("optimizer", run, rows, MAX_SHARE)
     if not isinstance(found, ExceededBound):
