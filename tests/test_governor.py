@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from autoprof._session.governor import BURST_STEPS, CONTROL_STEPS, MAX_LOAN_S, MAX_SAMPLE_INTERVAL, Governor
+from autoprof._session.governor import (
+    BURST_STEPS,
+    CONTROL_STEPS,
+    MAX_LOAN_S,
+    MAX_SAMPLE_INTERVAL,
+    OTHER_THREADS_LOAN_NS,
+    OTHER_THREADS_SHARE,
+    SPENDABLE_SHARE,
+    Governor,
+)
 from autoprof._stats.paired_steps import CONTROL_INTERVAL, FIRST_CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS
 
 MS = 1_000_000
@@ -264,3 +273,41 @@ def test_a_burst_has_eight_steps_that_count(settling: int) -> None:
     gaps = [governor.after_recorded(MS, 100_000, settles=at < settling) for at in range(settling + BURST_STEPS)]
     assert not any(gaps[:-1])
     assert gaps[-1] > 0
+
+
+def test_other_threads_are_affordable_until_their_marks_cost_more_than_the_loan_and_their_share() -> None:
+    """Their cost is a part of the budget, and the training's own recording keeps the rest."""
+    governor = Governor(0.01)
+    governor.charge_other_threads(OTHER_THREADS_LOAN_NS)
+    assert governor.affords_other_threads
+    governor.after_gap(1_000, 10_000 * MS)
+    share_ns = round(OTHER_THREADS_SHARE * SPENDABLE_SHARE * 0.01 * 10_000 * MS)
+    governor.charge_other_threads(share_ns)
+    assert governor.affords_other_threads
+    governor.charge_other_threads(2)
+    assert not governor.affords_other_threads
+
+
+def test_other_threads_that_are_off_stay_off() -> None:
+    """A report in which rows come and go would be read wrongly."""
+    governor = Governor(0.01)
+    governor.charge_other_threads(OTHER_THREADS_LOAN_NS + 1)
+    governor.after_gap(10_000, 1_000_000 * MS)
+    assert not governor.affords_other_threads
+
+
+def test_without_a_budget_other_threads_are_always_affordable() -> None:
+    """Every step with everything was asked for."""
+    governor = Governor(None)
+    governor.charge_other_threads(10**15)
+    assert governor.affords_other_threads
+
+
+def test_the_cost_of_other_threads_drops_no_module_of_the_training() -> None:
+    """What a level costs is learned anew once they are off."""
+    governor = Governor(0.01, levels=2)
+    for _ in range(200):
+        governor.charge_other_threads(40 * MS)
+        if governor.after_recorded(51 * MS, 50 * MS if governor.affords_other_threads else MS // 100, MS // 100):
+            governor.after_gap(100, 100 * MS)
+    assert governor.level == 0

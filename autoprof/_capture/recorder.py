@@ -32,6 +32,7 @@ from .marks import (
     extension,
     uses_extension,
 )
+from .other_threads import OtherThreads
 
 MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
@@ -46,6 +47,7 @@ class Recorder:
         self.serial = 0
         """Number of the open step."""
         self.native_buffer = extension.MarkBuffer(self.serial, MAX_MARKS) if uses_extension() else None
+        self.others = OtherThreads(self.native_buffer)
         self._list: list[Any] = []
         self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
         self._extend_buffer = self.buffer.extend
@@ -196,7 +198,16 @@ class Recorder:
             self._take_list() if self.native_buffer is None else self.native_buffer.take(self.serial)
         )
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
-        batch = MarkBatch(raw_codes, raw_readings, self.thread, self.multithreaded, self.dropped, shapes, detail_ns)
+        batch = MarkBatch(
+            raw_codes,
+            raw_readings,
+            self.thread,
+            self.multithreaded,
+            self.dropped,
+            shapes,
+            detail_ns,
+            self.others.take(),
+        )
         if detail_ns or shapes:
             del self.shapes[: len(shapes)]
             self.detail_ns = 0

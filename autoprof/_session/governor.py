@@ -60,6 +60,10 @@ MAX_CREDIT_STEPS: Final = 256
 """Steps whose credit can be saved up: the credit of a slow hour is not spent on a fast one."""
 MAX_CHARGE: Final = 4.0
 """The largest ratio of the charge for a step to its measured cost."""
+OTHER_THREADS_LOAN_NS: Final = 10_000_000
+"""What marks of other threads may cost before the budget pays for them."""
+OTHER_THREADS_SHARE: Final = 0.5
+"""The part of the budget that marks of other threads may spend."""
 GAP_SPREAD: Final = 0.25
 """The largest random deviation of a gap from the length that pays back the debt, as a fraction."""
 
@@ -88,6 +92,10 @@ class Governor:
         self._recorded = 0
         self._unsampled = 0
         self._spent_ns = 0
+        self._earned_ns = 0.0
+        self._other_threads_ns = 0
+        self.affords_other_threads = True
+        """Whether the budget pays for marks of other threads; once it does not, they are switched off for good."""
         self._charge = 1.0
         self._pairs = PairedSteps()
 
@@ -144,6 +152,15 @@ class Governor:
         self._choose_level()
         return self._gap()
 
+    def charge_other_threads(self, cost_ns: int) -> None:
+        """Take the part of a recorded step's cost that marks of other threads caused, before ``after_recorded``."""
+        if self._budget is None or not self.affords_other_threads:
+            return
+        self._other_threads_ns += cost_ns
+        if self._other_threads_ns > OTHER_THREADS_LOAN_NS + OTHER_THREADS_SHARE * self._earned_ns:
+            self.affords_other_threads = False
+            self._costs.clear()  # the steps that follow cost less
+
     def after_gap(self, steps: int, elapsed_ns: int, spent_ns: int = 0) -> None:
         """Take the length of a gap: ``steps`` steps without hooks, ``elapsed_ns`` together.
 
@@ -188,6 +205,7 @@ class Governor:
         """Earn the budget of this time, a part of it for the loan."""
         assert self._budget is not None
         earned_ns = self._budget * bare_ns
+        self._earned_ns += earned_ns
         paid_back_ns = min(LOAN_SHARE * earned_ns, self._loan_ns)
         self._loan_ns -= paid_back_ns
         most_ns = MAX_CREDIT_STEPS * self._budget * self._bare_ns

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .._capture.handle import Probe
 from .._capture.mark_cost import MarkCost
+from .._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from .._capture.recorder import Recorder, activate
 from .._units import NS_PER_S
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
@@ -178,17 +179,20 @@ class Sampling:
         if (first, first + count) in self._reserved:
             self._reserved.remove((first, first + count))
 
-    def close(self, step: int, marks: int, paid_ns: int) -> int:
+    def close(self, step: int, marks: int, paid_ns: int, other: OtherMarks = NO_OTHER_MARKS) -> int:
         """Return how many steps to skip after this one, which ends now.
 
-        ``marks`` were made in it; ``paid_ns`` is the time of autoprof's own work so far in the whole run.
+        ``marks`` were made in it, ``other`` on other threads; ``paid_ns`` is the time of autoprof's own work so far in
+        the whole run.
         """
         if self._always:
             return 0
         now_ns = perf_counter_ns()
         length_ns, self._began_ns = now_ns - self._began_ns, now_ns
-        cost_ns = round(paid_ns - self._paid_ns + self._mark_cost.of(marks))
-        self._paid_ns = paid_ns
+        work_ns, others_ns, self._paid_ns = paid_ns - self._paid_ns, self.cost_of(other), paid_ns
+        cost_ns = work_ns + others_ns + round(self._mark_cost.of(marks))
+        if other.marks:  # each of them follows a mark that names its thread
+            self._charge_other_threads(others_ns + work_ns * min(2 * other.marks / marks, 1.0))
         gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
         if self.settling:
             self._settle(length_ns)
@@ -197,6 +201,20 @@ class Sampling:
             if step < end - 1:
                 gap = min(gap, max(first - step - 1, 0))
         return gap
+
+    def cost_of(self, other: OtherMarks) -> int:
+        """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
+        return other.ns + round(self._mark_cost.of(other.skipped))
+
+    def _charge_other_threads(self, cost_ns: float) -> None:
+        self._governor.charge_other_threads(round(cost_ns))
+        if not self._governor.affords_other_threads:
+            self._recorder.others.switch_off()
+
+    @property
+    def records_other_threads(self) -> bool:
+        """Whether module calls on other threads are recorded: the budget still pays for them."""
+        return self._governor.affords_other_threads
 
     def _settle(self, length_ns: int) -> None:
         self._settled += 1

@@ -8,11 +8,12 @@ from contextlib import suppress
 from enum import Enum
 from threading import get_ident
 from time import perf_counter_ns, time_ns
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import torch
 
 from .._capture.marks import PAUSE, UNPAUSE
+from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
 from .._capture.probes import Placement
 from .._capture.recorder import Recorder
 from .._notes import Notes
@@ -26,6 +27,15 @@ from .pipeline import Pipeline
 from .sampling import Sampling
 
 logger = logging.getLogger("autoprof")
+
+OTHER_THREADS_OFF: Final = (
+    "other threads call the model while it trains, and recording their calls costs more than the budget allows: these "
+    "calls are no longer recorded, only those of the training thread; `sample: {budget: null}` records all of them"
+)
+OTHER_THREADS_CUT: Final = (
+    f"other threads called the model more often than is recorded in a step ({MAX_OTHER_MARKS:,} marks): "
+    "their further calls in such steps are not in the reports"
+)
 
 StepListener = Callable[[int], object]
 """Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
@@ -244,7 +254,10 @@ class StepTracker:
         """Go from a recorded step to the next one, or into a gap."""
         raw = self._close()
         paid_ns = self._work_ns + perf_counter_ns() - began_ns
-        gap = self._sampling.close(self._number, raw.mark_batch.mark_count, paid_ns)
+        batch = raw.mark_batch
+        gap = self._sampling.close(self._number, batch.mark_count, paid_ns, batch.other)
+        if batch.other is not NO_OTHER_MARKS:
+            self._note_other_threads(batch.other)
         if not gap:
             self._open(raw.end, raw)
             return Following.RECORDED
@@ -253,6 +266,12 @@ class StepTracker:
         gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
         self._gap_begin_ns = gap_began_ns - began_ns
         return Following.UNSAMPLED
+
+    def _note_other_threads(self, other: OtherMarks) -> None:
+        if not self._sampling.records_other_threads:
+            self.warn_once(OTHER_THREADS_OFF)
+        elif other.exceeded:
+            self.warn_once(OTHER_THREADS_CUT)
 
     def _continue_gap(self, now_ns: int, *, automatic: bool) -> Following | None:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
@@ -314,6 +333,7 @@ class StepTracker:
             if meter.spent_ns:
                 overhead_ns += meter.spent_ns
                 meter.spent_ns = 0
+        overhead_ns += self._sampling.cost_of(mark_batch.other)
         raw = RawStep(
             self._number,
             opened.start_unix_ns,

@@ -61,6 +61,8 @@ MAX_PLACES: Final = 8
 """Updates of a step that are distinguished by what follows them."""
 MIN_FETCHES: Final = 3
 """Fetches in a row, without a forward that trains, from which on their loader feeds validation."""
+MIN_UPDATES: Final = 3
+"""Updates in a row on one thread, from which on forwards on other threads are no part of the training."""
 MAX_OWNERS: Final = 256
 """Optimizers of which is remembered whether they hold parameters of the model."""
 _graph_task = torch._C._current_graph_task_id
@@ -109,6 +111,24 @@ class _Blocks:
         return excess_ns
 
 
+class _UpdatingThread:
+    """The thread of the last updates, and how many it made in a row."""
+
+    def __init__(self) -> None:
+        self._thread, self._updates = get_ident(), 0
+
+    def count(self) -> None:
+        """Count an update on this thread."""
+        thread = get_ident()
+        self._updates = self._updates + 1 if thread == self._thread else 1
+        self._thread = thread
+
+    @property
+    def is_another(self) -> bool:
+        """Whether this is a thread beside the training: an actor's, or one that evaluates."""
+        return self._updates >= MIN_UPDATES and get_ident() != self._thread
+
+
 class TrainingState:
     """Receive the events of the user's program, and decide which time belongs to a step and where a step ends.
 
@@ -148,7 +168,7 @@ class TrainingState:
         self._watches_forwards = False
         self._thread = get_ident()
         # Updates.
-        self._cycle = OptimizerCycle(expected_optimizers)
+        self._cycle, self._updating = OptimizerCycle(expected_optimizers), _UpdatingThread()
         self._custom: CustomUpdates | None = None if optimizers else CustomUpdates(model)
         self._grad_listener = _GradListener(self._gradless_pass)
         self._inside: list[int] = []
@@ -271,6 +291,7 @@ class TrainingState:
             return
         owned = self._owns(optimizer)
         if owned:
+            self._updating.count()
             self._forget_custom()
             self._calls[key] = self._calls.pop(key, 0) + 1
             if key in self._totals or len(self._totals) < MAX_OWNERS:
@@ -292,6 +313,8 @@ class TrainingState:
 
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
+        if self._updating.is_another:
+            return
         graded, key = torch.is_grad_enabled(), id(module)
         if module.training:
             if not graded:
@@ -396,7 +419,7 @@ class TrainingState:
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
-        if self._names:
+        if self._names or self._updating.is_another:
             return
         if not self.is_recording:
             self.end_validation() if training else self._begin_validation(retract=False)

@@ -35,6 +35,11 @@ class MarkBuffer(MutableSequence[Any]):
     Readings that fit 64 bits are held as integers, others (device events) as objects.
     """
 
+    skips_other_threads: bool
+    """Whether hooks pass over module calls on other threads than the training thread."""
+    skipped: int
+    """How often they did."""
+
     def __init__(self, serial: int, limit: int) -> None:
         """Start the step ``serial``. From ``limit`` marks on, hooks call their fallback, which counts dropped marks."""
     def __len__(self) -> int:

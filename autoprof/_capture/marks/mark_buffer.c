@@ -202,6 +202,13 @@ static PyMethodDef methods[] = {
     {NULL},
 };
 
+static PyMemberDef members[] = {
+    {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,
+     "whether module calls on other threads than the training thread are passed over"},
+    {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "how often they were"},
+    {NULL},
+};
+
 static PyType_Slot slots[] = {
     {Py_tp_doc, "MarkBuffer(serial, limit)\n--\n\nThe marks of one step: a sequence with a code and a reading for each."},
     {Py_tp_new, mark_buffer_new},
@@ -209,6 +216,7 @@ static PyType_Slot slots[] = {
     {Py_tp_traverse, mark_buffer_traverse},
     {Py_tp_clear, mark_buffer_clear_references},
     {Py_tp_methods, methods},
+    {Py_tp_members, members},
     {Py_sq_length, mark_buffer_length},
     {Py_sq_item, mark_buffer_item},
     {Py_sq_ass_item, mark_buffer_set_item},

@@ -8,6 +8,28 @@ static inline HookState *as_hook_state(HookContext *self, PyObject *owner) {
     return PyObject_TypeCheck(owner, self->module->hook_state_type) ? (HookState *)owner : NULL;
 }
 
+/* Whether the call is to be passed over: it is of the module itself (not of a replica on another device), on another
+thread than the training thread, and no part of a backward pass. -1 with an exception. */
+static int is_passed_over(HookContext *self, HookState *owner, PyObject *called) {
+    long long task;
+    if (!self->buffer->skips_other_threads || PyThread_get_thread_ident() == self->training_thread || owner == NULL)
+        return 0;
+    PyObject *module = PyObject_GetAttr((PyObject *)owner, self->module->str_module);
+    Py_XDECREF(module); /* the owner holds it */
+    if (module == NULL || current_graph_task(self->module, &task) < 0)
+        return -1;
+    if (module != called || task != -1)
+        return 0;
+    self->buffer->skipped++;
+    return 1;
+}
+
+/* The outcome of a call that is not the usual one. */
+static hook_outcome pass_over(HookContext *self, PyObject *const *args) {
+    int passed = is_passed_over(self, as_hook_state(self, args[0]), args[1]);
+    return passed < 0 ? HOOK_FAILED : passed ? HOOK_DONE : HOOK_FALLBACK;
+}
+
 /* Get the code of a call's first mark: that of a forward, or of one that a backward pass recomputes. */
 static int entering_code(HookContext *self, HookState *owner, long long *code) {
     long long task;
@@ -22,7 +44,7 @@ hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize
     HookState *owner;
     long long code;
     if (nargs != 3 || !is_usual(self) || !has_room(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return HOOK_FALLBACK;
+        return pass_over(self, args);
     if (entering_code(self, owner, &code) < 0 || append_reading(self, code) < 0)
         return HOOK_FAILED;
     return HOOK_DONE;
@@ -32,7 +54,7 @@ hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t n
     HookContext *self = (HookContext *)context;
     HookState *owner;
     if (nargs != 4 || !self->single_thread || !is_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return HOOK_FALLBACK;
+        return pass_over(self, args);
     return append_reading(self, PyLong_AsLongLong(owner->leave_code)) < 0 ? HOOK_FAILED : HOOK_DONE;
 }
 
@@ -128,7 +150,7 @@ hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, 
     long long code;
     if (nargs < 3 || nargs > 4 || !is_tracked_usual(self) || !has_room(self) ||
         (owner = as_hook_state(self, args[0])) == NULL || !takes_tensors(self, args[2], nargs == 4 ? args[3] : NULL))
-        return HOOK_FALLBACK;
+        return pass_over(self, args);
     if (entering_code(self, owner, &code) < 0)
         return HOOK_FAILED;
     long long ordinal = self->buffer->ordinal += ORDINAL_STRIDE;
@@ -226,7 +248,7 @@ hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_s
     HookContext *self = (HookContext *)context;
     HookState *owner;
     if (nargs != 4 || !is_tracked_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
-        return HOOK_FALLBACK;
+        return pass_over(self, args);
     Py_ssize_t last = PyList_GET_SIZE(owner->open_calls) - 1;
     if (last < 0) /* hooked in the middle of this call */
         return HOOK_FALLBACK;

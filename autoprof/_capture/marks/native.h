@@ -41,7 +41,7 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #define HAS_STACK_TIMER 0
 #endif
 
-#define ABI_VERSION 3 /* as in native.py; to be raised with each change of the interface */
+#define ABI_VERSION 4 /* as in native.py; to be raised with each change of the interface */
 
 /* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
 #define ORDINAL_SHIFT 24
@@ -64,7 +64,7 @@ typedef struct {
     PyTypeObject *tensor_type;
     PyObject *graph_task_id, *sequence_nr, *is_grad_enabled, *is_autocast_enabled;
     PyObject *perf_counter_ns;
-    PyObject *str_dtype, *str_grad_fn, *str_register_prehook, *str_requires_grad, *str_sequence_nr, *str_shape,
+    PyObject *str_dtype, *str_grad_fn, *str_module, *str_register_prehook, *str_requires_grad, *str_sequence_nr, *str_shape,
         *str_training;
 } module_state;
 
@@ -81,6 +81,8 @@ typedef struct {
     Py_ssize_t limit; /* marks from which the hooks in C hand over to Python, which counts dropped marks */
     long long ordinal;
     PyObject *serial;
+    long long skipped;        /* calls on other threads that were passed over */
+    char skips_other_threads; /* whether module calls on other threads than the training thread are passed over */
 } MarkBuffer;
 
 int mark_buffer_grow(MarkBuffer *self);

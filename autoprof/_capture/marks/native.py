@@ -14,7 +14,7 @@ try:
 except ImportError:  # installed without a compiler, or an interpreter without the GIL
     _c = None  # type: ignore[assignment]
 
-ABI_VERSION: Final = 3
+ABI_VERSION: Final = 4
 """Version of the interface between C and Python, as in ``native.h``; a build of another version is not used."""
 PURE_VARIABLE: Final = "AUTOPROF_PURE"
 """Environment variable that, when not empty, switches the extension off."""

@@ -17,7 +17,7 @@ class HookOwner(HookState, ABC):
         super().__init__(code)
         self.module = module
         self.open_calls_of_threads: dict[int, list[int]] = {}
-        """Ordinals of the open calls on other threads than the one that made the hooks, by thread."""
+        """By thread, other than the one that made the hooks: a step's serial, then the ordinals of its open calls."""
 
     @abstractmethod
     def fail(self, module: Any, error: Exception | None = None) -> None:

@@ -91,9 +91,17 @@ def _clock_readers(recorder: Recorder, device: int | None) -> tuple[ClockReader,
     return (recorder.read if device is None else recorder.clock.reader(device)), current
 
 
+def _is_elsewhere(owner: HookOwner, module: nn.Module) -> bool:
+    """Return whether a call on another thread is no part of the training step.
+
+    A recomputation on a device's backward thread is a part of it, and so is a replica's call in ``nn.DataParallel``.
+    """
+    return module is owner.module and _graph_task() == -1
+
+
 def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
-    single_thread, append = recorder.single_thread, recorder.append
+    single_thread, append, others = recorder.single_thread, recorder.append, recorder.others
     read, read_current = _clock_readers(recorder, device)
 
     def update() -> None:
@@ -109,6 +117,10 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
         try:
             if get_ident() == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((self.enter_code if _graph_task() == -1 else self.recompute_code, read()))
+            elif get_ident() != training_thread and _is_elsewhere(self, module):
+                if begun_ns := others.begin():
+                    append(self.enter_code, read(), get_ident())
+                    others.end(begun_ns)
             else:
                 code = self.enter_code if _graph_task() == -1 else self.recompute_code
                 append(code, read() if module is self.module else read_current(), get_ident())
@@ -121,6 +133,10 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
         try:
             if single_thread:
                 extend((self.leave_code, read()))
+            elif get_ident() != training_thread and _is_elsewhere(self, module):
+                if begun_ns := others.begin():
+                    append(self.leave_code, read(), get_ident())
+                    others.end(begun_ns)
             else:
                 append(self.leave_code, read() if module is self.module else read_current(), get_ident())
         except Exception as error:
@@ -135,7 +151,7 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
     The usual call has one tensor and needs no search for tensors, unless the model is on several devices.
     """
     (track_input, _, _, known, _), track_inputs, _, _, gaps = tracker
-    home_thread, buffer, append = get_ident(), recorder.buffer, recorder.append
+    home_thread, buffer, append, others = get_ident(), recorder.buffer, recorder.append, recorder.others
     extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
 
@@ -150,8 +166,12 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
         if _compiling():
             return
         try:
+            thread, begun_ns = get_ident(), 0
+            elsewhere = thread != training_thread and _is_elsewhere(self, module)
+            if elsewhere and not (begun_ns := others.begin()):
+                return
             code = self.enter_code if _graph_task() == -1 else self.recompute_code
-            thread, ordinal = get_ident(), recorder.next_ordinal()
+            ordinal = recorder.next_ordinal()
             if thread == home_thread:
                 self.open_calls.append(ordinal)
                 next_number = _next_node_number()
@@ -164,12 +184,17 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
                 if newest < next_number - 1 and len(gaps) < MAX_MARKS:
                     gaps.append((ordinal, next_number))
             else:
-                self.open_calls_of_threads.setdefault(thread, []).append(ordinal)
+                calls = self.open_calls_of_threads.get(thread)
+                if calls is None or calls[0] != recorder.serial:  # the ends of earlier calls may have been passed over
+                    calls = self.open_calls_of_threads[thread] = [recorder.serial]
+                calls.append(ordinal)
                 track_inputs(args, kwargs, ordinal, thread)
             if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                 extend((ordinal | code, read()))
             else:
                 append(ordinal | code, read() if module is self.module else read_current(), thread)
+            if elsewhere:
+                others.end(begun_ns)
         except Exception as error:
             self.fail(module, error)
 
@@ -179,7 +204,7 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
 def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker) -> Hook:
     """Return the hook after calls whose backward is tracked."""
     (_, track_output, *_), _, track_outputs, track_inner_gaps, gaps = tracker
-    home_thread, append = get_ident(), recorder.append
+    home_thread, append, others = get_ident(), recorder.append, recorder.others
     extend, training_thread = recorder.extend, recorder.thread
     read, read_current = _clock_readers(recorder, device)
 
@@ -194,9 +219,12 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
         if _compiling():
             return
         try:
-            thread = get_ident()
+            thread, begun_ns = get_ident(), 0
+            elsewhere = thread != training_thread and _is_elsewhere(self, module)
+            if elsewhere and not (begun_ns := others.begin()):
+                return
             calls = self.open_calls if thread == home_thread else self.open_calls_of_threads.get(thread)
-            if not calls:  # hooked in the middle of this call
+            if not calls or (thread != home_thread and len(calls) == 1):  # hooked in the middle of this call
                 return
             ordinal, code = calls.pop(), self.leave_code
             if thread == training_thread:
@@ -209,6 +237,8 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
                 track_outputs(output, ordinal, thread)
             if gaps and gaps[-1][0] > ordinal and thread == home_thread:
                 track_inner_gaps(output, code, ordinal)
+            if elsewhere:
+                others.end(begun_ns)
         except Exception as error:
             self.fail(module, error)
 
