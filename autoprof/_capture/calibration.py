@@ -16,6 +16,7 @@ from ..frame import Phase
 from .mark_cost import MarkCost
 from .probes import ModuleProbe, make_hooks
 from .recorder import Recorder
+from .torch_compat import call_without_global_hooks, without_modes
 
 CALLS: Final = 40
 ROUNDS: Final = 5
@@ -28,15 +29,24 @@ SCATTER: Final = 0.95
 """The quantile of the empty calls that is the limit; longer ones were interrupted by other processes."""
 
 
-class _Scratch(nn.Module):
+class _OwnModule(nn.Module):
+    """A module whose calls run its own hooks, and none that the program has registered for all modules."""
+
+    __call__ = call_without_global_hooks()
+
+
+class _Scratch(_OwnModule):
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         return value * 1.0
 
 
 def measure_mark_cost(clock: Clock) -> MarkCost:
-    """Measure the cost of a mark in about 5 ms, without random state, device memory or the user's modules."""
+    """Measure the cost of a mark in about 5 ms, without random state, device memory or the user's modules.
+
+    Nothing of the user's sees it: no hook for all modules, and no mode of functions or operators.
+    """
     forward = frozenset((Phase.FORWARD, Phase.RECOMPUTE))
-    with torch.enable_grad():
+    with without_modes(), torch.enable_grad():
         forward_only = _extra_ns(clock, forward, backward=False) / (2 * CALLS)
         try:
             with_backward = _extra_ns(clock, forward | {Phase.BACKWARD}, backward=True) / (3 * CALLS)
@@ -78,7 +88,7 @@ def _run(module: nn.Module, *, backward: bool) -> int:
     return perf_counter_ns() - start
 
 
-class _Empty(nn.Module):
+class _Empty(_OwnModule):
     def forward(self, value: Any) -> Any:
         return value
 
@@ -113,8 +123,9 @@ def _read_empty_calls(clock: Clock) -> list[Reading]:
     target = Target(module, "", "calibration", frozenset((Phase.FORWARD,)), False, 0)
     probe = ModuleProbe(recorder, make_hooks(recorder), target)
     probe.attach()
-    for _ in range(COLD + EMPTY_CALLS):
-        module(None)
+    with without_modes():
+        for _ in range(COLD + EMPTY_CALLS):
+            module(None)
     probe.detach()
     return list(recorder.take().readings)
 
