@@ -19,7 +19,7 @@ from typing import Any, Final
 _WORKER: Final = """
 import json, resource, sys, time
 from autoprof.logs import load_logs
-import duckdb, pandas
+import pandas
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 began, used = time.perf_counter(), time.process_time()
 df = load_logs(sys.argv[1])

@@ -146,7 +146,7 @@ def test_import_stays_light() -> None:
     """``import autoprof`` loads none of the heavy packages that only some uses need."""
     code = (
         "import sys, torch; before = set(sys.modules); import autoprof; "
-        "heavy = {'pydantic', 'matplotlib', 'rich', 'yaml', 'skimage', 'pandas', 'duckdb', 'tensorboard', 'wandb', "
+        "heavy = {'pydantic', 'matplotlib', 'rich', 'yaml', 'skimage', 'pandas', 'tensorboard', 'wandb', "
         "'mlflow', 'prometheus_client', 'opentelemetry'}; "
         "print(sorted(heavy & (set(sys.modules) - before)))"
     )

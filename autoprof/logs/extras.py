@@ -1,4 +1,4 @@
-"""The packages of the extra ``logs``: pandas and DuckDB."""
+"""The package of the extra ``logs``: pandas."""
 
 from __future__ import annotations
 
@@ -10,8 +10,3 @@ from ..errors import import_extra
 def import_pandas(caller: str = "autoprof.logs") -> Any:
     """Return the module ``pandas``. Raises ``MissingExtra``, which names the ``caller``, if it is not installed."""
     return import_extra("pandas", "logs", caller)
-
-
-def import_duckdb() -> Any:
-    """Return the module ``duckdb``. Raises ``MissingExtra`` if it is not installed."""
-    return import_extra("duckdb", "logs", "autoprof.logs")

@@ -1,19 +1,21 @@
 """Names and numbers in a line of text: ``iter 10: loss 2.31, time 12.1ms``, ``lm loss: 1.0E+01 |``, ``[1][50/100]``.
 
-Lines that differ only in their numbers have one form. A form is parsed once, in Python; the database then reads all its
-lines with one regular expression per number.
+Lines that differ only in their numbers have one form. A form is parsed once, from its first line. It says which of the
+numbers of a line, counted from the left, has which name; so every further line is only split at its numbers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .fields import (
     FIELDS,
     METRICS,
+    SETTINGS,
+    TIMES,
     Meaning,
     column_of_rate,
     is_loss,
@@ -22,43 +24,58 @@ from .fields import (
     normalize_key,
     scale_of,
 )
-from .values import NUMBER
 
-_WORD: Final = r"[^\W\d][\w%]*(?:[./@-][^\W\d]\w*)*"
-_UNIT: Final = (
-    r"\s?[kKMG]?\s?(?:tok(?:en)?s?|samples?|images?|imgs?|examples?)/s(?:ec)?(?:/\w+)?(?![\w:=])|[%A-Za-zµμ][A-Za-z%/]*|\s(?:%|[mun]?s|secs?|seconds?|min|[KMGT]i?B|bytes|k?tok(?:en)?s?/s(?:ec)?(?:/\w+)?|"
-    r"(?:samples?|images?|imgs?|examples?|iters?|it|steps?)/s(?:ec)?|s/it(?:er)?|T?FLOP/?[sS])(?![\w:=])"
+NUMBER_IN_LINE: Final = re.compile(
+    r"(?<![A-Za-z_\d.])([-+]?(?:\d+(?:,\d{3}(?!\d))*\.?\d*|(?<!\.)\.\d+)(?:[eE][-+]?\d+)?"
+    r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|[iI]nfinity)(?![A-Za-z_]))"
 )
-_PAIR: Final = re.compile(
-    rf"(?<![\w./\\])(?P<key>{_WORD}(?:\s\(?{_WORD}\)?){{0,6}}?(?:\s?\([A-Za-z%/]+\))?)"
-    rf"(?P<sep>[\"']?\s*[:=]\s*|\s+)(?P<open>[\[(\"']*\s*(?:tensor\()?)"
-    rf"(?P<number>(?:{NUMBER})(?![\d.]|:\w|-\d\d-))(?P<unit>{_UNIT})?(?P<total>\s*/\s*\d+)?"
+"""A number that is no part of a word. Splitting a line at it gives the form and the values."""
+_ISO_TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)T(?=\d\d:\d\d)")
+_BAR: Final = re.compile(r"\|[^|\d]*\| ?(?=\d|\?)|\[[=>. ━─]{4,}\]|[━─╸╺]{4,}")
+_DATE: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?")
+_CLOCK: Final = re.compile(r"(?:(?P<d>\d+) days?,? )?(?P<h>\d+):(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?(?![\d:])")
+_UNIT: Final = re.compile(
+    r"(?P<space>\s)?(?P<unit>%|[kKMGBT]?\s?[A-Za-zµμ]+/(?:s(?:ec)?|second|it(?:er)?|iteration|step|batch|update)s?(?:/\w+)?|"
+    r"(?:[mun]?s|µs|μs|secs?|seconds?|msec|mins?|minutes|hours?|h|m|[KMGT]i?B|bytes|T?FLOP/?[sS]|/s)|(?<=\d)[kKMGBT]B?)"
+    r"(?![\w:=/])(?(space)(?!\s?[:=]))"
 )
-_UNNAMED_RATE: Final = re.compile(
-    r"(?<![\w.:=])(?P<number>\d[\d,]*\.?\d*)\s?(?P<unit>"
-    r"k?(?:tok(?:en)?s?|samples?|images?|imgs?|examples?|iters?|it|steps?)/s(?:ec)?|s/it(?:er)?)(?!\w)"
+_POSITIONS: Final = (
+    re.compile(r"\[(?P<epoch>\d+)(?:/\d+)?\]\s*\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"),
+    re.compile(
+        r"(?i)(?:epoch|train|training|test|val|valid|validate|validation|eval)\w*\s*:?\s*\[?(?P<epoch>\d+)\]?(?:\s*/\s*\d+)?\s*[:,-]?\s*"
+        r"\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"
+    ),
+    re.compile(r"[\[(|]\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\)\s*)?(?=[\])[|(<])"),
+    re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=\|\||\[|-\s)"),
+    re.compile(r"(?<![\w./])(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=(?:batches|batch|steps|iters|iterations|it)\b)"),
 )
-_POSITION: Final = re.compile(r"(?P<open>\[|\|)\s*(?P<number>\d+)\s*/\s*(?P<total>\d+)\s*(?=[\[\](|])")
+_SPLIT: Final = re.compile(
+    r"(?i)(?<![\w/.=-])(?:(?P<train>train(?:ing)?(?:_inner)?)|(?P<val>val(?:id(?:ation|ating|ate)?)?|eval(?:uation|uating|uate)?|"
+    r"test(?:ing)?|dev|sanity|验证))(?=\s|[:|\])>,-]|$)"
+)
 RANK_PATTERN: Final = (
     r"\b(?:[Rr]ank|RANK|default|[Gg]lobal [Rr]ank|[Ll]ocal [Rr]ank|local_rank|LOCAL_RANK)[\s_:=]?\s?(\d+)\b"
 )
 TIME_PATTERN: Final = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)"
-_TIME: Final = re.compile(TIME_PATTERN)
-VALIDATION: Final = re.compile(
-    r"(?i)^\W*(?:\S+ ){0,12}?\W*(?:epoch\((?:val|test)\)|validation|validating|sanity|eval(?:uation)?|evaluating|"
-    r"valid|val|testing|test)\b(?![_/. -]?(?:loss|[a-z]*[:=]))"
+_KEY: Final = re.compile(
+    r"(?P<key>[^\W\d][^,;|\[\](){}<>\"':=：，；。#*]*(?:\s?[\[(][A-Za-z%/_, ]+[\])])?)\s*$"
+)  # fmt: skip
+_GROUP: Final = re.compile(r"([A-Za-z_]\w*)\[$")
+_OPENING: Final = re.compile(r"(?:tensor\(|np\.\w+\(|[\[(<~≈$\"'{\s])+$")
+_LEVELS: Final = re.compile(
+    r"^(?:\s*(?:INFO|DEBUG|WARNING|WARN|ERROR|TRAIN|root|__main__|main|train)\b\s*-?)+\s*(?=\S)"
 )
-
-
-def rank_sql(text: str = "line") -> str:
-    """Return the SQL expression for the rank in a text column."""
-    return f"try_cast(regexp_extract({text}, '{RANK_PATTERN}', 1) as double)"
-
-
-def time_sql(text: str = "line") -> str:
-    """Return the SQL expression for the time in a text column, in seconds since 1970."""
-    moment = f"replace(replace(regexp_extract({text}, '{TIME_PATTERN}', 1), '/', '-'), ',', '.')"
-    return f"epoch(try_cast({moment} as timestamp))"
+_CALL: Final = re.compile(r"\b[A-Za-z_]\w*\((?:\s*\w+=[^,()]*,){2}")
+"""A call or the text of an object, such as ``Namespace(lr=0.1, epochs=90, …)``: settings, no record."""
+_COMPOSITE: Final = re.compile(r"^(.+?) ?\(([A-Za-z_ ]+)\)$")
+"""A name for a value and the one in parentheses behind it: ``time (data): 0.356 (0.002)``."""
+_SOURCE_CODE: Final = re.compile(
+    r"^\s*(?:if|elif|for|while|def|class|return|import|from|with|assert|print|raise)\b.*[:)\]]\s*$|\bf[\"']|"
+    r"[=!]= \d|\w\(\)[.\[]|^\s*\w+(?:: \w+)? = .*(?:[(*\[]|$)"
+)
+"""A line of a program: the speedrun's logs begin with their source."""
+_MAX_KEY_WORDS: Final = 6
+COUNTERS: Final = frozenset({"step", "epoch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +84,22 @@ class LineNumber:
 
     key: str
     meaning: Meaning | None
-    pattern: str
-    """The regular expression whose group is the number; valid in RE2."""
-    scale: float | None = None
-    """The factor to the column's unit; None if the log does not give the unit."""
-    has_commas: bool = False
-    preceding: str = ""
-    """The pattern of the number before it. Patterns are searched in line order, so ``loss`` skips ``val loss``."""
-    standalone: bool = False
-    """Searched separately, without regard to the order."""
+    parts: tuple[tuple[int, float], ...]
+    """The numbers of the line that it is made of, with their factors: one, or those of a clock (``0:32:48``)."""
+    unit_known: bool = True
+    """Whether the column needs no unit, or the log gives it."""
+    is_named: bool = True
+    """False for a number known only by its unit or its place."""
+
+    @property
+    def field(self) -> str | None:
+        """The column; None for a key without a known meaning."""
+        return None if self.meaning is None else self.meaning.field
+
+    @property
+    def is_measurement(self) -> bool:
+        """Whether it is a measurement of training."""
+        return (self.field in METRICS and self.field not in SETTINGS) or (self.meaning is None and is_loss(self.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +107,14 @@ class LineForm:
     """The common structure of lines that differ only in their numbers."""
 
     numbers: tuple[LineNumber, ...]
-    has_rank: bool = False
-    has_time: bool = False
+    rank: int | None = None
+    """The number of the line that is the rank."""
+    date: tuple[int, ...] = ()
+    """The numbers of the line that are year, month, day, hour, minute, second."""
+    rank_value: int | None = None
+    """The rank, if it is a part of a word: ``[rank0]``."""
     is_validation: bool = False
+    """Whether the line is about validation data; its counter may be that of the validation."""
 
     @property
     def fields(self) -> frozenset[str]:
@@ -95,10 +124,23 @@ class LineForm:
     @property
     def is_record(self) -> bool:
         """Whether the lines have a position in the run and a measurement."""
-        return bool(self.fields & {"step", "epoch"}) and any(
-            (number.meaning is not None and number.meaning.field in METRICS) or is_loss(number.key)
+        named = any(number.is_measurement and number.is_named for number in self.numbers)
+        return bool(self.fields & COUNTERS) and named
+
+    @property
+    def is_header(self) -> bool:
+        """Whether the lines have an epoch, or a step, and nothing else: ``Epoch 1/5``."""
+        return bool(self.numbers) and all(
+            number.key == "_of" or (number.field in COUNTERS and number.is_named) for number in self.numbers
+        )
+
+    @property
+    def is_numeric_record(self) -> bool:
+        """Whether the lines have a named position and a number under a name that is not known, or a setting."""
+        counted = any(number.field in COUNTERS and number.is_named for number in self.numbers)
+        return counted and any(
+            number.is_named and (number.meaning is None or number.field in ("lr", "elapsed_s", "tokens"))
             for number in self.numbers
-            if not number.standalone  # a progress bar over files has a rate and no measurement of training
         )
 
 
@@ -107,11 +149,11 @@ class FormatHints:
     """The meaning of keys in one format, where it differs from ``fields.FIELDS``."""
 
     rename: Mapping[str, str] = field(default_factory=dict)
-    """Columns by normalized key."""
+    """Columns by normalized key; an empty column: the key has no known meaning in this format."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Units by column, for values and keys without a unit."""
     ignore: frozenset[str] = frozenset(
-        {"eta", "eta_seconds", "remaining_time", "info", "warning", "error", "pid", "version", "v_num"}
+        {"eta", "eta_seconds", "remaining_time", "remaining", "info", "warning", "error", "pid", "version", "v_num"}
     )
     """Normalized keys that are skipped."""
 
@@ -119,103 +161,319 @@ class FormatHints:
         """Return the meaning of a key in this format; None for an unknown key."""
         name = normalize_key(key)
         if name in self.rename:
-            return Meaning(self.rename[name], 0)
+            return Meaning(self.rename[name], 0) if self.rename[name] else None
         return meaning_of(key)
 
 
-def parse_line(line: str, hints: FormatHints) -> LineForm:
-    """Return the form of a line, with all its numbers."""
-    found: dict[str, LineNumber] = {}
-    starts: dict[str, int] = {}
-    spans: list[tuple[int, int]] = []
-    for pair in _PAIR.finditer(line):
-        number = _number_of_pair(line, pair, hints)
-        if number is not None and number.key not in found:
-            found[number.key] = number
-            starts[number.key] = pair.start()
-            spans.append(pair.span())
-    fields = {number.meaning.field for number in found.values() if number.meaning is not None}
-    for rate in _UNNAMED_RATE.finditer(line):
-        unit = rate["unit"]
-        column = column_of_rate(unit) or "throughput"
-        if column not in fields and not any(start <= rate.start() < end for start, end in spans):
-            pattern = rf"({NUMBER})\s?{re.escape(unit)}"
-            scale = scale_of(FIELDS[column].kind, unit) or 1.0
-            found[unit] = LineNumber(normalize_key(unit), Meaning(column, 50), pattern, scale, standalone=True)
-    found |= _position_in_epoch(line, has_step="step" in fields)
-    in_order = sorted((number for number in found.values() if not number.standalone), key=lambda one: starts[one.key])
-    standalone = [number for number in found.values() if number.standalone]
-    return LineForm(
-        (*_link(in_order), *standalone),
-        re.search(RANK_PATTERN, line) is not None,
-        _TIME.search(line) is not None,
-        VALIDATION.search(line) is not None,
-    )
+def plain_line(line: str) -> str:
+    """Return a line without progress bars, with single spaces and dates written in one way."""
+    if "%|" in line or "[=" in line or "━" in line or "[>" in line:
+        line = _BAR.sub("|| ", line)
+    if "  " in line or "\t" in line:
+        line = " ".join(line.split())
+    return _ISO_TIME.sub(r"\1 ", line, count=1) if "T" in line else line
 
 
-def _position_in_epoch(line: str, *, has_step: bool) -> dict[str, LineNumber]:
-    """Return the numbers of ``[50/100]``: the step, unless the line has one with a name, and the steps of an epoch."""
-    position = _POSITION.search(line)
-    if position is None:
-        return {}
-    start = r"\[" if position["open"] == "[" else r"\|"
-    step = rf"{start}\s*(\d+)\s*/\s*\d+\s*[\[\](|]"
-    total = rf"{start}\s*\d+\s*/\s*(\d+)\s*[\[\](|]"
-    found = {} if has_step else {"_position": LineNumber("_position", Meaning("step", 90), step, 1.0, standalone=True)}
-    return found | {"_of": LineNumber("_of", None, total, 1.0, standalone=True)}
+def parse_line(line: str, hints: FormatHints, unnamed: tuple[tuple[str, str], ...] = ()) -> LineForm:
+    """Return the form of a line that ``plain_line`` returned, with all its numbers.
+
+    ``unnamed`` are expressions with one group, and the column of the number in the group.
+    """
+    if _CALL.search(line) or _SOURCE_CODE.search(line):
+        return LineForm(())
+    return _Parser(line, hints, unnamed).form()
 
 
-def _link(numbers: list[LineNumber]) -> list[LineNumber]:
-    """Set the ``preceding`` pattern of every number."""
-    pairs = zip([None, *numbers], numbers, strict=False)
-    return [
-        replace(number, preceding="" if last is None else last.pattern.replace(f"({NUMBER})", f"(?:{NUMBER})"))
-        for last, number in pairs
-    ]
+class _Parser:
+    """Gives each number of one line its name, unit and place."""
 
+    def __init__(self, line: str, hints: FormatHints, unnamed: tuple[tuple[str, str], ...]) -> None:
+        self._line, self._hints, self._unnamed = line, hints, unnamed
+        self._tokens = list(NUMBER_IN_LINE.finditer(line))
+        self._at = {token.start(): index for index, token in enumerate(self._tokens)}
+        self._found: dict[str, LineNumber] = {}
+        self._taken: set[int] = set()
+        """Numbers that need no name: of a date, a position, an average."""
+        self._split = "train"
+        self._line_split = "train"
+        """What the beginning of the line says; another word counts up to the next bar."""
+        self._last: LineNumber | None = None
 
-def _number_of_pair(line: str, pair: re.Match[str], hints: FormatHints) -> LineNumber | None:
-    key, unit = pair["key"], (pair["unit"] or "").strip() or None
-    name = normalize_key(key)
-    if name in hints.ignore or normalize_key(key.split()[-1]) in hints.ignore:
+    def form(self) -> LineForm:
+        """Return the form of the line."""
+        date = self._find_date()
+        rank, rank_value = self._find_rank()
+        self._find_unnamed()
+        positions = list(self._find_positions())
+        end = 0
+        for index, token in enumerate(self._tokens):
+            gap = self._line[end : token.start()]
+            self._follow_split(gap, index)
+            end = max(end, token.end()) if index in self._taken else self._read(index, token, gap)
+        self._follow_split(self._line[end:], None)
+        is_validation = self._line_split == "val"
+        fields = {number.field for number in self._found.values()}
+        for number in positions:
+            if is_validation and number.key in ("_position", "_of"):
+                number = replace(number, key=f"_val{number.key}", meaning=None)  # of the validation, not of training
+            if number.field is None or number.field not in fields:
+                self._found.setdefault(number.key, number)
+        return LineForm(tuple(self._found.values()), rank, date, rank_value, is_validation)
+
+    # Numbers with a place of their own --------------------------------------------------------------------------------
+
+    def _find_date(self) -> tuple[int, ...]:
+        match = _DATE.search(self._line)
+        if match is None:
+            return ()
+        inside = [index for start, index in self._at.items() if match.start() <= start < match.end()]
+        for other in _DATE.finditer(self._line):
+            self._taken |= {index for start, index in self._at.items() if other.start() <= start < other.end()}
+        return tuple(inside) if len(inside) == 6 else ()
+
+    def _find_rank(self) -> tuple[int | None, int | None]:
+        match = re.search(RANK_PATTERN, self._line)
+        if match is None:
+            return None, None
+        index = self._at.get(match.start(1))
+        if index is None:
+            return None, int(match[1])
+        self._taken.add(index)
+        return index, None
+
+    def _find_unnamed(self) -> None:
+        for number, (pattern, column) in enumerate(self._unnamed):
+            match = re.search(pattern, self._line)
+            index = None if match is None else self._at.get(match.start(1))
+            if index is not None:
+                self._taken.add(index)
+                self._found[f"{column}_{number}"] = LineNumber(
+                    f"{column}_{number}", Meaning(column, 0), ((index, 1.0),)
+                )
+
+    def _find_positions(self) -> Iterator[LineNumber]:
+        """Yield the counters without a name, as ``[3][50/1251]``, ``Train: 3 [50/1251 (4%)]`` and ``| 50/100 [``."""
+        for pattern in _POSITIONS:
+            for match in pattern.finditer(self._line):
+                starts = {name: match.start(name) for name in match.groupdict()}
+                if any(self._at.get(start) is None or self._at[start] in self._taken for start in starts.values()):
+                    continue
+                before = self._line[: match.start()].rstrip(" :=").rpartition(" ")[2].lower().strip("[]()")
+                if "epoch" not in starts and hints_at_counter(before):
+                    continue  # ``Epoch [1/3]``: named
+                self._taken |= {index for start, index in self._at.items() if match.start() <= start < match.end()}
+                self._taken.discard(-1)
+                for name, meaning in (("epoch", Meaning("epoch", 90)), ("step", Meaning("step", 90)), ("of", None)):
+                    if name in starts:
+                        key = {"epoch": "_epoch", "step": "_position", "of": "_of"}[name]
+                        yield LineNumber(key, meaning, ((self._at[starts[name]], 1.0),), is_named="epoch" in starts)
+                return
+
+    def _follow_split(self, gap: str, index: int | None) -> None:
+        """Note which data the following numbers are about."""
+        at_start = not any(number.is_named for number in self._found.values())
+        if not at_start and re.search(r"[|;]", gap):
+            self._split = self._line_split
+        for match in _SPLIT.finditer(gap):
+            rest = gap[match.end() :]
+            is_key = index is not None and re.match(r"^[\s_-]*\w[\w ]*\s*[:= ]\s*[\[(\"']*$", rest) is not None
+            if is_key and not re.match(r"\s*(?i:step|iter|epoch)", rest):
+                continue  # ``val loss 2.1``: a part of the name
+            if (
+                index is not None
+                and self._hints.meaning(self._key(gap)[0] or "?") is not None
+                and not rest.strip(" :=")
+            ):
+                continue  # ``loss train: 2.3``
+            if not at_start and re.search(r"[|;]", rest):
+                continue
+            self._split = "train" if match["train"] else "val"
+            if at_start:
+                self._line_split = self._split
+
+    # Numbers with a name ----------------------------------------------------------------------------------------------
+
+    def _read(self, index: int, token: re.Match[str], gap: str) -> int:
+        """Read one number; return the end of what belongs to it."""
+        after = self._line[token.end() :]
+        clock = self._clock(token)
+        if clock is not None:
+            return self._read_clock(index, clock, gap)
+        stripped = gap.strip()
+        if self._last is not None and stripped in ("/", "of") and self._last.field in COUNTERS:
+            if self._last.field == "step":
+                self._found.setdefault("_of", LineNumber("_of", None, ((index, 1.0),)))
+            return token.end()
+        if self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) and not after.startswith("/"):
+            return self._read_average(index, token)
+        unit = _UNIT.match(after)
+        if unit is None and re.match(r"[A-Za-z_:]\w|\.\d|:\d|-\d", after):
+            self._last = None
+            return token.end()  # a part of a word, a version, a range
+        text = unit["unit"].strip() if unit is not None else None
+        stop = token.end() + (unit.end() if unit is not None else 0)
+        number = self._named(index, token, gap, text) or self._by_unit(index, text)
+        self._last = None
+        if number is not None:
+            self._last = number
+            self._found.setdefault(number.key, number)
+        return stop
+
+    def _clock(self, token: re.Match[str]) -> re.Match[str] | None:
+        match = _CLOCK.match(self._line, token.start())
+        if match is None or (
+            match["s"] is None and match["d"] is None and not re.match(r"[<\]]", self._line[match.end() :])
+        ):
+            return None
+        return match
+
+    def _read_clock(self, index: int, match: re.Match[str], gap: str) -> int:
+        factors = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+        if match["s"] is None:  # tqdm writes 01:48 for 1 minute and 48 seconds
+            factors |= {"h": 60.0, "m": 1.0}
+        parts = []
+        for name, factor in factors.items():
+            at = self._at.get(match.start(name)) if match[name] is not None else None
+            if at is not None:
+                parts.append((at, factor))
+                self._taken.add(at)
+        key, _ = self._key(gap)
+        meaning = self._hints.meaning(key) if key else None
+        if key and meaning is not None and FIELDS[meaning.field].kind == "time":
+            if meaning.is_ambiguous:
+                meaning = Meaning("elapsed_s", 5)
+            name = normalize_key(key)
+            self._found.setdefault(name, LineNumber(name, meaning, tuple(parts)))
+        self._last = None
+        return match.end()
+
+    def _read_average(self, index: int, token: re.Match[str]) -> int:
+        """Skip ``(0.51)`` after a value: averages of the values before it. ``time (data): 0.4 (0.1)`` is no average."""
+        close = self._line.find(")", token.end())
+        close = len(self._line) if close < 0 else close
+        inside = [at for start, at in self._at.items() if token.start() <= start < close]
+        last = self._last
+        second = re.search(r"\(([A-Za-z_ ]+)\)$", last.key) if last is not None else None
+        if last is not None and second is not None and len(inside) == 1:
+            unit = _UNIT.match(self._line[token.end() :])
+            meaning = self._hints.meaning(second[1])
+            number = self._with_split(normalize_key(second[1]), index, unit["unit"] if unit else None, meaning)
+            self._found.setdefault(number.key, number)
+        elif last is not None and len(inside) == 1 and last.meaning is not None and last.field in ("loss", "val_loss"):
+            key = f"{last.key} (average)"
+            self._found.setdefault(key, LineNumber(key, None, ((index, 1.0),), is_named=False))
+        self._taken.update(inside)
+        self._last = None
+        return close + 1
+
+    def _key(self, gap: str) -> tuple[str, str]:
+        """Return the name that ends a gap, and the sign between name and number: ``:`` or a space."""
+        text = _OPENING.sub("", gap.rstrip()) if _OPENING.search(gap) else gap.rstrip()
+        text = text.rstrip(" \"'")
+        sign = " "
+        if text.endswith((":", "=", "：", "=>", "->")):
+            sign, text = ":", text.rstrip(":=：> -").rstrip(" \"'")
+            text = re.sub(r"\s*\.{3,}$", "", text)
+        elif re.search(r"[,;|)\]}]$", text) and not re.search(r"[A-Za-z] ?\([A-Za-z%/ ]+\)$", text):
+            return "", sign
+        match = _KEY.search(text)
+        if match is None:
+            return "", sign
+        key = re.split(r"\s[-•–—]\s|\s\.\s", match["key"])[-1].strip(" .-_")
+        key = _LEVELS.sub("", key)
+        group = _GROUP.search(text[: match.start()])
+        if group is not None and sign == ":":
+            key = key if group[1].lower() == key.lower() else f"{group[1]}/{key}"
+        return key, sign
+
+    def _named(self, index: int, token: re.Match[str], gap: str, unit: str | None) -> LineNumber | None:
+        key, sign = self._key(gap)
+        if not key:
+            return None
+        name = normalize_key(key)
+        if name in self._hints.ignore or name.rpartition("_")[2] in self._hints.ignore:
+            return None
+        if sign == ":":
+            if len(key.split()) > _MAX_KEY_WORDS and self._hints.meaning(key) is None:
+                return None
+            return self._make(key, index, unit, token)
+        words = key.split()
+        for count in range(min(len(words), 4), 0, -1):
+            part = " ".join(words[-count:])
+            meaning = self._hints.meaning(part)
+            if meaning is None and not (is_loss(part) and count <= 2):
+                continue
+            rest_is_free = count == len(words) or meaning is None or meaning.field in (
+                "step", "epoch", "loss", "val_loss", "lr", "grad_norm", "throughput", "tokens_per_s"
+            )  # fmt: skip
+            if not rest_is_free:
+                return None  # ``forward time 12ms`` is not the time of the step
+            return self._make(part, index, unit, token)
         return None
-    meaning = hints.meaning(key)
-    column = column_of_rate(unit)
-    if (
-        column is not None
-        and column != (meaning.field if meaning else None)
-        and (meaning is None or meaning.field in ("throughput", "tflops"))
-    ):
-        meaning = Meaning(column, 20 if meaning is None else meaning.preference)
-    if meaning is None and not pair["sep"].strip():
-        return None  # an unknown word before a number needs a colon or an equals sign to be its name
-    if meaning is not None and meaning.field == "rank":
-        return None  # read by RANK_PATTERN
-    return LineNumber(name, meaning, _pattern_of_pair(line, pair), _scale(meaning, unit, hints), "," in pair["number"])
+
+    def _make(self, key: str, index: int, unit: str | None, token: re.Match[str]) -> LineNumber | None:
+        composite = _COMPOSITE.match(key)
+        is_composite = (
+            composite is not None and composite[2].lower() not in TIMES and bool(self._hints.meaning(composite[2]))
+        )
+        meaning = self._hints.meaning(composite[1] if is_composite and composite is not None else key)
+        if is_composite and meaning is not None:
+            meaning = meaning._replace(is_ambiguous=False)
+        if meaning is not None and meaning.field == "rank":
+            return None
+        column = column_of_rate(unit)
+        if column is not None and (meaning is None or meaning.field != column):
+            if meaning is None:
+                is_known = normalize_key(key) in self._hints.rename
+                meaning = Meaning(column, 20) if _says_speed(key) and not is_known else None
+            elif FIELDS[meaning.field].kind == "rate":
+                meaning = Meaning(column, 20 + meaning.preference)
+            elif meaning.field not in ("step_time_s", "data_time"):
+                meaning = None
+        if meaning is not None and meaning.field == "step" and not float(token[0].replace(",", "")).is_integer():
+            meaning = None
+        name = key if is_composite else normalize_key(key)
+        return self._with_split(name, index, unit, meaning)
+
+    def _with_split(self, name: str, index: int, unit: str | None, meaning: Meaning | None) -> LineNumber:
+        """Return a number of training, or under the name of validation."""
+        if self._split == "val" and (meaning is None or meaning.field not in COUNTERS):
+            is_a_loss = meaning is not None and meaning.field in ("loss", "val_loss")
+            name = name if name.startswith(("val_", "eval_", "test_", "valid_")) else f"val_{name}"
+            meaning = meaning._replace(field="val_loss", preference=5) if is_a_loss and meaning is not None else None
+        scale, known = self._scale(meaning, unit)
+        return LineNumber(name, meaning, ((index, scale),), known)
+
+    def _by_unit(self, index: int, unit: str | None) -> LineNumber | None:
+        """Return a number without a name whose unit is that of a rate, or of a time per step."""
+        column = column_of_rate(unit)
+        if unit == "/s" and self._last is not None and self._last.field == "step_time_s":
+            return LineNumber("_per_s", None, ((index, 1.0),), is_named=False)
+        if column is None or self._split == "val" or column == "tflops":
+            return None
+        if column in {number.field for number in self._found.values()}:
+            return None
+        scale, known = self._scale(Meaning(column, 50), unit)
+        return LineNumber(normalize_key(str(unit)), Meaning(column, 50), ((index, scale),), known, is_named=False)
+
+    def _scale(self, meaning: Meaning | None, unit: str | None) -> tuple[float, bool]:
+        """Return the factor to the column's unit, and whether the log gives the unit."""
+        if meaning is None:
+            return 1.0, True
+        kind = FIELDS[meaning.field].kind
+        for candidate in (unit, meaning.unit, self._hints.units.get(meaning.field)):
+            scale = scale_of(kind, candidate)
+            if scale is not None:
+                return scale, True
+        return 1.0, is_unit_known(kind, None)
 
 
-def _scale(meaning: Meaning | None, unit: str | None, hints: FormatHints) -> float | None:
-    """Return the factor to the column's unit; None if the column needs a unit and the log gives none."""
-    if meaning is None:
-        return 1.0
-    kind = FIELDS[meaning.field].kind
-    for candidate in (unit, meaning.unit, hints.units.get(meaning.field)):
-        scale = scale_of(kind, candidate)
-        if scale is not None:
-            return scale
-    return 1.0 if is_unit_known(kind, None) else None
+def hints_at_counter(word: str) -> bool:
+    """Return whether a word before ``[3/100]`` is the name of the counter."""
+    meaning = meaning_of(re.sub(r"\(.*$", "", word)) if word else None
+    return meaning is not None and meaning.field in COUNTERS
 
 
-def _pattern_of_pair(line: str, pair: re.Match[str]) -> str:
-    """Return an RE2 expression that finds this number in every line of the form."""
-    before = line[: pair.start()].rstrip()
-    if not before:
-        guard = r"^\s*"
-    elif before[-1].isalnum():
-        guard = r"\s+"
-    else:
-        guard = re.escape(before[-1]) + r"\s*"
-    words = r"\s+".join(re.escape(word) for word in pair["key"].split())
-    sign = rf"[\"']?\s*{pair['sep'].strip(chr(34) + chr(39) + ' ')[:1]}\s*" if pair["sep"].strip() else r"\s+"
-    opening = r"[\[(\"']*\s*(?:tensor\()?"
-    return f"{guard}{words}{sign}{opening}({NUMBER})"
+def _says_speed(key: str) -> bool:
+    """Return whether an unknown name can be that of a rate, so that its unit decides."""
+    return re.search(r"(?i)speed|rate|through|tput|ips|fps|perf|samples|tok|速度|吞吐", key) is not None

@@ -14,7 +14,6 @@ from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
 from .formats import LogFormat, PatternFormat, detect_format, formats_by_name
-from .line_database import LineDatabase
 from .log_file import LogFile
 from .table import LogTable
 
@@ -45,7 +44,7 @@ def load_logs(
 
     Raises:
         AutoprofError: no file, or no record in any file.
-        MissingExtra: pandas or DuckDB is not installed.
+        MissingExtra: pandas is not installed.
     """
     pd = import_pandas()
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -58,9 +57,9 @@ def load_logs(
     reports: list[dict[str, Any]] = []
     unread: list[str] = []
     files = drop_duplicates(list(dict.fromkeys(files)))
-    with _progress_bar(files, progress) as on_progress, LineDatabase() as database:
+    with _progress_bar(files, progress) as on_progress:
         for file in files:
-            table = _read_file(LogFile(file, on_progress), chosen, database, reports)
+            table = _read_file(LogFile(file, on_progress), chosen, reports)
             if table is None:
                 unread.append(str(file))
             else:
@@ -88,16 +87,14 @@ def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:
     return formats[reader]
 
 
-def _read_file(
-    log_file: LogFile, chosen: LogFormat | None, database: LineDatabase, reports: list[dict[str, Any]]
-) -> pd.DataFrame | None:
+def _read_file(log_file: LogFile, chosen: LogFormat | None, reports: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return the table of one file and append a report; None if the file has no record."""
     if not log_file.is_text():
         return None
     log_format = chosen if chosen is not None else detect_format(log_file)
     if log_format is None:
         return None
-    raw = log_format.read(log_file, database)
+    raw = log_format.read(log_file)
     table = LogTable(raw)
     if not len(table.frame):
         return None

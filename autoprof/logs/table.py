@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .evidence import check_columns, is_precise
 from .extras import import_pandas
-from .fields import FIELDS
+from .fields import FIELDS, METRICS, Meaning
 from .formats._base import RawRecords
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class LogTable:
         self.repeated = 0
         self.out_of_order = 0
         self._no_steps = False
+        self._by_epoch = False
+        self._sources: dict[str, tuple[str, Meaning]] = {}
+        """The key and the meaning of each column that is read from one key."""
         self.frame = self._build(raw.to_frame())
 
     def _build(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -34,31 +38,90 @@ class LogTable:
         if not len(frame):
             return frame.drop(columns="_n")
         self._split_validation(frame)
+        frame = self._follow_headers(frame)
         table = self._columns(frame)
         table = self._units(table)
         table = self._fill_steps(table, frame)
         table = self._merge(table)
+        table = check_columns(table, self._sources, self.notes, by_epoch=self._by_epoch)
         return _derive(table, self.notes, counted=not self._no_steps)
 
+    def _follow_headers(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Give each record the epoch of the line ``Epoch 1/5`` above it, and remove these lines."""
+        if "_header" not in frame:
+            return frame
+        is_header = frame.pop("_header").fillna(0) > 0
+        if not is_header.any():
+            return frame
+        for name in ("epoch", "step"):
+            keys = [key for key, meaning in self._raw.meanings.items() if meaning.field == name and key in frame]
+            if keys and not (name == "step" and frame.loc[~is_header, keys].notna().any(axis=None)):
+                known = frame[keys].bfill(axis="columns").iloc[:, 0]
+                frame[keys[0]] = known.fillna(known.where(is_header).ffill())
+        return frame[~is_header].reset_index(drop=True)
+
     def _split_validation(self, frame: pd.DataFrame) -> None:
-        """Move the loss of validation records into ``val_loss``, and drop their times and rates."""
-        if "_split" not in frame:
-            return
-        is_validation = (
-            frame.pop("_split").astype("str").str.contains(r"^(?:val|eval|test|dev|valid)", case=False, na=False)
-        )
+        """Keep only the losses of validation records, as ``val_loss``; their step is the one of the training before."""
+        is_validation = frame.pop("_validation").fillna(0) > 0 if "_validation" in frame else None
+        found = self._find_unmarked_validation(frame, is_validation)
+        is_validation = found if is_validation is None else is_validation | found
         if not is_validation.any():
             return
         for key, meaning in list(self._raw.meanings.items()):
-            if meaning.field == "loss" and key in frame:
+            if key not in frame or not frame[key][is_validation].notna().any():
+                continue
+            if meaning.field == "loss":
                 frame[f"val_{key}"] = frame[key].where(is_validation)
-                frame[key] = frame[key].mask(is_validation)
                 self._raw.add_meaning(f"val_{key}", meaning._replace(field="val_loss"))
-            elif (
-                meaning.field in ("step_time_s", "data_time", "throughput", "tokens_per_s", "steps_per_s")
-                and key in frame
-            ):
                 frame[key] = frame[key].mask(is_validation)
+            elif meaning.field in METRICS - {"val_loss"}:
+                frame[key] = frame[key].mask(is_validation)
+        self._use_training_steps(frame, is_validation)
+
+    def _find_unmarked_validation(self, frame: pd.DataFrame, marked: Any) -> Any:
+        """Return which records are of validation although nothing says so.
+
+        In a log whose training records have a loss, records of another structure without one, whose counter runs behind
+        that of the training, are of validation: their times are not those of training steps.
+        """
+        none = np.zeros(len(frame), dtype=bool)
+        kinds = frame.pop("_kind").to_numpy() if "_kind" in frame else none
+        keys: dict[str, list[str]] = {meaning.field: [] for meaning in self._raw.meanings.values()}
+        for key, meaning in self._raw.meanings.items():
+            if key in frame:
+                keys[meaning.field].append(key)
+        if not keys.get("loss") or not keys.get("step") or len(np.unique(kinds)) < 2:
+            return none
+        step = frame[keys["step"]].bfill(axis="columns").iloc[:, 0].to_numpy()
+        has_loss = frame[keys["loss"]].notna().any(axis="columns").to_numpy()
+        reached = np.fmax.accumulate(np.where(has_loss, step, np.nan))
+        coming = np.fmin.accumulate(np.where(has_loss, step, np.nan)[::-1])[::-1]
+        times = [key for name in ("step_time_s", "data_time") for key in keys.get(name, ())]
+        settings = [key for name in ("lr", "grad_norm") for key in keys.get(name, ())]
+        result = none.copy()
+        for kind in np.unique(kinds):
+            rows = kinds == kind
+            if has_loss[rows].any() or not times or frame.loc[rows, times].isna().all(axis=None):
+                continue
+            if settings and frame.loc[rows, settings].notna().any(axis=None):
+                continue
+            if ((step[rows] < reached[rows]) | (step[rows] > coming[rows])).mean() > 0.5:
+                result |= rows
+        return result
+
+    def _use_training_steps(self, frame: pd.DataFrame, is_validation: Any) -> None:
+        """Give validation records the step of the training record before them where their counter is their own."""
+        steps = [key for key, meaning in self._raw.meanings.items() if meaning.field == "step" and key in frame]
+        if not steps:
+            return
+        step = frame[steps].bfill(axis="columns").iloc[:, 0]
+        before = step.mask(is_validation).ffill()
+        is_own = is_validation & (before.isna() | (step < before))
+        if not is_own.any() or not (~is_validation).any():
+            return
+        for key in steps:
+            frame[key] = frame[key].mask(is_own)
+        frame[steps[0]] = frame[steps[0]].fillna(before.where(is_own))
 
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Choose the key of each known column; other keys keep their own names."""
@@ -84,6 +147,9 @@ class LogTable:
                 best = next(key for key in keys if 2 * counts[key] >= most)
                 column = frame[best]
                 used.add(best)
+                self._sources[name] = best, self._raw.meanings[best]
+                if self._raw.meanings[best].is_average:
+                    self.notes.append(f"{name}: the log has only the average {best!r}")
                 if best in self._raw.unknown_units:
                     self._raw.unknown_units.add(name)
             columns[name] = column.astype("float64")
@@ -94,7 +160,7 @@ class LogTable:
             columns[f"gpu_util_{gpu}"] = frame[gpus[gpu]].astype("float64")
             used.add(gpus[gpu])
         for key in frame.columns:
-            if key not in used and not str(key).startswith("_") and key not in columns:
+            if key not in used and (not str(key).startswith("_") or key == "_per_s") and key not in columns:
                 columns[str(key)] = frame[key]
         if "_rank" in frame and "rank" not in columns:
             columns["rank"] = frame["_rank"]
@@ -135,6 +201,7 @@ class LogTable:
         if "step" not in table or not table["step"].notna().any():
             if "epoch" in table and _is_epoch_unique(table):
                 table["step"] = table["epoch"]
+                self._by_epoch = True
                 self.notes.append("no step in the log: the epoch is used as the step")
             else:
                 ranked = table.groupby("rank", dropna=False).cumcount() if "rank" in table else np.arange(len(table))
@@ -164,7 +231,7 @@ class LogTable:
         epochs = np.unique(epoch)
         least = np.array([step[epoch == number].min() for number in epochs[:256]])
         most = np.array([step[epoch == number].max() for number in epochs[:256]])
-        restarted = least[1:] < most[:-1]
+        restarted = least[1:] <= most[:-1] if "_of" in frame else least[1:] < most[:-1]
         if not restarted.any() or restarted.mean() < 0.8:
             return
         total = frame["_of"][known].max() if "_of" in frame else np.nan
@@ -222,7 +289,10 @@ def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFram
 
     pd = import_pandas()
     steps = table["step"].diff()
-    if "steps_per_s" in table:
+    if "steps_per_s" in table and not is_precise(table["steps_per_s"]):
+        if "step_time_s" not in table:
+            notes.append("steps per second: too few digits to derive a step time")
+    elif "steps_per_s" in table:
         add("step_time_s", 1 / table["steps_per_s"].where(table["steps_per_s"] > 0), "1 / steps per second")
     one_rank = "rank" not in table or table["rank"].nunique(dropna=False) <= 1
     if "elapsed_s" in table and one_rank and counted:  # a record's number says nothing about the steps between

@@ -17,7 +17,7 @@ NUMBER: Final = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
     r"|[-+]?(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)"
 )
-"""A number in a text, as a regular expression that Python and RE2 (DuckDB) both accept. ``1.#INF`` is no number."""
+"""A number in a text, as a regular expression. ``1.#INF`` is no number."""
 
 _VALUE: Final = re.compile(
     rf"^\s*(?:tensor\(|np\.\w+\(|[\[(\"'~≈$])*\s*(?P<number>{NUMBER})\s*(?P<unit>[%A-Za-zµμ][\w/%µμ. ]*)?"
@@ -68,7 +68,7 @@ def parse_texts(texts: Any, kind: str, scale: float | None, *, allow_units: bool
         unit_scale = scale_of(kind, value.unit)
         return value.number * (unit_scale if unit_scale is not None else scale if scale is not None else 1.0)
 
-    codes, distinct = import_pandas().factorize(texts)
+    codes, distinct = import_pandas().factorize(np.asarray(texts, dtype=object))
     values = [parse(str(text)) for text in distinct]
     return np.asarray([*values, np.nan], dtype="float64")[codes], list(units)  # pandas' code of a missing text is -1
 

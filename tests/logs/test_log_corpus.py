@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pandas")
-pytest.importorskip("duckdb")
 
 sys.path.insert(0, str(Path(__file__).parent / "corpus"))
 from log_truth import CORPUS, expected_failures, judge, truths

@@ -25,7 +25,7 @@ def test_the_report_has_the_facts_of_the_log(capsys: pytest.CaptureFixture[str])
         "P10",
         "step time  median",
         "memory     largest 5.53 GiB",
-        "6 lines skipped",
+        "7 lines skipped",
     ):
         assert word in out
 

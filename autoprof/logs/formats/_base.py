@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..extras import import_pandas
 from ..fields import Meaning
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 
-if TYPE_CHECKING:
-    import pandas as pd
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass
 class RawRecords:
     """The records of one file under the keys of the log: a column per key, values in the units of ``fields``.
 
-    Columns with a leading underscore are not keys: ``_n`` (line number, required), ``_rank``, ``_time`` (seconds since
-    1970), ``_split`` (``train``, ``val``, …) and ``_of`` (steps of an epoch).
+    Columns with a leading underscore are not keys: ``_n`` (line number, required), ``_kind`` (records of one structure
+    have one number), ``_rank``, ``_time`` (seconds since 1970), ``_validation`` (1 for a record of validation),
+    ``_of`` (steps of an epoch), ``_position`` and ``_epoch`` (counters without a name).
     """
 
     format_name: str
@@ -28,19 +29,24 @@ class RawRecords:
     """Lines of the file that are not empty."""
     used_lines: int = 0
     """Lines that gave a record."""
-    parts: list[pd.DataFrame] = field(default_factory=list)
     meanings: dict[str, Meaning] = field(default_factory=dict)
     unknown_units: set[str] = field(default_factory=set)
     """Keys with a meaning whose unit the log does not give."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about assumptions and omissions."""
+    _parts: list[dict[str, Floats]] = field(default_factory=list)
+    _kinds: dict[Hashable, int] = field(default_factory=dict)
 
-    def add(self, part: pd.DataFrame, offset: int = 0) -> None:
-        """Append the records of one block; ``offset`` is the number of lines before the block."""
-        if not len(part):
+    def add(self, columns: Mapping[str, Any], offset: int = 0, kind: Hashable = None) -> None:
+        """Append records of one ``kind``, a column per key; ``offset`` is the number of lines before their block."""
+        part = {key: np.asarray(values, dtype=np.float64) for key, values in columns.items()}
+        if not len(part["_n"]):
             return
-        part["_n"] = part["_n"].astype("int64") + offset
-        self.parts.append(part)
+        if offset:
+            part["_n"] = part["_n"] + offset
+        number = self._kinds.setdefault(kind, len(self._kinds))
+        part["_kind"] = np.full(len(part["_n"]), number, dtype=np.float64)
+        self._parts.append(part)
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
@@ -49,16 +55,52 @@ class RawRecords:
             if not unit_known:
                 self.unknown_units.add(key)
 
+    def add_rows(self, rows: Sequence[Mapping[str, float]]) -> None:
+        """Append records given one by one; a key that a record lacks is NaN."""
+        keys = dict.fromkeys(key for row in rows for key in row)
+        self.add({key: [row.get(key, np.nan) for row in rows] for key in keys})
+
+    def take(self, other: RawRecords) -> None:
+        """Append the records and the meanings of ``other``."""
+        base = len(self._kinds)
+        self._kinds |= {(base, kind): base + number for kind, number in other._kinds.items()}
+        for part in other._parts:
+            part["_kind"] += base
+        self._parts += other._parts
+        for key, meaning in other.meanings.items():
+            self.meanings.setdefault(key, meaning)
+        self.unknown_units |= other.unknown_units
+
+    @property
+    def has_records(self) -> bool:
+        """Whether any record was read."""
+        return bool(self._parts)
+
     def to_frame(self) -> Any:
-        """Return all records as one DataFrame in the order of the file."""
+        """Return all records as one DataFrame in the order of the file, and forget them: they are as large."""
         pd = import_pandas()
-        if not self.parts:
+        if not self._parts:
             return pd.DataFrame({"_n": []})
-        frame = pd.concat(self.parts, ignore_index=True) if len(self.parts) > 1 else self.parts[0]
-        self.parts = []  # frees memory: the parts are as large as the result
-        if not frame["_n"].is_monotonic_increasing:
-            frame = frame.sort_values("_n", kind="stable", ignore_index=True)
-        return frame
+        parts, self._parts = self._parts, []
+        count = sum(len(part["_n"]) for part in parts)
+        keys = list(dict.fromkeys(key for part in parts for key in part))
+        columns: dict[str, Any] = {}
+        order = None
+        for key in ["_n", *(key for key in keys if key != "_n")]:
+            values = np.full(count, np.nan)
+            at = 0
+            for part in parts:
+                found = part.pop(key, None)
+                stop = at + (len(part["_n"]) if found is None else len(found))
+                if found is not None:
+                    values[at:stop] = found
+                    if key == "_n":
+                        part["_n"] = found
+                at = stop
+            if key == "_n" and (np.diff(values) < 0).any():
+                order = np.argsort(values, kind="stable")
+            columns[key] = values if order is None else values[order]
+        return pd.DataFrame(columns, copy=False)
 
     @property
     def skipped(self) -> int:
@@ -79,6 +121,6 @@ class LogFormat:
         """Return the number of lines of ``sample`` that are records of this format; 0 for a file of another format."""
         raise NotImplementedError
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read all records of the file. ``database`` is empty and may hold one block of lines at a time."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read all records of the file."""
         raise NotImplementedError

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import Any, Final
 
-from ..extras import import_pandas
-from ..fields import FIELDS, METRICS, Meaning, column_of_rate, is_loss, is_unit_known, normalize_key, scale_of
-from ..line_database import TEXT_SUFFIX, LineDatabase
-from ..line_forms import FormatHints, rank_sql, time_sql
+import numpy as np
+
+from ..fields import (
+    FIELDS,
+    METRICS,
+    SETTINGS,
+    Meaning,
+    column_of_rate,
+    is_loss,
+    is_unit_known,
+    normalize_key,
+    scale_of,
+)
+from ..line_forms import RANK_PATTERN, TIME_PATTERN, FormatHints
 from ..log_file import LogFile
 from ..values import parse_list, parse_texts, parse_value
 from ._base import LogFormat, RawRecords
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPLIT_KEYS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event"})
 """Keys that may mark a record as one of validation."""
@@ -26,8 +35,8 @@ _MAX_KEYS: Final = 300
 _MAX_DEPTH: Final = 4
 _MAX_LIST: Final = 64
 _MAX_TEXT: Final = 80
-_PREFIX_COLUMNS: Final = {"_rank": rank_sql(), "_time": time_sql()}
-"""Columns from the text before an object."""
+_MAX_STRUCTURES: Final = 2000
+_PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,78 +53,56 @@ class JsonFormat(LogFormat):
         """Count the records in the sample; records with the format's own keys count a little more."""
         records = own = 0
         for line in sample:
-            data = _find_object(line)
-            if data is not None and self._is_record(data):
-                records += 1
-                own += bool(self.own_keys) and self.own_keys <= data.keys()
+            for data, _ in find_objects(line) if "{" in line else ():
+                if self.is_record(data):
+                    records += 1
+                    own += bool(self.own_keys) and self.own_keys <= data.keys()
         return 1.2 * own if self.own_keys else float(records)
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
+    def read(self, log_file: LogFile) -> RawRecords:
         """Read the file block by block."""
-        raw, offset = RawRecords(self.name), 0
+        raw, reader = RawRecords(self.name), _ObjectReader(self)
+        offset = 0
         for block in log_file.blocks():
-            raw.lines += database.load(block)
-            self.read_block(raw, database, offset)
-            offset += block.count("\n") + 1
+            lines = block.split("\n")
+            raw.lines += sum(1 for line in lines if line and not line.isspace())
+            for n, line in enumerate(lines, offset + 1):
+                if "{" in line:
+                    for data, prefix in find_objects(line):
+                        reader.add(data, n, prefix)
+            offset += len(lines)
+            reader.settle()
+        reader.finish(raw)
         return raw
 
-    def read_block(self, raw: RawRecords, database: LineDatabase, offset: int) -> None:
-        """Append the records of the block that the database holds; ``offset`` is the number of lines before it."""
-        pointers: dict[str, str] = {}
-        keys_with_text: set[str] = set()
-        structures: list[str] = []
-        for structure, text in database.objects():
-            try:
-                data = json.loads(text)
-            except ValueError:  # DuckDB accepts some JSON that Python rejects
-                continue
-            if not isinstance(data, dict) or not self._is_record(data):
-                continue
-            structures.append(structure)
-            for path, value in self._values(data):
-                key = "/".join(path)
-                if len(pointers) >= _MAX_KEYS and self.hints.meaning(key) is None:
-                    continue
-                pointers[key] = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
-                if not isinstance(value, (int, float)):
-                    keys_with_text.add(key)
-        if structures and pointers:
-            part = database.values(structures, pointers, keys_with_text, _PREFIX_COLUMNS)
-            raw.used_lines += part["_n"].nunique()
-            raw.add(self._convert(raw, part, pointers, keys_with_text), offset)
+    def read_objects(self, raw: RawRecords, objects: Sequence[Mapping[str, Any]]) -> None:
+        """Append the records among these objects."""
+        reader = _ObjectReader(self)
+        for n, data in enumerate(objects, 1):
+            reader.add(data, n, "")
+        raw.lines += len(objects)
+        reader.finish(raw)
 
-    def _convert(
-        self, raw: RawRecords, part: pd.DataFrame, keys: Mapping[str, str], keys_with_text: set[str]
-    ) -> pd.DataFrame:
-        """Bring every column to the unit of its field, and texts to numbers."""
-        extra: dict[str, Any] = {}
-        for key in keys:
-            meaning = self.hints.meaning(key)
-            kind = FIELDS[meaning.field].kind if meaning is not None else "plain"
-            units = [meaning.unit, self.hints.units.get(meaning.field)] if meaning is not None else []
-            scale = next((scale for scale in (scale_of(kind, unit) for unit in units) if scale is not None), None)
-            unit_known = is_unit_known(kind, scale)
-            if scale is not None and scale != 1.0:
-                part[key] *= scale
-            if key in keys_with_text:
-                texts = part.pop(key + TEXT_SUFFIX)
-                if normalize_key(key) in SPLIT_KEYS:
-                    part = part.drop(columns=key)
-                    extra["_split"] = texts
-                    continue
-                if texts.notna().any():
-                    per_gpu = _split_gpus(key, texts, meaning, raw)
-                    extra |= per_gpu
-                    unit_known |= bool(per_gpu) or _fill_from_texts(part, key, texts, meaning, kind, scale, raw)
-            raw.add_meaning(key, meaning, unit_known)
-        return part.assign(**extra).dropna(axis="columns", how="all")
-
-    def _is_record(self, data: Mapping[str, Any]) -> bool:
-        keys = ["/".join(path) for path, _ in self._values(data)]
+    def is_record(self, data: Mapping[str, Any]) -> bool:
+        """Return whether an object has a measurement of training, or a counter and another number."""
+        keys = ["/".join(path) for path, _ in self.values(data)]
         fields = {meaning.field for key in keys if (meaning := self.hints.meaning(key))}
-        return bool(fields & METRICS) or any(is_loss(key) for key in keys)
+        if fields & (METRICS - SETTINGS) or any(is_loss(key) for key in keys):
+            return True
+        return bool(fields & {"step", "epoch"}) and (bool(fields & SETTINGS) or self._has_unknown_number(data))
 
-    def _values(self, data: Mapping[str, Any], parent: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def has_counter(self, data: Mapping[str, Any]) -> bool:
+        """Return whether an object has a step or an epoch."""
+        fields = {meaning.field for path, _ in self.values(data) if (meaning := self.hints.meaning("/".join(path)))}
+        return bool(fields & {"step", "epoch"})
+
+    def _has_unknown_number(self, data: Mapping[str, Any]) -> bool:
+        return any(
+            isinstance(value, (int, float)) and self.hints.meaning("/".join(path)) is None
+            for path, value in self.values(data)
+        )
+
+    def values(self, data: Mapping[str, Any], parent: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Yield each value that can become a column, with the path of keys that leads to it."""
         for name, value in data.items():
             path = (*parent, str(name))
@@ -124,7 +111,7 @@ class JsonFormat(LogFormat):
                 continue
             if isinstance(value, dict):
                 if len(path) < _MAX_DEPTH:
-                    yield from self._values(value, path)
+                    yield from self.values(value, path)
             elif isinstance(value, bool):
                 continue
             elif isinstance(value, (int, float)) or value is None:
@@ -133,60 +120,210 @@ class JsonFormat(LogFormat):
                 if value and len(value) <= _MAX_LIST and self.hints.meaning(key) is not None:
                     yield path, value
             elif normalize_key(str(name)) in SPLIT_KEYS or (
-                len(value) < _MAX_TEXT and (self.hints.meaning(key) or parse_value(value))
+                len(value) < _MAX_TEXT and (parse_value(value) or (value[:1] in "[{" and parse_list(value)))
             ):
                 yield path, value
 
 
-def _split_gpus(key: str, texts: Any, meaning: Meaning | None, raw: RawRecords) -> dict[str, Any]:
-    """Return a column per GPU for utilisation logged as a list; nothing for other columns."""
-    if meaning is None or meaning.field != "gpu_util" or meaning.gpu is not None:
+class _Structure:
+    """The objects with the same keys: their values, in columns."""
+
+    def __init__(self) -> None:
+        self.at: list[int] = []
+        self.prefixes: list[str] = []
+        self.values: dict[str, list[Any]] = {}
+        self.parts: list[dict[str, Any]] = []
+
+
+class _ObjectReader:
+    """Collects objects by their structure, and converts their values to numbers."""
+
+    def __init__(self, log_format: JsonFormat) -> None:
+        self._format = log_format
+        self._structures: dict[tuple[str, ...], _Structure | None] = {}
+        """By the keys of the object; None for objects that are no record."""
+        self._lines: set[int] = set()
+        self.used_lines = 0
+        self._last_line = -1
+        self._pending = RawRecords("")
+
+    def add(self, data: Mapping[str, Any], n: int, prefix: str) -> None:
+        """Add the object of line ``n``; ``prefix`` is the text before it."""
+        keys = tuple(data)
+        if keys not in self._structures and len(self._structures) > _MAX_STRUCTURES:
+            return
+        structure = self._structures.get(keys)
+        if structure is None:
+            if not self._format.is_record(data):  # a structure may have its first number later
+                return
+            structure = self._structures[keys] = _Structure()
+        self.used_lines += n != self._last_line
+        self._last_line = n
+        count = len(structure.at)
+        structure.at.append(n)
+        structure.prefixes.append(prefix)
+        values = structure.values
+        for path, value in self._format.values(data):
+            key = path[0] if len(path) == 1 else "/".join(path)
+            column = values.get(key)
+            if column is None:
+                if len(values) >= _MAX_KEYS and self._format.hints.meaning(key) is None:
+                    continue
+                column = values[key] = []
+            if len(column) < count:
+                column.extend([math.nan] * (count - len(column)))
+            if len(column) == count:
+                column.append(value)
+
+    def settle(self) -> None:
+        """Convert the values of the block to numbers."""
+        for number, structure in enumerate(self._structures.values()):
+            if structure is not None and structure.at:
+                self._pending.add(self._convert(structure), kind=number)
+                structure.at, structure.prefixes, structure.values = [], [], {}
+
+    def finish(self, raw: RawRecords) -> None:
+        """Append all records to ``raw``."""
+        self.settle()
+        raw.take(self._pending)
+        raw.used_lines += self.used_lines
+
+    def _convert(self, structure: _Structure) -> dict[str, Any]:
+        """Bring every column to the unit of its field, and texts to numbers."""
+        count = len(structure.at)
+        columns: dict[str, Any] = {"_n": structure.at}
+        for key, values in structure.values.items():
+            values.extend([math.nan] * (count - len(values)))
+            meaning = self._format.hints.meaning(key)
+            kind = FIELDS[meaning.field].kind if meaning is not None else "plain"
+            units = [meaning.unit, self._format.hints.units.get(meaning.field)] if meaning is not None else []
+            scale = next((scale for scale in (scale_of(kind, unit) for unit in units) if scale is not None), None)
+            if normalize_key(key.rpartition("/")[2]) in SPLIT_KEYS:
+                if any(isinstance(value, str) for value in values):
+                    columns["_validation"] = [float(_names_validation(value)) for value in values]
+                continue
+            known = is_unit_known(kind, scale)
+            numbers, in_text = self._to_numbers(key, values, meaning, kind, scale, columns)
+            columns[key] = numbers
+            self._pending.add_meaning(key, self._meanings.get(key, meaning), known or in_text)
+        if any(structure.prefixes):
+            _read_prefixes(structure.prefixes, columns)
+        return {key: values for key, values in columns.items() if key == "_n" or not np.isnan(values).all()}
+
+    @cached_property
+    def _meanings(self) -> dict[str, Meaning]:
+        """Meanings by key, where the unit of the values overrules the key."""
         return {}
-    lists = {text: parse_list(text) or [] for text in texts.dropna().unique()}
-    gpus = max(map(len, lists.values()), default=0)
-    columns = {}
-    for gpu in range(gpus if gpus > 1 else 0):
-        values = {text: numbers[gpu] if gpu < len(numbers) else math.nan for text, numbers in lists.items()}
-        columns[f"{key}/{gpu}"] = texts.map(values).astype("float64")
-        raw.add_meaning(f"{key}/{gpu}", Meaning("gpu_util", 0, "%", gpu))
-    return columns
+
+    def _to_numbers(
+        self,
+        key: str,
+        values: list[Any],
+        meaning: Meaning | None,
+        kind: str,
+        scale: float | None,
+        columns: dict[str, Any],
+    ) -> tuple[Any, bool]:
+        """Return a column as numbers, and whether its texts hold the unit; a list of GPUs gives further columns."""
+        factor = 1.0 if scale is None else scale
+        kinds = set(map(type, values))
+        if kinds <= {int, float}:
+            numbers = np.array(values, dtype=np.float64)
+            return (numbers * factor if factor != 1.0 else numbers), False
+        if list in kinds:
+            return self._lists(key, values, meaning, columns), True
+        result = np.full(len(values), math.nan)
+        texts = []
+        for at, value in enumerate(values):
+            if isinstance(value, str):
+                texts.append(at)
+            elif isinstance(value, (int, float)):
+                result[at] = value * factor
+        found, units = parse_texts([values[at] for at in texts], kind, scale, allow_units=meaning is not None)
+        result[texts] = found
+        for unit in units:
+            field_of_unit = column_of_rate(unit)
+            if field_of_unit is not None and meaning is not None and meaning.field == "throughput":
+                self._meanings[key] = meaning._replace(field=field_of_unit)
+        return result, any(scale_of(kind, unit) is not None for unit in units)
+
+    def _lists(self, key: str, values: list[Any], meaning: Meaning | None, columns: dict[str, Any]) -> Any:
+        """Return the first number of each list; the utilisations of several GPUs become a column each."""
+        rows = [parse_list(json.dumps(value)) if isinstance(value, list) else [_number(value)] for value in values]
+        gpus = max(len(row or ()) for row in rows)
+        if meaning is not None and meaning.field == "gpu_util" and meaning.gpu is None and gpus > 1:
+            for gpu in range(gpus):
+                name = f"{key}/{gpu}"
+                columns[name] = [row[gpu] if row and gpu < len(row) else math.nan for row in rows]
+                self._pending.add_meaning(name, Meaning("gpu_util", 0, "%", gpu))
+            return np.full(len(values), math.nan)
+        return np.array([row[0] if row else math.nan for row in rows], dtype=np.float64)
 
 
-def _fill_from_texts(
-    part: pd.DataFrame, key: str, texts: Any, meaning: Meaning | None, kind: str, scale: float | None, raw: RawRecords
-) -> bool:
-    """Fill a column's gaps with the numbers in its texts; return whether a text holds the unit."""
-    numbers, units = parse_texts(texts, kind, scale, allow_units=meaning is not None)
-    part[key] = part[key].fillna(import_pandas().Series(numbers, index=part.index))
-    for unit in units:
-        field_of_unit = column_of_rate(unit)
-        if field_of_unit is not None and meaning is not None and meaning.field == "throughput":
-            raw.meanings[key] = meaning._replace(field=field_of_unit)
-    return any(scale_of(kind, unit) is not None for unit in units)
+def _number(value: Any) -> float:
+    if isinstance(value, str):
+        found = parse_value(value)
+        return math.nan if found is None else found.number
+    return float(value)
 
 
-def _find_object(line: str) -> dict[str, Any] | None:
-    start, end = line.find("{"), line.rfind("}")
-    if start < 0 or end < start:
-        return None
-    text = line[start : end + 1]
-    try:
-        data = json.loads(text)
-    except ValueError:
+def _names_validation(value: Any) -> bool:
+    """Return whether a record's ``mode`` or ``split`` is that of validation."""
+    return isinstance(value, str) and re.match(r"(?i)(?:val|eval|test|dev|valid)", value) is not None
+
+
+def _read_prefixes(prefixes: Sequence[str], columns: dict[str, Any]) -> None:
+    """Add rank and time from the text before the objects."""
+    ranks = [re.search(RANK_PATTERN, prefix) for prefix in prefixes]
+    if any(ranks):
+        columns["_rank"] = [float(found[1]) if found else math.nan for found in ranks]
+    times = [re.search(TIME_PATTERN, prefix) for prefix in prefixes]
+    if any(times):
+        values = [parse_value(found[1].replace("/", "-")) if found else None for found in times]
+        columns["_time"] = [math.nan if value is None else value.number for value in values]
+
+
+def find_objects(line: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each JSON object or Python dict of a line, with the text before it.
+
+    A line may have several objects, because ranks that share a file mix their lines.
+    """
+    if line.startswith("{"):
         try:
-            data, _ = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            data = _parse_python_dict(text)
-    return data if isinstance(data, dict) else None
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            yield data, ""
+            return
+    if '"' not in line and "'" not in line:
+        return
+    decoder = json.JSONDecoder()
+    at, previous = line.find("{"), 0
+    found = False
+    while at >= 0:
+        try:
+            data, end = decoder.raw_decode(line, at)
+        except (ValueError, RecursionError):
+            end = at + 1
+        else:
+            if isinstance(data, dict):
+                found = True
+                yield data, line[previous:at]
+                previous = end
+        at = line.find("{", end)
+    if not found and "'" in line:
+        start, end = line.find("{"), line.rfind("}")
+        data = _parse_python_dict(line[start : end + 1])
+        if isinstance(data, dict):
+            yield data, line[:start]
 
 
 def _parse_python_dict(text: str) -> Any:
-    """Read a Python dict by the same replacements as the database."""
-    if "'" not in text:
-        return None
+    """Read a Python dict by the replacements that make it JSON."""
+    text = _PYTHON_NUMBER.sub(lambda match: f'"{match[1]}"', text.replace("'", '"')).replace("None", "null")
+    text = text.replace(": True", ": true").replace(": False", ": false")
     try:
-        return json.loads(
-            text.replace("'", '"').replace("None", "null").replace(": nan", ': "nan"').replace(": inf", ': "inf"')
-        )
-    except ValueError:
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return None

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import AutoprofError
-from ..extras import import_duckdb, import_pandas
 from ..fields import FIELDS, is_unit_known, meaning_of, scale_of
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 from ..values import parse_texts
 from ._base import LogFormat, RawRecords
@@ -39,46 +37,29 @@ class PatternFormat(LogFormat):
         expression = re.compile(self.expression)
         return float(sum(expression.search(line) is not None for line in sample))
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read the file block by block: in DuckDB if it accepts the expression, else in Python."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read the file block by block."""
         expression = re.compile(self.expression)
-        names = sorted(expression.groupindex, key=lambda name: expression.groupindex[name])
-        has_unnamed_groups = expression.groups != len(names)
         raw, offset = RawRecords(self.name), 0
         for block in log_file.blocks():
-            raw.lines += database.load(block)
-            part = None if has_unnamed_groups else _match_in_duckdb(database, self.expression, names)
-            if part is None:
-                part = _match_in_python(database, expression, names)
-            raw.used_lines += len(part)
-            for name in names:
-                part[name] = _to_numbers(part[name], name, raw)
-            if "rank" in part:
-                part = part.rename(columns={"rank": "_rank"})
-            raw.add(part, offset)
-            offset += block.count("\n") + 1
+            lines = block.split("\n")
+            raw.lines += sum(1 for line in lines if line and not line.isspace())
+            found = [(n, match) for n, line in enumerate(lines, 1) if (match := expression.search(line)) is not None]
+            raw.used_lines += len(found)
+            columns: dict[str, Any] = {"_n": [n for n, _ in found]}
+            for name in expression.groupindex:
+                texts = [match[name] or "" for _, match in found]
+                columns["_rank" if name == "rank" else name] = _to_numbers(texts, name, raw)
+            raw.add(columns, offset)
+            offset += len(lines)
         return raw
 
 
-def _match_in_duckdb(database: LineDatabase, expression: str, names: list[str]) -> Any:
-    try:
-        return database.named_groups(expression, names)
-    except import_duckdb().Error:  # RE2 has neither look-around nor back-references
-        return None
-
-
-def _match_in_python(database: LineDatabase, expression: re.Pattern[str], names: list[str]) -> Any:
-    found = [(n, match) for n, line in database.lines() if (match := expression.search(line)) is not None]
-    columns: dict[str, list[Any]] = {"_n": [n for n, _ in found]}
-    columns |= {name: [match[name] or "" for _, match in found] for name in names}
-    return import_pandas().DataFrame(columns)
-
-
-def _to_numbers(texts: Any, name: str, raw: RawRecords) -> Any:
+def _to_numbers(texts: list[str], name: str, raw: RawRecords) -> Any:
     meaning = meaning_of(name)
     kind = FIELDS[meaning.field].kind if meaning is not None else "plain"
     scale = scale_of(kind, meaning.unit) if meaning is not None else None
     numbers, units = parse_texts(texts, kind, scale)
     unit_in_text = any(scale_of(kind, unit) is not None for unit in units)
     raw.add_meaning(name, meaning, unit_in_text or is_unit_known(kind, scale))
-    return import_pandas().Series(numbers, index=texts.index, dtype="float64")
+    return numbers

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from ..extras import import_pandas
-from ..fields import METRICS, Meaning
-from ..line_database import LineDatabase
-from ..line_forms import FormatHints, LineForm, LineNumber, parse_line
-from ..line_splitting import SplitPlan, plan_split, rank_and_time_sql
+import numpy as np
+
+from ..line_forms import NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
 from ..log_file import LogFile
-from ._base import LogFormat, RawRecords
+from ._base import Floats, LogFormat, RawRecords
 
 _QUOTED_KEY: Final = re.compile(r"\{\s*[\"'][^{}]*[\"']\s*:")
 """A JSON object in a line: such lines belong to the JSON formats."""
 _MAX_LINE: Final = 16384
+_MAX_HEADER: Final = 60
+"""A longer line about an epoch is a sentence."""
+_MAX_LINES_OF_SINGLES: Final = 4
+"""Lines of a file in which no record has the form of another, above which they are sentences of a text."""
 _MAX_FORMS: Final = 400
 """Forms read from one file; real logs have ten."""
-_MAX_KNOWN_SHAPES: Final = 200_000
+_MAX_KNOWN_SHAPES: Final = 100_000
 """Shapes remembered: a log of prose must not fill the memory."""
-_MIN_LINES_FOR_PLAN: Final = 200
-"""Lines of one shape in a block from which on a split plan is tried."""
-_MAX_PLANS: Final = 4
-"""Split plans tried on each block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormat(LogFormat):
-    """A format of text lines with names and numbers. All expressions must be valid in Python and in RE2."""
+    """A format of text lines with names and numbers."""
 
     record: str
     """Matches the lines of records."""
@@ -52,143 +50,219 @@ class TextFormat(LogFormat):
     def score(self, sample: Sequence[str]) -> float:
         """Return the number of records in the sample, multiplied by ``weight``."""
         record, _ = self._compiled
-        known: dict[str, bool] = {}
-        count = 0
-        for line in sample:
-            if len(line) < _MAX_LINE and record.search(line) and not _QUOTED_KEY.search(line):
-                shape = re.sub(r"[\d .+-]+", "", line)
+        known: dict[str, LineForm | None] = {}
+        count: dict[LineForm, int] = {}
+        for text in sample:
+            if len(text) < _MAX_LINE and record.search(text) and not _QUOTED_KEY.search(text):
+                line = plain_line(text)
+                shape = _shape(NUMBER_IN_LINE.split(line))
                 if shape not in known:
-                    known[shape] = self.form(line) is not None
-                count += known[shape]
-        return self.weight * count
+                    known[shape] = self.form(line)
+                form = known[shape]
+                if form is not None:
+                    count[form] = count.get(form, 0) + 1
+        count = {form: times for form, times in count.items() if not form.is_header}
+        lines = sum(1 for line in sample if line.strip())
+        if max(count.values(), default=0) < 2 and lines > _MAX_LINES_OF_SINGLES:
+            return 0.0  # single sentences of a text
+        return self.weight * sum(times for form, times in count.items() if form.is_record or times > 1)
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read the file block by block: each new shape of a line in Python, all its lines in the database."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read the file block by block: a new shape of a line is parsed, further lines are split at their numbers."""
         raw, reader = RawRecords(self.name), _FormReader(self)
         offset = 0
         for block in log_file.blocks():
-            raw.lines += database.load(block)
-            parts = reader.read(database)
-            ordered = [form for form in reader.form_numbers if form in parts]
-            for form in ordered:
-                _apply_units(raw, form, parts[form])
-            if ordered:
-                frames = [parts[form] for form in ordered]
-                raw.add(import_pandas().concat(frames, ignore_index=True) if len(frames) > 1 else frames[0], offset)
-            offset += block.count("\n") + 1
+            lines = block.split("\n")
+            raw.lines += sum(1 for line in lines if line and not line.isspace())
+            reader.read(lines, offset)
+            offset += len(lines)
+        reader.finish(raw, is_cut=not log_file.ends_with_newline, last_line=offset)
         return raw
 
     def form(self, line: str) -> LineForm | None:
-        """Return the form of a line; None if it is no record."""
-        form = parse_line(line, self.hints)
-        for at, (pattern, column) in enumerate(self.unnamed):
-            if re.search(pattern, line):
-                number = LineNumber(f"{column}_{at}", Meaning(column, 0), pattern, 1.0, standalone=True)
-                others = tuple(
-                    other for other in form.numbers if other.meaning is None or other.meaning.field != column
-                )
-                form = replace(form, numbers=(*others, number))
-        if form.is_validation:
-            form = _as_validation(form)
-        if form.is_record or (not self.needs_step and "loss" in form.fields):
+        """Return the form of a line that ``plain_line`` returned; None if it is no record."""
+        form = parse_line(line, self.hints, self.unnamed)
+        if form.is_record or form.is_numeric_record or (not self.needs_step and "loss" in form.fields):
             return form
         attached = self._compiled[1]
         if attached is not None and attached.search(line) and form.numbers:
             return form
-        return None
+        if form.is_validation and "val_loss" in form.fields:
+            return form
+        return form if form.is_header and len(line) < _MAX_HEADER else None
+
+    def is_wanted(self, line: str) -> bool:
+        """Return whether a line can be a record, by its text."""
+        record, attached = self._compiled
+        return record.search(line) is not None or (attached is not None and attached.search(line) is not None)
+
+
+class _FormRows:
+    """The lines of one form: their numbers, in columns."""
+
+    def __init__(self, form: LineForm) -> None:
+        self.form = form
+        self.line_numbers: list[float] = []
+        self.parts: list[dict[str, Floats]] = []
+        self.rows: list[list[str]] = []
+        self.at: list[int] = []
+        self.count = 0
+        self.recent: list[str] = []
+        """The last number of the latest lines but one."""
+
+    def settle(self) -> None:
+        """Convert the texts of the block to numbers."""
+        if self.rows:
+            self.recent = [*self.recent, *(row[-1] for row in self.rows[-20:])][-20:]
+            self.parts.append(_columns(self.form, self.rows, self.at))
+            self.count += len(self.rows)
+            self.rows, self.at = [], []
 
 
 class _FormReader:
-    """Reads the blocks of one file; remembers the forms of its lines, and split plans for the most frequent ones."""
+    """Reads the blocks of one file; remembers the forms of its lines."""
 
     def __init__(self, log_format: TextFormat) -> None:
         self._format = log_format
-        self._wanted = (
-            log_format.record if log_format.attached is None else f"{log_format.record}|{log_format.attached}"
-        )
-        self._forms: dict[str, LineForm | None] = {}
+        self._shapes: dict[str, _FormRows | None] = {}
         """By shape; None for a shape that is no record."""
-        self._plans: list[SplitPlan] = []
-        self.form_numbers: dict[LineForm, int] = {}
+        self._forms: dict[LineForm, _FormRows] = {}
+        self._last: tuple[_FormRows, str] | None = None
+        self._dropped = 0
 
-    def read(self, database: LineDatabase) -> dict[LineForm, Any]:
-        """Return the records of the block by form: lines that fit a plan are split, the others matched."""
-        parts: dict[LineForm, list[Any]] = {}
-        used = []
-        for plan in self._plans:
-            part = database.split(plan, self._wanted)
-            if len(part):
-                parts.setdefault(plan.form, []).append(part)
-                used.append(plan)
-        self._plans = used
-        shapes = database.shapes(self._wanted)
-        for form, part in self._match(database, shapes).items():
-            self._try_plan(database, [entry for entry in shapes if self._forms[entry[0]] == form], form, part)
-            parts.setdefault(form, []).append(part)
-        pd = import_pandas()
-        return {
-            form: pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-            for form, frames in parts.items()
-        }
+    def read(self, lines: Sequence[str], offset: int) -> None:
+        """Read the lines of a block; ``offset`` is the number of lines before it."""
+        split, shapes, wanted = NUMBER_IN_LINE.split, self._shapes, self._format.is_wanted
+        for n, text in enumerate(lines, offset + 1):
+            if len(text) >= _MAX_LINE:
+                continue
+            line = plain_line(text)
+            pieces = split(line)
+            if len(pieces) < 2:
+                continue
+            shape = "\0".join(pieces[::2])
+            try:
+                rows = shapes[shape]
+            except KeyError:
+                rows = shapes[shape] = self._rows_of(line) if wanted(text) and not _QUOTED_KEY.search(text) else None
+                if len(shapes) > _MAX_KNOWN_SHAPES:
+                    shapes.clear()
+            if rows is not None:
+                rows.rows.append(pieces[1::2])
+                rows.at.append(n)
+                self._last = rows, line
+        for found in self._forms.values():
+            found.settle()
 
-    def _match(self, database: LineDatabase, shapes: list[tuple[str, str, int]]) -> dict[LineForm, Any]:
-        """Read lines by regular expressions, a slow way that fits every line."""
-        numbers: dict[str, int] = {}
-        for shape, line, _ in shapes:
-            if shape not in self._forms:
-                if len(self._forms) > _MAX_KNOWN_SHAPES:
-                    self._forms.clear()
-                self._forms[shape] = self._format.form(line)
-            form = self._forms[shape]
-            if form is not None and (form in self.form_numbers or len(self.form_numbers) < _MAX_FORMS):
-                numbers[shape] = self.form_numbers.setdefault(form, len(self.form_numbers))
-        if not numbers:
-            return {}
-        database.assign_forms(numbers)
-        forms = {number: form for form, number in self.form_numbers.items()}
-        return {
-            forms[number]: database.numbers(number, forms[number].numbers, rank_and_time_sql(forms[number]))
-            for number in sorted(set(numbers.values()))
-        }
+    def _rows_of(self, line: str) -> _FormRows | None:
+        form = self._format.form(line)
+        if form is None or (form not in self._forms and len(self._forms) >= _MAX_FORMS):
+            return None
+        return self._forms.setdefault(form, _FormRows(form))
 
-    def _try_plan(
-        self, database: LineDatabase, shapes: list[tuple[str, str, int]], form: LineForm, matched: Any
-    ) -> None:
-        """Keep a split plan for a form if it gives the matched values on every line that it fits."""
-        _, line, count = max(shapes, key=lambda entry: entry[2])
-        if count < _MIN_LINES_FOR_PLAN or len(self._plans) >= _MAX_PLANS:
+    def finish(self, raw: RawRecords, is_cut: bool, last_line: int) -> None:
+        """Append all records. ``is_cut`` says that the last line has no end, so that its last number may be cut."""
+        if self._is_prose(raw):
             return
-        plan = plan_split(line, form, self._format.form)
-        if plan is None:
-            return
-        split = database.split(plan, self._wanted, keep=True)
-        expected = matched.set_index("_n").reindex(split["_n"])
-        if 2 * len(split) >= count and expected.equals(split.set_index("_n")):
-            self._plans.append(plan)
+        for number, rows in enumerate(self._forms.values()):
+            form = rows.form
+            if not rows.count or (
+                rows.count < 2 and not form.is_record and not form.is_validation and len(self._forms) > 1
+            ):
+                continue  # one line with a counter and unknown numbers: a setting, a summary
+            if is_cut and self._last is not None and self._last[0] is rows:
+                _drop_cut_number(rows, self._last[1], raw, last_line)
+            if form.is_header:
+                for part in rows.parts:
+                    part["_header"] = np.ones(len(part["_n"]))
+            used = sum(_keep_results(part) for part in rows.parts)
+            raw.used_lines += used
+            self._dropped += rows.count - used
+            for part in rows.parts:
+                part["_validation"] = np.full(len(part["_n"]), float(form.is_validation))
+                raw.add(part, kind=number)
+            for line_number in form.numbers:
+                raw.add_meaning(line_number.key, line_number.meaning, line_number.unit_known)
+        if self._dropped:
+            raw.notes.append(f"lines about the progress of a validation, not used: {self._dropped}")
+
+    def _is_prose(self, raw: RawRecords) -> bool:
+        """Return whether the lines with numbers are single sentences of a text, such as a README."""
+        counts = [rows.count for rows in self._forms.values() if not rows.form.is_header]
+        return max(counts, default=0) < 2 and raw.lines > _MAX_LINES_OF_SINGLES
 
 
-def _apply_units(raw: RawRecords, form: LineForm, part: Any) -> None:
-    """Scale the numbers of a part to the units of their columns."""
-    raw.used_lines += len(part)
+def _keep_results(part: dict[str, Floats]) -> int:
+    """Keep only the last line of each validation that is logged batch by batch; return the number of lines kept."""
+    if "_val_position" not in part:
+        return len(part["_n"])
+    total = part.pop("_val_of", None)
+    position = part.pop("_val_position")
+    keep = position >= (total - 1 if total is not None else np.inf)
+    for key in list(part):
+        part[key] = part[key][keep]
+        if "loss" in key:  # of the last batch, or the mean of all: not certain
+            del part[key]
+    return int(keep.sum())
+
+
+def _shape(pieces: list[str]) -> str:
+    return "\0".join(pieces[::2])
+
+
+def _columns(form: LineForm, rows: Sequence[list[str]], at: Sequence[int]) -> dict[str, Floats]:
+    """Return the numbers of lines of one form, a column each, in the units of their columns."""
+    columns: dict[str, Floats] = {"_n": np.asarray(at, dtype=np.float64)}
     for number in form.numbers:
-        if number.scale not in (None, 1.0):
-            part[number.key] *= number.scale
-        raw.add_meaning(number.key, number.meaning, number.scale is not None)
+        total: Any = 0.0
+        for index, factor in number.parts:
+            values = to_floats([row[index] for row in rows])
+            total = total + (values * factor if factor != 1.0 else values)
+        columns[number.key] = total
+    if form.rank is not None:
+        columns["_rank"] = to_floats([row[form.rank] for row in rows])
+    elif form.rank_value is not None:
+        columns["_rank"] = np.full(len(rows), float(form.rank_value))
+    if form.date:
+        columns["_time"] = _to_seconds([[row[index] for row in rows] for index in form.date])
+    return columns
 
 
-def _as_validation(form: LineForm) -> LineForm:
-    """Return the form of a validation line: its loss is ``val_loss``, and its times and rates are dropped."""
-    numbers: list[LineNumber] = []
-    losses = [number for number in form.numbers if number.meaning and number.meaning.field in ("loss", "val_loss")]
-    best = min(losses, key=lambda number: number.meaning.preference if number.meaning else 0, default=None)
-    for number in form.numbers:
-        field_name = number.meaning.field if number.meaning else None
-        if number is best:
-            numbers.append(replace(number, key="val_loss", meaning=Meaning("val_loss", 0)))
-        elif field_name in ("step", "epoch"):
-            if number.key != "_position":  # the position within the validation
-                numbers.append(number)
-        elif field_name in (None, "loss", "val_loss") and not number.key.startswith("_"):
-            numbers.append(replace(number, key=f"val_{number.key}", meaning=None))
-    form = replace(form, numbers=tuple(numbers))
-    return form if form.fields & METRICS else replace(form, numbers=())
+def to_floats(texts: list[str]) -> Floats:
+    """Convert texts that ``NUMBER_IN_LINE`` matched."""
+    try:
+        return np.array(texts, dtype=np.float64)
+    except ValueError:
+        return np.array([float(text.replace(",", "")) for text in texts], dtype=np.float64)
+
+
+def _to_seconds(parts: list[list[str]]) -> Floats:
+    """Convert the texts of year, month, day, hour, minute and second to seconds since 1970."""
+    year, month, day, hour, minute = (to_floats(texts) for texts in parts[:5])
+    second = to_floats([text.replace(",", ".") for text in parts[5]])
+    months = ((year - 1970) * 12 + month - 1).astype("int64").astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype("int64") + day - 1
+    return np.asarray(days * 86400 + hour * 3600 + minute * 60 + second, dtype=np.float64)
+
+
+def _drop_cut_number(rows: _FormRows, line: str, raw: RawRecords, last_line: int) -> None:
+    """Drop the last number of the file's last line if it may be the beginning of a longer one."""
+    last = rows.parts[-1]
+    found = list(NUMBER_IN_LINE.finditer(line))
+    if last["_n"][-1] != last_line or found[-1].end() < len(line):
+        return
+    index = len(found) - 1
+    endings = {_ending(text) for text in rows.recent[:-1]}
+    if len(endings) == 1 and "." in next(iter(endings)) and _ending(found[-1][0]) in endings:
+        return  # as many decimals as every line before
+    for number in rows.form.numbers:
+        if any(part[0] == index for part in number.parts):
+            last[number.key][-1] = np.nan
+            raw.notes.append(
+                f"the file ends within a line, so its last number ({number.key}) may be cut and is not used"
+            )
+
+
+def _ending(text: str) -> str:
+    """Return the decimals and the exponent of a number, without regard to their digits."""
+    return re.sub(r"\d", "0", text[text.find(".") :]) if "." in text else ""

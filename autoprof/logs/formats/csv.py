@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..extras import import_pandas
 from ..fields import FIELDS, METRICS, is_loss, is_unit_known, meaning_of, scale_of
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 from ..values import parse_texts, parse_value
 from ._base import LogFormat, RawRecords
@@ -43,8 +42,8 @@ class CsvFormat(LogFormat):
         rows = sum(line.count(header.separator) == len(header.names) - 1 for line in sample[header.index + 1 :])
         return float(rows) if rows >= 0.3 * sum(bool(line.strip()) for line in sample) else 0.0
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read the file block by block with pandas' C parser; the database is not used."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read the file block by block with pandas' C parser."""
         pd = import_pandas()
         raw = RawRecords(self.name)
         header: _Header | None = None
@@ -73,7 +72,7 @@ class CsvFormat(LogFormat):
         return raw
 
 
-def _convert(raw: RawRecords, part: pd.DataFrame, start: int) -> pd.DataFrame:
+def _convert(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, Any]:
     """Return the rows that are records, as numbers in the units of ``fields``."""
     import numpy as np
 
@@ -92,7 +91,7 @@ def _convert(raw: RawRecords, part: pd.DataFrame, start: int) -> pd.DataFrame:
     is_sparse = part.isna().sum(axis="columns") >= len(part.columns) - 2
     keep = is_record | (frame.drop(columns="_n").notna().sum(axis="columns").ge(2) & is_sparse)
     raw.used_lines += int(keep.sum())
-    return frame[keep]
+    return {str(key): frame[key].to_numpy()[keep.to_numpy()] for key in frame}
 
 
 def _to_numbers(column: Any, kind: str, scale: float | None) -> tuple[Any, bool]:

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ..extras import import_pandas
 from ..fields import Meaning
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 from ._base import LogFormat, RawRecords
 
@@ -62,8 +60,8 @@ class GlobalTimerLog(LogFormat):
         """Count the lines with an interval."""
         return 1.2 * sum(any(find_intervals(line)) for line in sample)
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read the file line by line: a record is a dump of many lines, so the database is not used."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read the file line by line: a record is a dump of many lines."""
         raw = RawRecords(self.name)
         rows: dict[tuple[int, int], dict[str, float]] = {}
         seen: set[TimerRecord] = set()
@@ -94,7 +92,7 @@ class GlobalTimerLog(LogFormat):
             raw.notes.append(f"intervals repeated by a later dump, counted once: {repeated}")
         raw.add_meaning("step", Meaning("step", 0))
         if rows:
-            raw.add(import_pandas().DataFrame(list(rows.values())))
+            raw.add_rows(list(rows.values()))
         return raw
 
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 from ._base import LogFormat, RawRecords
 from .jsonl import FORMAT as JSONL
 
-_RECORDS_PER_BLOCK: Final = 50_000
 _CERTAIN: Final = 1e6
 """The score of a document: above that of any format that counts the lines of a sample."""
 
@@ -35,7 +33,7 @@ class JsonDocument(LogFormat):
             return _CERTAIN if opens and inside >= 0.8 * lines - 1 else 0.0
         return _CERTAIN if lines == 1 and len(_find_records(data)) > 1 else 0.0
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
+    def read(self, log_file: LogFile) -> RawRecords:
         """Parse the whole document, then read its records as JSON lines."""
         text = log_file.text()
         raw = RawRecords(self.name)
@@ -49,10 +47,9 @@ class JsonDocument(LogFormat):
             records = _find_records(data)
             if isinstance(data, dict) and "log_history" in data:
                 raw.format_name = "hf trainer_state"
-        for start in range(0, len(records), _RECORDS_PER_BLOCK):
-            part = records[start : start + _RECORDS_PER_BLOCK]
-            raw.lines += database.load("\n".join(json.dumps(record, ensure_ascii=False) for record in part))
-            JSONL.read_block(raw, database, start)
+        if len(records) == 1 and not JSONL.has_counter(records[0]):
+            return raw  # a configuration
+        JSONL.read_objects(raw, records)
         return raw
 
 

@@ -16,7 +16,7 @@ FORMAT: Final = TextFormat(
         r"iteration\s+\d+/\s*\d+\s*\||\(after \d+ iterations\) memory|validation loss at iteration|"
         r"RunningAvgSamplesPerSec|\[Rank \d+\] step="
     ),
-    attached=r"^\s*time \(ms\) \|",
+    attached=r"^\s*time \(ms\) \||^\s+[a-z-]+ \.{3,}: \(",
     hints=FormatHints(
         rename={"after": "step", "batch_generator": "data_time", "consumed_tokens": "tokens"},
         units={"data_time": "ms", "memory": "MiB"},

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..extras import import_pandas
 from ..fields import Meaning
-from ..line_database import LineDatabase
 from ..log_file import LogFile
 from ..values import parse_value
 from ._base import LogFormat, RawRecords
@@ -42,8 +40,8 @@ class TimingLog(LogFormat):
         )
         return 1.2 * sum(_NAME.match(line) is not None for line in sample) if sections else 0.0
 
-    def read(self, log_file: LogFile, database: LineDatabase) -> RawRecords:
-        """Read the file line by line: a record is a section, so the database is not used."""
+    def read(self, log_file: LogFile) -> RawRecords:
+        """Read the file line by line: a record is a section."""
         raw, rows = RawRecords(self.name), list[dict[str, Any]]()
         row: dict[str, Any] | None = None
         path: list[str] = []
@@ -62,7 +60,7 @@ class TimingLog(LogFormat):
                 raw.used_lines += 1
         raw.meanings |= {key: Meaning(key, 0) for key in _FIELDS}
         if rows:
-            raw.add(import_pandas().DataFrame(rows))
+            raw.add_rows(rows)
         return raw
 
 
