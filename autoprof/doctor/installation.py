@@ -64,7 +64,9 @@ def check_versions(distribution: str = DISTRIBUTION) -> Result:
         return problem("versions", "; ".join(missing + outside), "pip install --upgrade torch-autoprof", **found)
     shown = ", ".join(f"{name} {version}" for name, version in found.items() if name in ("python", "torch", "numpy"))
     shown += (
-        ", marks in C" if uses_extension() else ", marks in Python: built without a compiler, or AUTOPROF_PURE is set"
+        ", marks in C"
+        if uses_extension()
+        else ", marks in Python: not built, built from other sources, or AUTOPROF_PURE is set"
     )
     if getattr(sys, "_is_gil_enabled", lambda: True)() is False:
         return warning(

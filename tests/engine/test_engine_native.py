@@ -19,6 +19,7 @@ from torch import nn
 
 from autoprof import Phase
 from autoprof._capture.marks import KIND_BITS, PURE_VARIABLE, native, state, uses_extension
+from autoprof._capture.marks.source_hash import source_hash
 from autoprof._capture.probes.native_hooks import native_module_hooks
 from autoprof._capture.recorder import Recorder
 from autoprof._metrics import RootProbe
@@ -337,7 +338,7 @@ def test_codes_in_c_are_those_in_python() -> None:
     from autoprof._capture.marks import _c, codes
 
     assert {name: getattr(codes, name) for name in _c.CODES} == _c.CODES
-    assert native.ABI_VERSION == _c.ABI_VERSION
+    assert source_hash() == _c.SOURCE_HASH
 
 
 @needs_c

@@ -281,10 +281,10 @@ def test_readings_of_steps_make_one_matrix_from_bytes_or_lists() -> None:
         MarkBatch.matrix([first, large])
 
 
-def test_a_build_of_another_abi_version_is_not_used() -> None:
+def test_a_build_of_other_sources_is_not_used() -> None:
     """A build that older sources left behind: marks are recorded in Python until it is built again."""
     code = (
-        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.ABI_VERSION = 0; "
+        "import sys, types; old = types.ModuleType('autoprof._capture.marks._c'); old.SOURCE_HASH = 'other'; "
         "sys.modules['autoprof._capture.marks._c'] = old; "
         "from autoprof._capture.marks import extension, uses_extension; print(extension, uses_extension())"
     )

@@ -6,6 +6,7 @@ For sanitizers and debug builds of Python, which need no setuptools; every warni
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,6 +24,8 @@ def build(target: Path, flags: list[str]) -> None:
     folders = sorted({sysconfig.get_path("include"), sysconfig.get_path("platinclude")})
     includes = [f"-I{folder}" for folder in folders]
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+    digest = runpy.run_path(str(SOURCES / "source_hash.py"))["source_hash"](SOURCES)
+    flags = [*flags, f'-DSOURCE_HASH="{digest}"']
     subprocess.run([*compiler, *FLAGS, *flags, *includes, *sources, "-o", str(target)], check=True)
 
 

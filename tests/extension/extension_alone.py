@@ -7,6 +7,7 @@ the same functions in ``test_extension.py``. Only the standard library is import
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib.util
 import itertools
@@ -24,6 +25,8 @@ from typing import Any
 
 NAME = "autoprof._capture.marks._c"
 STRIDE = 1 << 24
+PY_TP_CLEAR = 51
+"""The number of the slot in CPython's typeslots.h."""
 
 
 class Node:
@@ -318,6 +321,67 @@ def check_exceptions(module: Any, torch: Torch) -> None:
     assert [type(error) for error in session.errors] == [OSError, OSError]
     with contextlib.suppress(KeyError):
         session.call(output=Tensor(None, grad_fn=KeyError()))
+
+
+def check_two_exceptions(module: Any, torch: Torch) -> None:
+    """Where an attribute of the output and the clock raise, both are reported: either may be that of a time limit."""
+
+    class TimeLimit(Exception):
+        """Raised by a signal handler: it is raised again where it is reported."""
+
+    for attribute, clock in (
+        (ValueError(), OSError()), (TimeLimit(), OSError()), (ValueError(), TimeLimit()),
+        (ValueError(), KeyboardInterrupt()), (KeyboardInterrupt(), OSError()),
+    ):  # fmt: skip
+        session = Session(module, torch)
+        session.enter("module", ())
+
+        def fail(error: BaseException = clock) -> Any:
+            raise error
+
+        def on_error(_owner: Any, _module: Any, error: Exception, kept: list[Any] = session.errors) -> None:
+            if isinstance(error, TimeLimit):
+                raise error
+            kept.append(error)
+
+        leave = MethodType(session.context.forward_hook(session.fallback, on_error), session.owner)
+        session.update(read=fail)
+        reached = None
+        try:
+            leave("module", (), Tensor(None, grad_fn=attribute))
+        except BaseException as error:
+            reached = error
+        ends = [one for one in (attribute, clock) if isinstance(one, (TimeLimit, KeyboardInterrupt))]
+        assert reached is (ends[0] if ends else None), (attribute, clock, reached)
+        if not ends:
+            assert session.errors == [attribute, clock]
+        elif ends == [clock] and isinstance(clock, TimeLimit):
+            assert session.errors == [attribute]
+        assert session.owner.open_calls == []
+        del leave, session, fail, on_error, reached
+
+
+def check_cleared(module: Any, torch: Torch) -> None:
+    """What the garbage collector has cleared, or Python code deleted, hands over to Python and reads no NULL."""
+    matcher, owner = module.CallMatcher(), module.HookState(0)
+    fallbacks: list[Any] = []
+    hook = matcher.forward_pre_hook(lambda *args: fallbacks.append(args), print)
+    matcher.enabled = True
+    del matcher.expected
+    hook(owner, SimpleNamespace(training=True), (Tensor(),), {})
+    assert len(fallbacks) == 1
+    session = Session(module, torch)
+    clear = ctypes.pythonapi.PyType_GetSlot
+    clear.restype, clear.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
+    for cleared in (matcher, *session.contexts):
+        slot = clear(type(cleared), PY_TP_CLEAR)
+        ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object)(slot)(cleared)
+    matcher.enabled = True
+    hook(owner, SimpleNamespace(training=True), (Tensor(),), {})
+    session.update()
+    session.call(Tensor(torch.node()), output=Tensor(torch.node()))
+    session.node_prehook([session.serial, 5], "gradients")
+    assert (len(fallbacks), session.fallbacks) == (2, 3)
 
 
 def check_reentrance(module: Any, torch: Torch) -> None:

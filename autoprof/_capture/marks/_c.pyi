@@ -8,7 +8,7 @@ a hook is passed to ``on_error``; other exceptions, such as ``KeyboardInterrupt`
 from collections.abc import Callable, MutableSequence
 from typing import Any, final
 
-ABI_VERSION: int
+SOURCE_HASH: str
 """Version of this interface; ``native.py`` uses no build of another version."""
 CODES: dict[str, int]
 """The constants of ``codes.py`` that the extension repeats, by name; a build with other values is not used."""

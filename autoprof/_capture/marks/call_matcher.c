@@ -56,11 +56,12 @@ static int matches(module_state *module, PyObject *model, PyObject *tensor, PyOb
 }
 
 /* A call with one tensor, without autocast, that equals the expected one. */
-static hook_outcome call_matcher_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+static hook_outcome call_matcher_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
+                                      PyObject **Py_UNUSED(earlier)) {
     CallMatcher *self = (CallMatcher *)context;
     PyObject *expected = self->expected;
-    if (!self->enabled || nargs != 4 || !PyObject_TypeCheck(args[0], self->module->hook_state_type) ||
-        !PyTuple_CheckExact(args[2]) || PyTuple_GET_SIZE(args[2]) != 1 || !PyDict_CheckExact(args[3]) ||
+    if (!self->enabled || expected == NULL || self->numbers == NULL || nargs != 4 ||
+        !PyObject_TypeCheck(args[0], self->module->hook_state_type) || !PyTuple_CheckExact(args[2]) || PyTuple_GET_SIZE(args[2]) != 1 || !PyDict_CheckExact(args[3]) ||
         PyDict_GET_SIZE(args[3]) > 0 || !PyTuple_Check(expected) || PyTuple_GET_SIZE(expected) != FIELDS ||
         PyTuple_GET_ITEM(expected, AUTOCAST) != Py_False)
         return HOOK_FALLBACK;

@@ -10,8 +10,24 @@ typedef struct {
 } Hook;
 
 /* Pass an Exception of a hook to `on_error`, as the except clause of the hook in Python would. Every other exception,
-such as KeyboardInterrupt, goes on to the program. */
-static PyObject *report_failure(Hook *self, PyObject *const *args) {
+such as KeyboardInterrupt, goes on to the program. So does one of a signal handler, which `on_error` raises again: an
+earlier one is reported first, and the one that is set is then forgotten. Consumes the reference to the earlier one. */
+static PyObject *report_failure(Hook *self, PyObject *const *args, PyObject *earlier) {
+    if (earlier != NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            Py_DECREF(earlier);
+            return NULL;
+        }
+        PyObject *later = take_exception();
+        PyObject *reported = PyObject_CallFunctionObjArgs(self->on_error, args[0], args[1], earlier, NULL);
+        Py_DECREF(earlier);
+        if (reported == NULL) {
+            Py_DECREF(later);
+            return NULL;
+        }
+        Py_DECREF(reported);
+        set_exception(later);
+    }
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return NULL;
     PyObject *error = take_exception();
@@ -28,11 +44,12 @@ static PyObject *hook_vectorcall(PyObject *op, PyObject *const *args, size_t nar
     if (self->fallback == NULL) /* cleared by the garbage collector, with the session it belonged to */
         Py_RETURN_NONE;
     if (nargs >= 2 && kwnames == NULL) {
-        switch (self->path(self->context, args, nargs)) {
+        PyObject *earlier = NULL;
+        switch (self->path(self->context, args, nargs, &earlier)) {
         case HOOK_DONE:
             Py_RETURN_NONE;
         case HOOK_FAILED:
-            return report_failure(self, args);
+            return report_failure(self, args, earlier);
         case HOOK_FALLBACK:
             break;
         }
@@ -172,6 +189,8 @@ static PyObject *hook_context_update(PyObject *op, PyObject *args, PyObject *kwa
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$ppkO:update", names, &enabled, &single_thread, &training_thread,
                                      &read_clock))
         return NULL;
+    if (self->buffer == NULL) /* cleared by the garbage collector: its hooks hand over to Python */
+        Py_RETURN_NONE;
     self->enabled = (char)enabled;
     self->single_thread = (char)single_thread;
     self->training_thread = training_thread;

@@ -90,7 +90,7 @@ static int native_exec(PyObject *module) {
     if (add_type(module, &stack_timer_spec, &state->stack_timer_type) < 0)
         return -1;
 #endif
-    return PyModule_AddIntConstant(module, "ABI_VERSION", ABI_VERSION);
+    return PyModule_AddStringConstant(module, "SOURCE_HASH", SOURCE_HASH);
 }
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \

@@ -12,7 +12,8 @@ static inline HookState *as_hook_state(HookContext *self, PyObject *owner) {
 thread than the training thread, and no part of a backward pass. -1 with an exception. */
 static int is_passed_over(HookContext *self, HookState *owner, PyObject *called) {
     long long task;
-    if (!self->buffer->skips_other_threads || PyThread_get_thread_ident() == self->training_thread || owner == NULL)
+    if (self->buffer == NULL || !self->buffer->skips_other_threads || owner == NULL ||
+        PyThread_get_thread_ident() == self->training_thread)
         return 0;
     PyObject *module = PyObject_GetAttr((PyObject *)owner, self->module->str_module);
     Py_XDECREF(module); /* the owner holds it */
@@ -39,7 +40,8 @@ static int entering_code(HookContext *self, HookState *owner, long long *code) {
     return 0;
 }
 
-hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
+                              PyObject **Py_UNUSED(earlier)) {
     HookContext *self = (HookContext *)context;
     HookState *owner;
     long long code;
@@ -50,7 +52,7 @@ hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize
     return HOOK_DONE;
 }
 
-hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **Py_UNUSED(earlier)) {
     HookContext *self = (HookContext *)context;
     HookState *owner;
     if (nargs != 4 || !self->single_thread || !is_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
@@ -144,7 +146,8 @@ static inline int is_tracked_usual(HookContext *self) {
     return self->creator_thread == self->training_thread && is_usual(self);
 }
 
-hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
+                                      PyObject **Py_UNUSED(earlier)) {
     HookContext *self = (HookContext *)context;
     HookState *owner;
     long long code;
@@ -244,7 +247,7 @@ static int end_call(HookContext *self, HookState *owner, Py_ssize_t last, long l
                : 0;
 }
 
-hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier) {
     HookContext *self = (HookContext *)context;
     HookState *owner;
     if (nargs != 4 || !is_tracked_usual(self) || (owner = as_hook_state(self, args[0])) == NULL)
@@ -264,14 +267,14 @@ hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_s
         return HOOK_FALLBACK;
     case HOOK_FAILED: { /* an attribute of the output raised: the call is over all the same, as it is in Python */
         PyObject *error = take_exception();
-        if (end_call(self, owner, last, ordinal) < 0) {
-            if (!PyErr_ExceptionMatches(PyExc_Exception)) { /* an interrupt of the reading goes on to the program */
-                Py_DECREF(error);
-                return HOOK_FAILED;
-            }
-            PyErr_Clear(); /* the reading's own failure: the first exception is the one to report */
+        if (end_call(self, owner, last, ordinal) == 0)
+            set_exception(error);
+        else if (PyErr_GivenExceptionMatches(error, PyExc_Exception))
+            *earlier = error;
+        else { /* an interrupt, which goes on to the program, whatever the reading raised */
+            PyErr_Clear();
+            set_exception(error);
         }
-        set_exception(error);
         return HOOK_FAILED;
     }
     case HOOK_DONE:

@@ -41,7 +41,10 @@ The GIL is the only lock: between a reading of the clock and the end of its appe
 #define HAS_STACK_TIMER 0
 #endif
 
-#define ABI_VERSION 4 /* as in native.py; to be raised with each change of the interface */
+/* The hash of the C files, given by the build (source_hash.py); native.py uses no build of other sources. */
+#ifndef SOURCE_HASH
+#define SOURCE_HASH ""
+#endif
 
 /* Codes of marks, as in codes.py. `_c.CODES` exports them; a build with other codes is not used. */
 #define ORDINAL_SHIFT 24
@@ -129,15 +132,16 @@ typedef enum {
     HOOK_FAILED,   /* an exception is set */
 } hook_outcome;
 
-typedef hook_outcome (*hook_path)(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+/* With HOOK_FAILED, `earlier` may get a reference to an Exception that preceded the one that is set. */
+typedef hook_outcome (*hook_path)(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
 
 PyObject *hook_new(module_state *module, hook_path path, PyObject *context, PyObject *fallback, PyObject *on_error);
 
-hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
-hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
-hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
-hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
-hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs);
+hook_outcome forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+hook_outcome forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+hook_outcome tracked_forward_pre_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+hook_outcome tracked_forward_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
+hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs, PyObject **earlier);
 
 int append_clock_reading(HookContext *self, long long code);
 int current_graph_task(module_state *module, long long *task);

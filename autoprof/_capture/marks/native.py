@@ -8,14 +8,13 @@ from typing import Any, Final
 import torch
 
 from . import codes
+from .source_hash import source_hash
 
 try:
     from . import _c
 except ImportError:  # installed without a compiler, or an interpreter without the GIL
     _c = None  # type: ignore[assignment]
 
-ABI_VERSION: Final = 4
-"""Version of the interface between C and Python, as in ``native.h``; a build of another version is not used."""
 PURE_VARIABLE: Final = "AUTOPROF_PURE"
 """Environment variable that, when not empty, switches the extension off."""
 
@@ -26,7 +25,7 @@ def _traced_call(*_args: Any) -> None:
 
 def _load() -> Any:
     """Return the extension, given torch's functions that its hooks call, or None for a build of other sources."""
-    if _c is None or getattr(_c, "ABI_VERSION", None) != ABI_VERSION:
+    if _c is None or source_hash() not in (None, getattr(_c, "SOURCE_HASH", None)):
         return None
     if any(getattr(codes, name) != code for name, code in _c.CODES.items()):
         return None

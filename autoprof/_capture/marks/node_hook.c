@@ -4,7 +4,8 @@
 
 /* A node of the open step with one code, in the backward pass that the last mark belonged to. The hook is bound to the
 node's list: serial of the step, then codes. It runs on the thread of the backward pass. */
-hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs) {
+hook_outcome node_prehook_path(PyObject *context, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject **Py_UNUSED(earlier)) {
     HookContext *self = (HookContext *)context;
     PyObject *codes = args[0];
     long long task;
