@@ -49,7 +49,7 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status, one of ``EXIT_STATUS``."""
-    given = sys.argv[1:] if argv is None else list(argv)
+    given = run.move_local_rank(sys.argv[1:] if argv is None else list(argv))
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
         return 2

@@ -19,6 +19,8 @@ from ._help import add_command
 
 LAUNCHER_VARIABLES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 """Set by a launcher that starts the command once for each rank."""
+LOCAL_RANK: Final = ("--local_rank", "--local-rank")
+"""Options that the launchers of DeepSpeed and ``torch.distributed.launch`` put before a program's own arguments."""
 EPILOG: Final = """\
 Models, optimizers, loaders and steps are found automatically; the report is printed to the standard error at the end \
 of each training. The exit status is that of the program; 2 if the command or its configuration is wrong."""
@@ -50,6 +52,10 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--output", metavar="FOLDER", help="the folder for run folders (default: the key output, which is runs)"
     )
+    for option in LOCAL_RANK:
+        parser.add_argument(
+            option, dest="local_rank", action="append", default=[], type=f"{option}={{}}".format, help=argparse.SUPPRESS
+        )
     parser.add_argument(
         "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module as a program"
     )
@@ -61,6 +67,14 @@ def add(commands: Any) -> None:
         help="a Python file, or a command that starts Python, such as torchrun; all that follows are its arguments",
     )
     parser.set_defaults(run=_run)
+
+
+def move_local_rank(given: list[str]) -> list[str]:
+    """Return the arguments with the launcher's option behind ``run``; a launcher puts it behind the module's name."""
+    first = given[0] if given else ""
+    if given[1:2] == ["run"] and first.startswith(tuple(f"{option}=" for option in LOCAL_RANK)):
+        return ["run", first, *given[2:]]
+    return given
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -85,12 +99,13 @@ def _command(arguments: argparse.Namespace) -> list[str]:
         if given is not None:
             if not given:
                 raise AutoprofError(f"autoprof run: {option} needs an argument; {_usage()}")
-            return [*python, option, *given]
+            return [*python, option, given[0], *arguments.local_rank, *given[1:]]
     program: list[str] = arguments.program
     if program[:1] == ["--"]:
         program = program[1:]
     if not program:
         raise AutoprofError(f"autoprof run: no program is named; {_usage()}")
+    program = [program[0], *arguments.local_rank, *program[1:]]
     return program if _is_command(program[0]) else [*python, *program]
 
 

@@ -91,6 +91,16 @@ def test_code_starts_as_with_python(tmp_path: Path) -> None:
     assert call(RUN, tmp_path, "-c", FACTS, "x").stdout == call(PYTHON, tmp_path, "-c", FACTS, "x").stdout
 
 
+@pytest.mark.parametrize("option", ["--local_rank=1", "--local-rank=1"])
+def test_the_option_of_a_launcher_reaches_the_program(tmp_path: Path, option: str) -> None:
+    """DeepSpeed's launcher puts it behind the name of the module, and so before the command."""
+    program = write(tmp_path, "import sys; print(sys.argv[1:])")
+    ours = call([*RUN[:3], option, "run"], tmp_path, program, "--epochs", "3")
+    assert (ours.stdout.strip(), ours.returncode) == (str([option, "--epochs", "3"]), 0)
+    module = call([*RUN[:3], option, "run"], tmp_path, "-m", "train", "--epochs", "3")
+    assert module.stdout.strip() == str([option, "--epochs", "3"])
+
+
 @pytest.mark.parametrize(
     "end",
     [
