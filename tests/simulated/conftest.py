@@ -1,0 +1,100 @@
+"""Tests on the simulated accelerator run in a process of their own, one per file.
+
+A process has one such backend for good, and it must be known before the first backward: a process of other tests is
+neither. Here each test takes its outcome from the child, which runs the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from simulated_accelerator import Simulated
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+for folder in (str(ROOT), str(ROOT / "tests" / "engine"), str(ROOT / "tests" / "zoo")):
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+
+OUTCOMES: Final = "AUTOPROF_SIMULATED_OUTCOMES"
+"""Set in the child: the file that it writes the outcome of each test to."""
+KERNEL_NS: Final = 5_000
+CHILD_LIMIT_S: Final = 150
+_outcomes: dict[Path, dict[str, dict[str, str]]] = {}
+
+
+@pytest.fixture(scope="session")
+def _accelerator() -> Simulated | None:
+    if OUTCOMES not in os.environ:
+        return None
+    from simulated_accelerator import CannotBuildError, load
+
+    try:
+        return load()
+    except CannotBuildError as error:
+        if "does not compile" in str(error):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def sim(_accelerator: Simulated) -> Iterator[Simulated]:
+    """Return the accelerator, with kernels of 5 µs; all its work is done when the test ends."""
+    yield _accelerator
+    if _accelerator is not None:
+        _accelerator.set_kernel_ns(KERNEL_NS)
+        _accelerator.finish()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Take the outcome of the test from the child; in the child itself, run it."""
+    if OUTCOMES in os.environ or "sim" not in pyfuncitem.fixturenames:
+        return None
+    file = pyfuncitem.path
+    if file not in _outcomes:
+        items = [item.nodeid for item in pyfuncitem.session.items if item.path == file]
+        _outcomes[file] = _run(items, pyfuncitem.config.rootpath)
+    outcome = _outcomes[file].get(pyfuncitem.nodeid, {"outcome": "failed", "text": _outcomes[file][""]["text"]})
+    if outcome["outcome"] == "skipped":
+        pytest.skip(outcome["text"])
+    if outcome["outcome"] == "failed":
+        pytest.fail(outcome["text"], pytrace=False)
+    return True
+
+
+def _run(items: list[str], root: Path) -> dict[str, dict[str, str]]:
+    """Run tests in a child; return their outcomes by name, and under the empty name the end of its output."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "outcomes.jsonl")
+        path.touch()
+        environment = {**os.environ, OUTCOMES: str(path), "OMP_NUM_THREADS": "1"}
+        for name in [name for name in environment if name.startswith("PYTEST_XDIST")]:
+            del environment[name]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *items]
+        done = subprocess.run(
+            command, env=environment, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=CHILD_LIMIT_S, check=False,
+        )  # fmt: skip
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+    tail = f"exit status {done.returncode}\n{done.stdout[-5000:]}"
+    return {"": {"outcome": "failed", "text": tail}, **{record["name"]: record for record in records}}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """In the child, write down each test's outcome: of its call, or of what went wrong around it."""
+    if OUTCOMES not in os.environ or (report.when != "call" and report.outcome == "passed"):
+        return
+    skipped: Any = report.longrepr
+    text = str(skipped[2]) if report.outcome == "skipped" else report.longreprtext
+    with open(os.environ[OUTCOMES], "a", encoding="utf-8") as file:
+        file.write(json.dumps({"name": report.nodeid, "outcome": report.outcome, "text": text}) + "\n")
