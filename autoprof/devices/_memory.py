@@ -110,6 +110,65 @@ class HostMemory(Memory):
             os.close(statm)
 
 
+class AllocatorMemory(Memory):
+    """Read the counters of torch's caching allocator for one device: tens of µs, as torch builds the whole dictionary.
+
+    ``stats`` and ``capacity`` take the device's index. The peak is the allocator's own, since the user last reset it.
+    """
+
+    def __init__(self, device: int, stats: Callable[[int], dict[str, Any]], capacity: Callable[[int], int]) -> None:
+        self._device = device
+        self._stats = stats
+        self._capacity = capacity
+        self._host = HostMemory()
+        self._others: dict[int, AllocatorMemory] = {device: self}
+
+    def on(self, device: int) -> Memory:
+        """Return the source for another device of the same type."""
+        if device not in self._others:
+            other = self._others[device] = AllocatorMemory(device, self._stats, self._capacity)
+            other._others = self._others
+        return self._others[device]
+
+    def level_bytes(self) -> int:
+        """Return the bytes allocated to tensors."""
+        return int(self._stats(self._device)["allocated_bytes"]["all"]["current"])
+
+    def at_mark(self) -> tuple[int, ...]:
+        """Return the allocated bytes, their peak since it was last reset, and the reserved bytes."""
+        stats = self._stats(self._device)
+        allocated = stats["allocated_bytes"]["all"]
+        return int(allocated["current"]), int(allocated["peak"]), int(stats["reserved_bytes"]["all"]["current"])
+
+    def readings(self) -> dict[str, int]:
+        """Return allocated, peak, reserved and split bytes, the resident set, and counts of retries and failures."""
+        stats = self._stats(self._device)
+        allocated = stats["allocated_bytes"]["all"]
+        found = {
+            "allocated_bytes": int(allocated["current"]),
+            "reserved_bytes": int(stats["reserved_bytes"]["all"]["current"]),
+            "peak_bytes": int(allocated["peak"]),
+            "rss_bytes": self._host.level_bytes(),
+        }
+        # Other allocators than the native one of CUDA (cudaMallocAsync) keep fewer statistics.
+        split = stats.get("inactive_split_bytes", {}).get("all", {}).get("current")
+        if split is not None:
+            found["inactive_split_bytes"] = int(split)
+        for name, key in (("alloc_retries", "num_alloc_retries"), ("ooms", "num_ooms")):
+            if stats.get(key):
+                found[name] = int(stats[key])
+        return found
+
+    def capacity_bytes(self) -> int | None:
+        """Return the device's memory."""
+        return self._capacity(self._device)
+
+    def close(self) -> None:
+        """Close the file of the host's readings."""
+        for memory in self._others.values():
+            memory._host.close()
+
+
 class AllocatorHistory(Protocol):
     """The recording of allocations by a device's caching allocator."""
 

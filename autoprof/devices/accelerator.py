@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from ._clock import Clock, HostClock, Place
-from ._device import Device
+from ._device import Device, device_of
 from ._device_clock import DeviceClock, TorchEvents
+from ._memory import AllocatorMemory, HostMemory, Memory
 
 
 class AcceleratorEvents(TorchEvents):
@@ -42,6 +46,58 @@ class Accelerator(Device):
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             return HostClock(), f"no timed events on {place.type!r} ({reason}); host times only"
         return DeviceClock(source, device=place.index), None
+
+    def memory(self, place: torch.device) -> Memory:
+        try:
+            index = torch.accelerator.current_device_index() if place.index is None else place.index
+            memory = AllocatorMemory(index, torch._C._accelerator_getDeviceStats, _capacity)
+            memory.level_bytes()
+        except Exception:  # a torch without these counters, or a backend whose allocator has none
+            return HostMemory()
+        return memory
+
+    def waiting_calls(self) -> Iterable[tuple[Any, str]]:
+        module = _module()
+        if module is None:
+            return
+        yield torch.accelerator, "synchronize"
+        for holder in (module, getattr(module, "Event", None), getattr(module, "Stream", None)):
+            if isinstance(holder, ModuleType) or "synchronize" in vars(holder or object):
+                yield holder, "synchronize"
+
+    def in_use(self) -> bool:
+        module = _module()
+        return module is not None and bool(getattr(module, "is_initialized", lambda: True)())
+
+    def synchronize(self, place: torch.device) -> None:
+        torch.accelerator.synchronize(place)
+
+    def random_states(self) -> dict[str, Tensor]:
+        module = _module()
+        if module is None or not self.in_use() or not hasattr(module, "get_rng_state"):
+            return {}
+        return {f"{_type()}:{index}": module.get_rng_state(index) for index in range(torch.accelerator.device_count())}
+
+    def set_random_states(self, states: Mapping[str, Tensor]) -> None:
+        for place, state in states.items():
+            torch.get_device_module(place).set_rng_state(state, torch.device(place).index)
+
+
+def _type() -> str | None:
+    """Return the type of torch's current accelerator where no other part has it; None before torch 2.6."""
+    accelerator = getattr(torch, "accelerator", None)
+    place = None if accelerator is None else accelerator.current_accelerator()
+    return place.type if place is not None and device_of(place) is DEVICE else None
+
+
+def _module() -> Any:
+    """Return torch's module of that accelerator (``torch.xpu``); None where there is none."""
+    kind = _type()
+    return None if kind is None else getattr(torch, kind, None)
+
+
+def _capacity(index: int) -> int:
+    return int(torch.accelerator.get_memory_info(index)[1])
 
 
 def _try_events(source: AcceleratorEvents) -> None:

@@ -19,7 +19,7 @@ from ..errors import MissingExtra
 from ._clock import Clock, Place
 from ._device import Device
 from ._device_clock import DeviceClock, TorchEvents
-from ._memory import AllocatorHistory, HostMemory, Memory
+from ._memory import AllocatorHistory, AllocatorMemory, Memory
 from ._monitor import TelemetryReader
 from ._nvml import import_nvml, open_reader
 from ._peaks import Arithmetic, Peak, Tf32Flags, find_peak
@@ -65,65 +65,8 @@ class CudaEvents(TorchEvents):
         return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
-class CudaMemory(Memory):
-    """Read the caching allocator's counters of one device: tens of µs, because torch builds the whole dictionary.
-
-    The peak is the allocator's own, since the user last reset it.
-    """
-
-    def __init__(self, device: int) -> None:
-        self._device = device
-        self._host = HostMemory()
-        self._others: dict[int, CudaMemory] = {device: self}
-
-    def on(self, device: int) -> Memory:
-        """Return the source for another CUDA device."""
-        if device not in self._others:
-            other = self._others[device] = CudaMemory(device)
-            other._others = self._others
-        return self._others[device]
-
-    def _stats(self) -> dict[str, Any]:
-        stats: dict[str, Any] = torch.cuda.memory_stats_as_nested_dict(self._device)
-        return stats
-
-    def level_bytes(self) -> int:
-        """Return the bytes allocated to tensors."""
-        return int(self._stats()["allocated_bytes"]["all"]["current"])
-
-    def at_mark(self) -> tuple[int, ...]:
-        """Return the allocated bytes, their peak since it was last reset, and the reserved bytes."""
-        stats = self._stats()
-        allocated = stats["allocated_bytes"]["all"]
-        return int(allocated["current"]), int(allocated["peak"]), int(stats["reserved_bytes"]["all"]["current"])
-
-    def readings(self) -> dict[str, int]:
-        """Return allocated, peak, reserved and split bytes, the resident set, and counts of retries and failures."""
-        stats = self._stats()
-        allocated = stats["allocated_bytes"]["all"]
-        found = {
-            "allocated_bytes": int(allocated["current"]),
-            "reserved_bytes": int(stats["reserved_bytes"]["all"]["current"]),
-            "peak_bytes": int(allocated["peak"]),
-            "rss_bytes": self._host.level_bytes(),
-        }
-        # Other allocators than the native one (cudaMallocAsync) keep fewer statistics.
-        split = stats.get("inactive_split_bytes", {}).get("all", {}).get("current")
-        if split is not None:
-            found["inactive_split_bytes"] = int(split)
-        for name, key in (("alloc_retries", "num_alloc_retries"), ("ooms", "num_ooms")):
-            if stats.get(key):
-                found[name] = int(stats[key])
-        return found
-
-    def capacity_bytes(self) -> int | None:
-        """Return the device's memory."""
-        return int(torch.cuda.get_device_properties(self._device).total_memory)
-
-    def close(self) -> None:
-        """Close the file of the host's readings."""
-        for memory in self._others.values():
-            memory._host.close()
+def _capacity(device: int) -> int:
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 class CudaHistory:
@@ -278,7 +221,7 @@ class Cuda(Device):
         return DeviceClock(CudaEvents(), device=place.index), None
 
     def memory(self, place: torch.device) -> Memory:
-        return CudaMemory(_index(place))
+        return AllocatorMemory(_index(place), torch.cuda.memory_stats_as_nested_dict, _capacity)
 
     def allocator_history(self) -> AllocatorHistory | None:
         return CudaHistory()

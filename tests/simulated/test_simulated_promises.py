@@ -1,0 +1,211 @@
+"""The promises on a device that torch itself drives: bits, waits, launches, rules, memory, moves."""
+
+from __future__ import annotations
+
+import hashlib
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from engine_laws import check_laws, everything
+from test_simulated_times import Kernel, layer
+from torch import Tensor, nn
+
+import autoprof
+from autoprof import Phase
+from autoprof.diagnose import Diagnosis
+from autoprof.testing import ListSink
+from benchmarks.engine import OPTIONS
+from benchmarks.workloads import reference, small_gpt, tiny_layers
+
+if TYPE_CHECKING:
+    from simulated_accelerator import Simulated
+
+MS = 1_000_000
+MIB = 2**20
+
+
+def spin(ns: int) -> None:
+    """Keep the host busy."""
+    until = perf_counter_ns() + ns
+    while perf_counter_ns() < until:
+        pass
+
+
+def digest(values: list[Tensor]) -> list[str]:
+    return [hashlib.sha256(value.detach().cpu().contiguous().view(torch.uint8).numpy()).hexdigest() for value in values]
+
+
+def train(make: Any, profiled: bool) -> list[str]:
+    """Return the bits of the outputs, gradients and parameters of three steps, and the generator's state."""
+    torch.manual_seed(0)
+    workload = make(torch.device("sim"))
+    kept: list[Tensor] = []
+    workload.model.register_forward_hook(lambda _m, _a, output: kept.append(output.detach().clone()))
+    session = None
+    if profiled:
+        session = autoprof.instrument(workload.model, {**workload.config, **OPTIONS}, optimizer=workload.optimizer)
+    for _ in range(3):
+        workload.step()
+        kept += [p.grad.clone() for p in workload.model.parameters() if p.grad is not None]
+        if session is not None:
+            session.step()
+    if session is not None:
+        session.close()
+        assert session.summary().steps == 2  # the first is warm-up
+    return digest([*kept, *workload.model.parameters(), torch.get_device_module("sim").get_rng_state()])
+
+
+@pytest.mark.parametrize("make", [tiny_layers, small_gpt, lambda device: reference(device, "tiny")])
+def test_steps_are_bit_identical(sim: Simulated, make: Any) -> None:
+    """Outputs, gradients, parameters and random numbers are equal to the last bit."""
+    assert train(make, True) == train(make, False)
+
+
+def test_nothing_waits_for_the_device_before_close(sim: Simulated) -> None:
+    """The device stands still behind a hold while forty steps are recorded and delivered as far as they can be."""
+    workload, sink = tiny_layers(torch.device("sim")), ListSink()
+    session = autoprof.instrument(workload.model, {**workload.config, **OPTIONS}, sinks=[sink])
+    workload.step()
+    session.step()
+    before = sim.waits
+    with sim.held():
+        for _ in range(9):
+            workload.step()
+            session.step()
+        assert len(sink.frames) <= 1
+    assert sim.waits == before
+    sim.finish()
+    session.close()
+    assert [frame.step for frame in sink.frames] == list(range(1, 11))
+    assert all(frame.device_ns is not None for frame in sink.frames)
+
+
+def test_spans_that_wait_for_launches_are_marked_and_queued_ones_are_not(sim: Simulated) -> None:
+    """The host takes 4 ms to launch 5 µs of work; then it launches 40 ms at once."""
+
+    class Slow(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            spin(4 * MS)
+            return x + 1
+
+    model, sink = nn.Sequential(layer(), Slow(), Kernel(sim, 40 * MS), nn.Tanh()), ListSink()
+    with autoprof.instrument(model, everything(targets=[{"match": r"[123]"}]), sinks=[sink]) as session:
+        for _ in range(3):
+            model(torch.ones(4, 8, device="sim")).sum()
+            session.step()
+            sim.finish()
+    for frame in sink.frames:
+        check_laws(frame)
+        marked = {span.fqn: span.host_bound for span in frame.spans if span.phase is Phase.FORWARD}
+        assert marked["1"] is True
+        assert marked["2"] is False
+
+
+def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line(sim: Simulated) -> None:
+    """Ten milliseconds of kernel, so at least that long a wait; a tensor of the host waits for nothing."""
+    model = nn.Linear(8, 8, device="sim")
+    session = autoprof.instrument(model, {"targets": [{"match": ".*"}], "step": "manual", "sinks": {}})
+    for _ in range(16):
+        loss = model(torch.ones(4, 8, device="sim")).sum()
+        sim.sleep(10 * MS)
+        loss.item()
+        torch.ones(()).item()
+        torch.accelerator.synchronize()
+        session.step()
+    session.close()
+    (diagnosis,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))  # type: ignore[attr-defined]
+    waits = diagnosis.facts().waits
+    assert waits is not None
+    assert {site.call for site in waits.sites} == {"item", "synchronize"}
+    assert waits.mean_ns >= 9 * MS
+
+
+@pytest.mark.parametrize("rule", ["sync-call", "h2d-copy"])
+def test_a_defect_on_the_device_is_found_by_its_rule(sim: Simulated, rule: str) -> None:
+    """A value read before the host works on, and a large copy from pageable memory in each step."""
+    model = nn.Linear(8, 8, device="sim")
+    batch = torch.ones(20 * MIB, dtype=torch.uint8)
+    session = autoprof.instrument(model, {"targets": [{"match": ".*"}], "step": "manual", "sinks": {}})
+    for _ in range(40):
+        loss = model(torch.ones(4, 8, device="sim")).sum()
+        if rule == "sync-call":
+            sim.sleep(MS)
+            loss.item()
+            spin(2 * MS)
+        else:
+            batch.to("sim")
+        loss.backward()
+        session.step()
+    session.close()
+    assert rule in {finding.rule for finding in session.summary().findings if finding.severity != "info"}
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_copy_to_the_device_takes_as_long_as_the_device_says(sim: Simulated, pinned: bool) -> None:
+    """A pinned copy returns at once and takes its time on the device."""
+    model, sink = nn.Linear(2, 2, device="sim"), ListSink()
+    batch = torch.ones(40 * MIB, dtype=torch.uint8)
+    batch = batch.pin_memory() if pinned else batch
+    with autoprof.instrument(model, everything(), sinks=[sink]) as session:
+        before = sim.waits
+        moved = batch.to("sim", non_blocking=pinned)
+        assert sim.waits == before + (not pinned)
+        session.step()
+    (span,) = [span for span in sink.frames[0].spans if span.phase is Phase.H2D]
+    expected_ns = 1_000 + 40 * MIB * 1_000 // 10_000
+    assert span.device_ns is not None
+    assert span.device_ns >= expected_ns
+    assert torch.equal(moved.cpu(), batch)
+
+
+class Scratch(nn.Module):
+    """Take ``scratch`` MiB for the length of its call, and keep ``keeps`` MiB for backward."""
+
+    def __init__(self, scratch: int, keeps: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(keeps * MIB // 4, device="sim"))
+        self.scratch = scratch
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.empty(self.scratch * MIB, dtype=torch.uint8, device="sim")
+        return x + (self.weight * x).mean()
+
+
+def test_memory_of_each_module_is_the_allocators(sim: Simulated) -> None:
+    """64 MiB of scratch above the level it began at, 16 in the shadow of that; the table has each part exactly."""
+    model, sink = nn.Sequential(Scratch(64, 4), Scratch(16, 4)), ListSink()
+    optimizer = torch.optim.Adam(model.parameters())
+    torch.accelerator.reset_peak_memory_stats()
+    config = {"targets": [{"match": r"\d", "memory": True}], "sinks": {}, "sample": {"warmup": 0}}
+    with autoprof.instrument(model, config, optimizer=optimizer, sinks=[sink]) as session:
+        for _ in range(4):
+            model(torch.ones(1, device="sim", requires_grad=True)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            session.step()
+    first, second = (next(s for s in sink.frames[0].spans if s.name == name) for name in ("0", "1"))
+    assert first.memory_start_bytes is not None
+    assert first.memory_peak_bytes is not None
+    assert first.memory_start_bytes + 64 * MIB <= first.memory_peak_bytes <= first.memory_start_bytes + 70 * MIB
+    assert second.memory_bound_bytes is not None
+    whole = session.summary().memory_table[0]
+    assert (whole.parameter_bytes, whole.gradient_bytes) == (8 * MIB, 8 * MIB)
+    assert whole.peak_bytes is not None
+    assert whole.held_bytes < whole.peak_bytes
+
+
+def test_a_model_that_moves_to_the_device_is_timed_there(sim: Simulated) -> None:
+    """``instrument`` before ``model.to``: steps after the move, and after one to another device, are recorded."""
+    model, sink = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), ListSink()
+    with autoprof.instrument(model, everything(), sinks=[sink]) as session:
+        for place in ("cpu", "sim:0", "sim:1"):
+            model.to(place)
+            for _ in range(2):
+                model(torch.ones(4, 8, device=place)).sum().backward()
+                session.step()
+    assert [frame.step for frame in sink.frames] == list(range(1, 7))
+    for frame in sink.frames:
+        check_laws(frame)
+        assert {span.fqn for span in frame.spans if span.phase is Phase.FORWARD} >= {"0", "1"}
