@@ -48,35 +48,6 @@ def espnet2() -> Log:
 
 
 @maker
-def wenet() -> Log:
-    log = Log(
-        "wenet/train",
-        "wenet-e2e/wenet, wenet/utils/train_utils.py, log_per_step (3.0)",
-        note="Batch epoch/batch; lines of CV are validation; no time but that of the line",
-        counter="relative",
-    )
-    now = clock()
-    for epoch in range(2):
-        for batch in range(0, 401, 100):
-            loss, norm = log.loss(epoch * 4 + batch // 100, 6, 80), log.around(12.1, 6)
-            log.line(
-                f"{now(31):%Y-%m-%d %H:%M:%S},112 DEBUG TRAIN | steps_per_second 3.2| Batch {epoch}/{batch} loss {loss:.6f} loss_ctc {loss * 1.2:.6f} loss_att {loss * 0.9:.6f} lr 0.00001200 grad_norm {norm:.6f} rank 0"
-            )
-            log.row(epoch * 500 + batch, loss=loss, lr=1.2e-5, grad_norm=norm, step_time_s=1 / 3.2)
-        for batch in (0, 100):
-            log.line(
-                f"{now(3):%Y-%m-%d %H:%M:%S},112 DEBUG CV | Batch {epoch}/{batch} loss {log.around(60, 6):.6f} loss_ctc 61.000000 loss_att 55.000000 history loss 58.{epoch} rank 0"
-            )
-        log.line(
-            f"{now(3):%Y-%m-%d %H:%M:%S},112 INFO Epoch {epoch} Step {epoch * 500 + 400} CV info cv_loss 57.{epoch}121"
-        )
-        log.valid(val_loss=57 + epoch / 10 + 0.0121)
-    log.counter = "order"
-    log.derivable = {"step_time_s": 0.01}
-    return log
-
-
-@maker
 def icefall() -> Log:
     log = Log(
         "icefall/train",
