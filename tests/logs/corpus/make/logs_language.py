@@ -758,9 +758,9 @@ def opennmt() -> Log:
     for step in range(50, 501, 50):
         xent = log.loss(step // 50, 1, 9)
         log.line(
-            f"[{now(45):%Y-%m-%d %H:%M:%S},112 INFO] Step {step}/100000; acc: {log.around(12.3, 1)}; ppl: {math.exp(xent):.1f}; xent: {xent:.1f}; aux: 0.000; lr: {step * 2e-7:.2e}; sents:   51231; bsz: 3456/3300/64; 12345/11234 tok/s; {step * 0.9:6.0f} sec;"
+            f"[{now(45):%Y-%m-%d %H:%M:%S},112 INFO] Step {step}/100000; acc: {log.around(12.3, 1)}; ppl: {math.exp(xent):.1f}; xent: {xent:.1f}; aux: 0.000; lr: {step * 2e-5:7.5f}; sents:   51231; bsz: 3456/3300/64; 12345/11234 tok/s; {step * 0.9:6.0f} sec;"
         )
-        log.row(step, loss=xent, lr=float(f"{step * 2e-7:.2e}"), step_time_s=0.9, tokens_per_s=[12345, 11234])
+        log.row(step, loss=xent, lr=round(step * 2e-5, 5), step_time_s=0.9, tokens_per_s=[12345, 11234])
     log.line(
         f"[{now(20):%Y-%m-%d %H:%M:%S},112 INFO] valid stats calculation\n                           took: 4.12 s.",
         f"[{now(1):%Y-%m-%d %H:%M:%S},112 INFO] Train perplexity: 812.3",
@@ -775,7 +775,7 @@ def opennmt() -> Log:
 def sockeye() -> Log:
     log = Log(
         "sockeye/train",
-        "awslabs/sockeye, sockeye/training.py, Speedometer (3.1)",
+        "awslabs/sockeye, sockeye/training.py, Speedometer (2.0)",
         note="Speed has three rates of the interval; Epoch[] counts epochs, Batch [] all batches",
         counter="order",
     )
@@ -791,6 +791,24 @@ def sockeye() -> Log:
         f"[{now(11):%Y-%m-%d:%H:%M:%S}:INFO:sockeye.training:_save_params] Checkpoint [1]\tUpdates=600 Epoch=0 Samples=164000 Time-cost=131.012 Updates/sec=4.580",
         f"[{now(11):%Y-%m-%d:%H:%M:%S}:INFO:root:_log] Checkpoint [1]\tValidation-perplexity=312.123456",
     )
+    log.derivable = {"step_time_s": 0.01}
+    return log
+
+
+@maker
+def sockeye_3() -> Log:
+    log = Log(
+        "sockeye/train_3",
+        "awslabs/sockeye, sockeye/training.py, Speedometer (3.1)",
+        note="E= and B= are epoch and batch; s/sec, tok/sec and u/sec are rates of the interval; s is no second here",
+    )
+    now = clock()
+    for batch in range(50, 601, 50):
+        rate, tok, upd = log.around(1234.56, 2), log.around(23456.78, 2), log.around(4.56, 2)
+        log.line(
+            f"[{now(11):%Y-%m-%d:%H:%M:%S}:INFO:sockeye.training:__call__] E=0 B={batch}\ts/sec={rate:.2f} tok/sec={tok:.2f} u/sec={upd:.2f}\tce={log.loss(batch // 50, 6, 9):f} ppl=812.121212 "
+        )
+        log.row(batch, throughput=rate, tokens_per_s=tok, step_time_s=1 / upd)
     log.derivable = {"step_time_s": 0.01}
     return log
 

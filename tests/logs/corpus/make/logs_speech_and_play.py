@@ -71,7 +71,7 @@ def icefall() -> Log:
                 )
                 log.valid(val_loss=1 + epoch / 10 + 0.012)
     for row in log.rows:
-        row["memory"] = 19212 / 1024
+        row["memory"] = [19212 / 1024, 19212e6 / 2**30]  # the tool divides by a million
     log.derivable = {"memory": 1e-3}
     return log
 
@@ -387,7 +387,8 @@ def sb3_by_source() -> Log:
                 "|    value_loss           | 54.1        |",
             )
         log.line("-" * 41)
-        log.row(loss=loss if index > 1 else None, lr=0.0003 if index > 1 else None)
+        log.row(loss=loss if index > 1 else None, lr=0.0003 if index > 1 else None, step_time_s=2.0)
+    log.derivable = {"step_time_s": 1e-3}  # of an iteration, by time_elapsed
     return log
 
 
@@ -409,7 +410,8 @@ def sb3_csv() -> Log:
         log.line(
             f"{round(log.around(1021, 0))},{index},{log.around(42, 3)},{index * 2},{log.around(42, 3)},{index * 2048},{tail}"
         )
-        log.row(loss=None if index == 1 else loss, lr=None if index == 1 else 0.0003)
+        log.row(loss=None if index == 1 else loss, lr=None if index == 1 else 0.0003, step_time_s=2.0)
+    log.derivable = {"step_time_s": 1e-3}  # of an iteration, by time_elapsed
     return log
 
 
@@ -468,7 +470,8 @@ def tianshou() -> Log:
         log.line(
             f"Epoch #{epoch}: test_reward: {epoch * 21.0:.6f} ± 9.121212, best_reward: {epoch * 21.0:.6f} ± 9.121212 in #{epoch}"
         )
-        log.row(loss=loss)
+        log.row(loss=loss, step_time_s=1 / 812.12)
+    log.derivable = {"step_time_s": 1e-3}  # of the steps that `it` counts
     return log
 
 
@@ -719,7 +722,7 @@ def open_clip() -> Log:
     log = Log(
         "open_clip/train",
         "mlfoundations/open_clip, src/open_clip_train/train.py, train_one_epoch (2.24)",
-        note="the counter is of samples; Data (t) and Batch (t) are the last step's; Loss: value (average); /s is of all GPUs, /s/gpu of one; Eval lines",
+        note="the counter is of samples; Data (t) and Batch (t) are means of the interval; Loss: value (average); /s is of all GPUs, /s/gpu of one; Eval lines",
         counter="order",
     )
     now = clock()

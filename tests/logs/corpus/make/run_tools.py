@@ -73,7 +73,15 @@ def keras() -> None:
             if validated:
                 log.valid(val_loss=float(f"{fit.history['val_loss'][epoch]:.4f}"))
         if verbose == 1:  # the loss is the epoch's mean so far, whatever the bar's state
+            states = re.findall(r"(\d+)/10.*? (\d+)ms/step - loss: ([\d.]+)", log.text.replace("\x08", ""))
             log.rows = [{"step": None, "loss": float(loss)} for loss in re.findall(r" - loss: ([\d.]+)", log.text)]
+            if not validated:
+                ends = [
+                    {"step_time_s": int(time) / 1000, "loss": float(loss)}
+                    for done, time, loss in states
+                    if done == "10"
+                ]
+                log.rows = [row | next((end for end in ends if end["loss"] == row["loss"]), {}) for row in log.rows]
             log.note += "; the bar on its way prints means over the epoch so far"
         log.save()
     path = Path(tempfile.mkdtemp()) / "training.csv"
