@@ -1,0 +1,250 @@
+"""The governor's account, step by step: what time earns, what recording spends, and how long a debt is paid back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from autoprof._session.governor import BURST_STEPS, CONTROL_STEPS, MAX_CHARGE, MAX_CREDIT_STEPS, Governor
+from autoprof._stats.paired_steps import FIRST_CONTROL_INTERVAL, MIN_PAIRS, START_STEPS
+
+MS = 1_000_000
+BUDGET = 0.01
+SHARE = 0.6 * BUDGET
+"""The part of the time that is spent: the rest of the budget covers what autoprof's timers miss."""
+
+
+class Ledger:
+    """A run in steps of 1 ms, and the account as the documentation describes it."""
+
+    def __init__(self, governor: Governor) -> None:
+        self.governor = governor
+        self.steps = 0
+        self.credit_ns = 0.0
+        self.loan_ns = 0.0
+        self.starting = True
+
+    def _earn(self, steps: int) -> None:
+        earned = SHARE * steps * MS
+        paid = min(0.75 * earned, self.loan_ns)
+        self.loan_ns -= paid
+        self.credit_ns = min(self.credit_ns + earned - paid, MAX_CREDIT_STEPS * SHARE * MS)
+
+    def record(self, cost_ns: int, toggle_ns: int = 0) -> int:
+        """Record a step; return the gap after it."""
+        gap = self.governor.after_recorded(MS + cost_ns, cost_ns, toggle_ns)
+        self.steps += 1
+        self._earn(1)
+        self.credit_ns -= cost_ns
+        if self.starting and self.steps > START_STEPS:
+            self.starting = False
+            self.loan_ns, self.credit_ns = max(-self.credit_ns, 0.0), max(self.credit_ns, 0.0)
+        self.credit_ns -= toggle_ns if gap else 0
+        return gap
+
+    def skip(self, gap: int, spent_ns: int = 0) -> None:
+        """Let the gap pass; ``spent_ns`` of it is work of autoprof's own."""
+        self.governor.after_gap(gap, gap * MS, spent_ns)
+        self.steps += gap
+        self._earn(gap)
+        self.credit_ns -= spent_ns
+
+    def start(self, cost_ns: int = 0) -> None:
+        """Pass the run's start, in which every step is recorded but the controls."""
+        while self.starting:
+            gap = self.record(cost_ns)
+            if gap:
+                self.skip(gap)
+
+    def burst(self, cost_ns: int, toggle_ns: int = 0) -> int:
+        """Record up to the next gap that pays back a debt; return it."""
+        while True:
+            gap = self.record(cost_ns, toggle_ns)
+            if gap and self.credit_ns < 0:
+                return gap
+            if gap:
+                self.skip(gap)
+
+
+def check_payback(ratios: list[float]) -> None:
+    """Assert that gaps earn back the debt: on the whole exactly, each within a quarter, in both directions."""
+    assert min(ratios) >= 0.75
+    assert max(ratios) <= 1.26  # a gap has whole steps
+    assert min(ratios) < 0.8
+    assert max(ratios) > 1.2
+    assert sum(ratios) / len(ratios) == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize(("toggle_ns", "spent_ns"), [(0, 0), (3 * MS, 0), (0, 3 * MS)])
+def test_a_gap_earns_back_what_the_burst_its_hooks_and_its_delivery_cost(toggle_ns: int, spent_ns: int) -> None:
+    """Attaching and detaching is part of the debt, and so is the work on the recorded steps in the gap."""
+    ledger, ratios = Ledger(Governor(BUDGET)), []
+    ledger.start()
+    for _ in range(400):
+        gap = ledger.burst(MS, toggle_ns)
+        ratios.append(gap * SHARE * MS / -ledger.credit_ns)
+        ledger.skip(gap, spent_ns)
+    check_payback(ratios)
+
+
+def test_while_the_loan_is_paid_back_a_quarter_of_the_budget_records() -> None:
+    """Gaps are four times as long until the start is paid for, and of the usual length from then on."""
+    ratios: list[float] = []
+    loans = 0
+    for seed in range(40):
+        ledger = Ledger(Governor(BUDGET, seed=seed))
+        ledger.start(MS // 2)
+        assert ledger.loan_ns > 50 * MS
+        for _ in range(14):
+            gap = ledger.burst(MS // 2)
+            loans += ledger.loan_ns > 0
+            share = 0.25 * SHARE if ledger.loan_ns > 0 else SHARE
+            ratios.append(gap * share * MS / -ledger.credit_ns)
+            ledger.skip(gap)
+        assert ledger.loan_ns == 0
+    assert 0.2 < loans / len(ratios) < 0.8
+    check_payback(ratios)
+
+
+def test_gaps_differ_from_seed_to_seed_and_are_the_same_for_one() -> None:
+    """A run can be repeated; the ranks of a job do not skip the same steps."""
+
+    def gaps(seed: int) -> list[int]:
+        ledger, found = Ledger(Governor(BUDGET, seed=seed)), []
+        ledger.start()
+        for _ in range(10):
+            found.append(ledger.burst(MS))
+            ledger.skip(found[-1])
+        return found
+
+    assert gaps(1) == gaps(1)
+    assert gaps(1) != gaps(2)
+
+
+def test_controls_come_after_a_fixed_number_of_steps() -> None:
+    """After each gap the count begins anew."""
+    governor = Governor(BUDGET)
+    for _ in range(4):
+        gaps = [governor.after_recorded(MS, 0) for _ in range(FIRST_CONTROL_INTERVAL)]
+        assert gaps == [0] * (FIRST_CONTROL_INTERVAL - 1) + [CONTROL_STEPS]
+        governor.after_gap(CONTROL_STEPS, CONTROL_STEPS * MS)
+
+
+@pytest.mark.parametrize(("steps", "elapsed_ns", "found"), [(0, 5, 7), (5, 0, 7), (0, 0, 7), (1, 1, 1), (2, 8, 4)])
+def test_a_gap_without_steps_or_without_time_says_nothing(steps: int, elapsed_ns: int, found: int) -> None:
+    """A clock that stood still is no measurement of the bare step."""
+    governor = Governor(BUDGET)
+    assert governor.bare_ns == 0
+    governor.after_recorded(9, 2)
+    governor.after_gap(steps, elapsed_ns)
+    assert governor.bare_ns == found
+
+
+# Levels: at 1 ms a step, what costs more than 500 times the 6 us that a step earns is dropped: 3 ms.
+
+
+def lead(governor: Governor, bursts: int, cost_ns: Callable[[int], int], toggle_ns: int = 0, bare_ns: int = MS) -> None:
+    """Record bursts, each step for what ``cost_ns`` says of its number in the burst."""
+    for _ in range(bursts):
+        at = gap = 0
+        while not gap:
+            at += 1
+            gap = governor.after_recorded(bare_ns + cost_ns(at), cost_ns(at), toggle_ns)
+        governor.after_gap(gap, gap * bare_ns)
+
+
+def test_modules_are_dropped_for_what_attaching_them_costs() -> None:
+    """Recording itself is free, and the hooks of a burst cost 4 ms for each of its steps."""
+    governor = Governor(BUDGET, levels=2)
+    lead(governor, 40, lambda _: 0, toggle_ns=4 * MS * BURST_STEPS)
+    assert governor.level == 1
+
+
+def test_what_attaching_costs_is_spread_over_the_burst() -> None:
+    """Hooks that cost 0.7 ms are a tenth of that for each step, and nothing is dropped."""
+    governor = Governor(BUDGET, levels=2)
+    lead(governor, 40, lambda _: 0, toggle_ns=700_000)
+    assert governor.level == 0
+
+
+def test_one_expensive_step_drops_no_module() -> None:
+    """The cost of a level is a running mean: the last step of each burst costs 8 ms, the others 0.1 ms."""
+    governor = Governor(BUDGET, levels=2)
+    Ledger(governor).start()
+    lead(governor, 40, lambda at: 8 * MS if at == BURST_STEPS else 100_000)
+    assert governor.level == 0
+
+
+def test_levels_are_left_and_entered_one_by_one() -> None:
+    """Too costly for two levels it drops both; steps of 10 ms afford the middle one again, and not the finest."""
+    governor = Governor(BUDGET, levels=3)
+    costs = (40 * MS, 10 * MS, 100_000)
+    lead(governor, 40, lambda _: costs[governor.level])
+    assert governor.level == 2
+    lead(governor, 40, lambda _: costs[governor.level], bare_ns=10 * MS)
+    assert governor.level == 1
+
+
+def test_without_levels_nothing_is_dropped() -> None:
+    """One level is all there is."""
+    governor = Governor(BUDGET)
+    lead(governor, 40, lambda _: 40 * MS)
+    assert governor.level == 0
+
+
+# Pairs: what the account does not see is charged.
+
+
+def pair(governor: Governor, step_ns: int, cost_ns: int, count: int = 1) -> None:
+    """Compare recorded steps of this length and measured cost with steps of 1 ms."""
+    for _ in range(count):
+        while not (gap := governor.after_recorded(step_ns, cost_ns)):
+            pass
+        first = min(governor.comparable, gap)
+        governor.compare(first, first * MS)
+        governor.after_gap(gap, gap * MS)
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "cost_ns", "charge"),
+    [
+        pytest.param(1_200_000, 100_000, 2.0, id="half of the cost is seen"),
+        pytest.param(2_000_000, 100_000, MAX_CHARGE, id="a tenth of the cost is seen"),
+        pytest.param(MS, 100_000, 1.0, id="more is seen than there is"),
+        pytest.param(1_200_000, 0, 1.0, id="nothing is seen"),
+    ],
+)
+def test_the_charge_is_the_ratio_of_true_and_measured_cost(step_ns: int, cost_ns: int, charge: float) -> None:
+    """It lies between 1 and ``MAX_CHARGE``; the share of time that may be spent falls as it rises."""
+    governor = Governor(BUDGET)
+    pair(governor, step_ns, cost_ns, MIN_PAIRS)
+    assert governor.spendable_share == pytest.approx(SHARE / charge)
+
+
+def test_the_charge_changes_only_with_every_eighth_pair() -> None:
+    """One pair more does not move it."""
+    governor = Governor(BUDGET)
+    pair(governor, 1_200_000, 100_000, MIN_PAIRS)
+    charged = governor.spendable_share
+    pair(governor, 1_200_000, 300_000, MIN_PAIRS - 1)
+    assert governor.spendable_share == charged
+    pair(governor, 1_200_000, 300_000)
+    assert governor.spendable_share == pytest.approx(SHARE)
+
+
+def test_the_cost_by_pairs_names_the_share_of_steps_recorded() -> None:
+    """Of all steps so far."""
+    governor = Governor(BUDGET)
+    recorded = unsampled = 0
+    for _ in range(MIN_PAIRS):
+        gap = 0
+        while not gap:
+            gap = governor.after_recorded(MS + 100_000, 100_000)
+            recorded += 1
+        governor.compare(1, MS)
+        governor.after_gap(gap, gap * MS)
+        unsampled += gap
+    paired = governor.paired()
+    assert paired is not None
+    assert paired.recorded == pytest.approx(recorded / (recorded + unsampled))
