@@ -186,6 +186,17 @@ def test_levels_are_left_and_entered_one_by_one() -> None:
     assert governor.level == 1
 
 
+@pytest.mark.parametrize(("bare_ns", "level"), [(1_600_000, 1), (3 * MS, 0)])
+def test_modules_come_back_only_with_room_to_spare(bare_ns: int, level: int) -> None:
+    """What costs 4 ms is dropped at 1 ms a step, affordable from 1.4 ms on, and recorded again from 2.7 ms on."""
+    governor = Governor(BUDGET, levels=2)
+    costs = (4 * MS, 100_000)
+    lead(governor, 40, lambda _: costs[governor.level])
+    assert governor.level == 1
+    lead(governor, 40, lambda _: costs[governor.level], bare_ns=bare_ns)
+    assert governor.level == level
+
+
 def test_without_levels_nothing_is_dropped() -> None:
     """One level is all there is."""
     governor = Governor(BUDGET)

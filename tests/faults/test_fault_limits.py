@@ -72,6 +72,35 @@ def test_spans_beyond_the_limit_are_counted_and_those_kept_stay_true(room: Calla
     assert summary.dropped == {"marks": 15}
 
 
+@pytest.mark.parametrize("cut_first", [True, False])
+def test_a_step_that_was_cut_and_a_whole_one_with_the_same_marks_do_not_mix(
+    room: Callable[[int], None], cut_first: bool
+) -> None:
+    """A span whose end was dropped ends with its last mark; one that is open at a step's end lasts to that end."""
+    room(1)
+    clock = FakeClock()
+
+    def cut() -> None:
+        with autoprof.span("whole"):
+            clock.advance(100)
+        watched.step()
+
+    def open_at_the_end() -> None:
+        span = autoprof.span("whole")
+        span.__enter__()
+        clock.advance(100)
+        watched.step()
+        span.__exit__(None, None, None)
+        watched.step()
+
+    with Watched(mlp(), clock=clock) as watched:
+        for take in (cut, open_at_the_end) if cut_first else (open_at_the_end, cut):
+            take()
+    frames = [frame for frame in watched.sink.frames if frame.duration_ns]
+    found = {frame.dropped: [(span.name, span.host_ns) for span in frame.spans] for frame in frames}
+    assert found == {0: [("whole", 100)], 1: [("whole", 0)]}
+
+
 @pytest.mark.parametrize("warmup", [0, 2])
 def test_the_first_step_is_resolved_to_a_limit_if_it_is_a_warmup_step(
     warmup: int, monkeypatch: pytest.MonkeyPatch
