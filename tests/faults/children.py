@@ -47,7 +47,7 @@ print("went on")
 
 
 SERVER = """
-import json, os, sys
+import json, os, signal, sys
 import torch, autoprof, autoprof.config, autoprof._storage.runs, autoprof.sinks, autoprof._targets
 torch.set_num_threads(1)
 for line in sys.stdin:
@@ -58,6 +58,7 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 else:
     sys.exit(0)
+signal.alarm(120)  # a program that hangs dies of it, and the test fails
 os.chdir(request["folder"])
 for number, path, mode in ((0, os.devnull, os.O_RDONLY), (1, "out", os.O_RDWR), (2, "err", os.O_RDWR)):
     os.dup2(os.open(path, mode | os.O_CREAT | os.O_TRUNC, 0o644), number)
