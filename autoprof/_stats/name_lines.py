@@ -17,6 +17,8 @@ _RECOMPUTE: Final = Phase.RECOMPUTE
 _BACKWARD: Final = Phase.BACKWARD
 _LONGEST: Final = attrgetter("total_ns")
 
+UNKNOWN: Final = 0.01
+"""Share of a line's time from which spans inside it are in rows without a parent."""
 MAX_DEPTH: Final = 64
 """Depth of nested names; a longer chain is treated as a cycle and cut."""
 
@@ -39,6 +41,8 @@ class Line:
     backward_ns: int = 0
     host_bound_ns: int = 0
     children: list[Line] = field(default_factory=list)
+    adopted: list[Line] = field(default_factory=list)
+    """Lines that become children, because part of their time is in this line."""
 
     @property
     def calls(self) -> int:
@@ -65,6 +69,30 @@ class Line:
         moved = min(ns, self.backward_ns)
         self.backward_ns -= moved
         self.recompute_ns += moved
+
+    @property
+    def has_unknown_children(self) -> bool:
+        """Whether spans ran in it whose rows name no parent, as they ran elsewhere, too; not known with recompute."""
+        if self.recompute_ns:
+            return False
+        inside_ns = sum(row.total_ns - row.self_ns for row in self.rows)
+        return inside_ns - sum(child.total_ns for child in self.children) > UNKNOWN * self.total_ns
+
+    def adopt(self) -> None:
+        """Add the lines of ``adopted`` to the children: the time is then its own and that of all children."""
+        if not self.adopted:
+            return
+        for line in self.adopted:
+            line.adopt()
+        self.children = sorted([*self.children, *self.adopted], key=_by_time)
+        self.adopted = []
+        before_ns = max(self.total_ns, 1)
+        own = {row.phase: row.self_ns for row in self.rows}
+        self.total_ns = sum(own.values()) + sum(child.total_ns for child in self.children)
+        self.forward_ns = own.get(_FORWARD, 0) + sum(child.forward_ns for child in self.children)
+        self.backward_ns = own.get(_BACKWARD, 0) + sum(child.backward_ns for child in self.children)
+        self.recompute_ns = sum(child.recompute_ns for child in self.children)
+        self.host_bound_ns = round(self.host_bound_ns * self.total_ns / before_ns)
 
     @property
     def is_host_bound(self) -> bool:
@@ -146,7 +174,28 @@ def _merge(rows: list[Row]) -> list[Line]:
             for outer in backwards:
                 outer.move_to_recompute(ns)
         places[name].append(_RowPlace(phase, line, names, backwards, recomputed))
-    return _grow(lines, parents)
+    return _nest_by_name(lines, _grow(lines, parents))
+
+
+def _nest_by_name(lines: dict[str, Line], roots: list[Line]) -> list[Line]:
+    """Put a root below the one whose name begins its own, where it ran inside that one and elsewhere, too.
+
+    A row has one parent, or none where it has several. Such a name would stand beside the one that contains a part of
+    it, and the roots would add up to more than the step. The one above then has the time of both.
+    """
+    kept = {line.name: line for line in roots}
+    for line in sorted(roots, key=_by_name_length):
+        above = lines.get(parent_name(line.name, kept) or "")
+        if above is not None and above.has_unknown_children:
+            above.adopted.append(line)
+            del kept[line.name]
+    for line in kept.values():
+        line.adopt()
+    return sorted(kept.values(), key=_by_time)
+
+
+def _by_name_length(line: Line) -> int:
+    return -len(line.name)
 
 
 def _row_around(phase: Phase, candidates: Sequence[_RowPlace]) -> _RowPlace | None:

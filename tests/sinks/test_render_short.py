@@ -142,6 +142,24 @@ def test_a_chain_of_names_with_nearly_the_same_time_is_one_line() -> None:
     assert tree[1] == ["1/blocks/*", "×2", "86.0", "%", "860", "860"]
 
 
+def test_a_name_that_runs_inside_another_and_beside_it_is_counted_once() -> None:
+    """As the layers of a model whose ``forward`` the program also calls: the left edge adds up to the step."""
+    inside = (
+        ("q", "forward", -1, 300),
+        ("q/a", "forward", 0, 280),
+        ("q", "backward", -1, 200),
+        ("q/a", "backward", 2, 90),
+    )
+    beside = (("q/a", "forward", -1, 100), ("q/a", "backward", -1, 50), ("p", "forward", -1, 250))
+    tree = _tree_of(*inside, *beside)
+    assert [row[:5] for row in tree[:3]] == [
+        ["q", "65.0", "%", "650", "400"],
+        ["a", "×2", "52.0", "%", "520"],
+        ["(self)", "13.0", "%", "130", "20.0"],
+    ]
+    assert [row[0] for row in tree[3:]] == ["p", "other"]
+
+
 def test_a_joined_name_is_never_cut() -> None:
     """Where it would be wider than its column, its parts keep lines of their own."""
     inner = f"net/{'a' * 25}/{'b' * 25}"
