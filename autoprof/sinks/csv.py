@@ -62,8 +62,9 @@ def line(values: Iterable[object]) -> str:
     """Return one line of CSV, without formulas."""
     text = io.StringIO()
     cells = [plain_cell(value) if isinstance(value, str) else value for value in values]
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
+    # Before Python 3.13 only the characters of the line's end are quoted: a return in a cell would be an end otherwise.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return f"{text.getvalue()[:-2]}\n"
 
 
 class StepTable:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from random_frames import runs
 from sink_builders import MS, Clock, frame_of, summary_of
@@ -87,6 +87,8 @@ def test_a_name_is_no_formula(name: str) -> None:
 
 
 @given(st.text(), st.floats())
+@example("\r", 0.0)
+@example("a\r\nb", 0.0)
 def test_no_cell_is_a_formula_and_numbers_stay_numbers(text: str, number: float) -> None:
     """Whatever the text is; a negative number begins as a formula does."""
     shown, negative = next(csv.reader(io.StringIO(line((text, repr(-number))), newline="")))
