@@ -93,7 +93,7 @@ def openrlhf() -> Log:
     log = Log(
         "openrlhf/sft",
         "OpenRLHF/OpenRLHF, openrlhf/trainer/sft_trainer.py, step_bar.set_postfix (0.5)",
-        note="two bars; loss is the batch's, gpt_loss too, loss_mean a moving mean",
+        note="two bars; gpt_loss is the micro-batch's, loss_mean the optimizer step's mean of them (a moving mean in older versions)",
         counter="relative",
     )
     log.raw("\rTrain epoch:   0%|          | 0/1 [00:00<?, ?it/s]\n")
@@ -102,7 +102,7 @@ def openrlhf() -> Log:
         log.raw(
             f"\rTrain step of epoch 0: {step * 2:3d}%|{bar(step, 50)}| {step}/50 [{ms(step * 4)}<{ms((50 - step) * 4)},  4.00s/it, gpt_loss={loss:.3g}, lr=5e-6, loss_mean={loss + 0.2:.3g}]"
         )
-        log.row(step, lr=5e-6, step_time_s=4.0, loss=float(f"{loss:.3g}"))
+        log.row(step, lr=5e-6, step_time_s=4.0, loss=[float(f"{loss:.3g}"), float(f"{loss + 0.2:.3g}")])
     log.raw("\n")
     log.derivable = {"step_time_s": 0.02, "loss": 1e-4}
     return log
@@ -598,4 +598,38 @@ def one_record() -> Log:
     log = Log("loops/one_record", "a loop that has just begun", note="one record: no difference can be taken")
     log.line("step 1 loss 10.9121 lr 3.00e-06 step_time 41.212s")
     log.row(1, loss=10.9121, lr=3e-6, step_time_s=41.212)
+    return log
+
+
+@maker
+def ranks_jsonl() -> Log:
+    log = Log(
+        "loops/ranks_object",
+        "a loop as people write it",
+        note="rank and world_size in each object; rank 1 is slower",
+        suffix="jsonl",
+    )
+    for step in range(0, 80, 10):
+        for rank in range(2):
+            loss, t = log.loss(step // 10, 5, 3), log.around(0.212 + rank / 10, 5)
+            log.line(json.dumps({"rank": rank, "world_size": 2, "step": step, "loss": loss, "step_time": t}))
+            log.row(step, rank=rank, loss=loss, step_time_s=t)
+    return log
+
+
+@maker
+def torchrun_tee() -> Log:
+    log = Log(
+        "torchrun/tee",
+        "pytorch/pytorch, torch/distributed/elastic/multiprocessing/tail_log.py, torchrun --tee 3 (2.9)",
+        note="[default1]: in front of a line is the local rank",
+    )
+    log.line(
+        "W0302 09:14:07.112121 41212 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable for each process to be 1 in default"
+    )
+    for step in range(10, 81, 10):
+        for rank in range(2):
+            loss, t = log.loss(step // 10, 4, 3), log.around(212.1 + rank * 40, 1)
+            log.line(f"[default{rank}]:step {step} loss {loss:.4f} step_time {t:.1f}ms")
+            log.row(step, rank=rank, loss=loss, step_time_s=t / 1000)
     return log
