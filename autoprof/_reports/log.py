@@ -14,7 +14,7 @@ from ..summary import Summary
 from .measurements import measured_lines, overhead_lines
 from .memory_text import readings
 from .shapes import render_shape_changes
-from .text import elide, pad, safe
+from .text import elide, pad, printable, safe
 
 RULE: Final = "=" * 80
 LABEL: Final = 40
@@ -141,7 +141,7 @@ def _facts(frame: StepFrame, limit_ns: int) -> str:
     untimed = frame.layout.lanes.count(UNTIMED_LANE)
     if untimed:
         facts.append(f"without a device time {untimed}")
-    return safe(" | ".join(facts))
+    return printable(" | ".join(facts))
 
 
 def _scalar(name: str, value: float) -> str:

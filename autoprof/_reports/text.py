@@ -56,7 +56,12 @@ def glyphs_for(encoding: str) -> Glyphs:
 
 @lru_cache(maxsize=4096)
 def safe(text: str, encoding: str = "utf-8") -> str:
-    """Return the text without control characters and without characters that the encoding lacks."""
+    """Return a name without control characters and without characters that the encoding lacks, and remember it."""
+    return printable(text, encoding)
+
+
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """Return a text without control characters and without characters that the encoding lacks."""
     shown = visible(text)
     try:
         return shown.encode(encoding, "replace").decode(encoding)

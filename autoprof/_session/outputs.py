@@ -13,7 +13,7 @@ from ..frame import StepFrame
 from ..sinks import CalibratedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
-PART_S: Final = 0.0005
+PART_S: Final = 0.00025
 """The time in a step after which the rest of a live summary waits for the next step, to keep steps even."""
 SHARE: Final = 0.02
 """The share of a long step that may be spent at once."""
@@ -51,7 +51,9 @@ class Outputs:
         """The remaining parts of a live summary in progress."""
         self._latest: Summary | None = None
         self._due: list[LiveSink] = []
-        self._step = self._due_step = 0
+        self._step = self._step_ns = self._due_step = 0
+        self._written = False
+        """Whether a frame was written since a live summary was last asked for."""
 
     def calibrate(self, limit_ns: int) -> None:
         """Pass the limit of the clock on: a span shorter than it may be none."""
@@ -64,13 +66,19 @@ class Outputs:
                     sink.calibrate(limit_ns)
 
     def write(self, frame: StepFrame) -> None:
-        """Pass a frame to every sink, and continue a live summary that is due."""
+        """Pass a frame to every sink."""
         for sink in self._sinks[:]:
             with self._containing(sink):
                 sink.write(frame)
-        if self._live:
-            self._step = frame.step
-            self._show_due(max(PART_S, SHARE * frame.duration_ns / NS_PER_S))
+        self._step, self._step_ns = frame.step, frame.duration_ns
+        self._written = True
+
+    def show(self) -> bool:
+        """Begin a live summary that is due since the last frames, or continue one; return whether there is one."""
+        if not self._live or not (self._written or self._parts is not None):
+            return False
+        self._written = False
+        return self._show_due(max(PART_S, SHARE * self._step_ns / NS_PER_S))
 
     def rest(self, idle_s: float) -> bool:
         """Show a summary that is due before a gap of about this length; return False where a part remains.
@@ -86,8 +94,8 @@ class Outputs:
                 sink.refresh()
         return True
 
-    def _show_due(self, limit_s: float, idle_s: float | None = None) -> None:
-        """Begin or continue a live summary that is due, for about ``limit_s``."""
+    def _show_due(self, limit_s: float, idle_s: float | None = None) -> bool:
+        """Begin or continue a live summary that is due, for about ``limit_s``; return whether there is one."""
         if self._parts is None:
             self._due = []
             for sink in self._live[:]:
@@ -95,7 +103,7 @@ class Outputs:
                     if sink.due(idle_s):
                         self._due.append(sink)
             if not self._due:
-                return
+                return False
             self._due_step = self._step
             self._parts = self._summaries.parts()
         parts, self._parts = self._parts, None  # an exception from a part ends this summary
@@ -104,13 +112,13 @@ class Outputs:
             for self._latest in parts:
                 if self._now_s() > until_s:
                     self._parts = parts
-                    return
+                    return True
         summary, self._latest = self._latest, None
-        if summary is None:
-            return
-        for sink in self._due:
-            with self._containing(sink):
-                sink.show(summary, self._due_step)
+        if summary is not None:
+            for sink in self._due:
+                with self._containing(sink):
+                    sink.show(summary, self._due_step)
+        return True
 
     def _switch_off_due(self, error: Exception) -> None:
         self._latest = None

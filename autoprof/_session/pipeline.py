@@ -30,8 +30,10 @@ from .outputs import Outputs
 if TYPE_CHECKING:
     from .._storage.runs import RunFolder
 
-SLICE_NS: Final = 500_000
-"""The time after which the remaining waiting steps are passed on at the end of the next step, to keep steps even."""
+SLICE_NS: Final = 250_000
+"""The time after which the remaining waiting steps are passed on at the end of the next step, to keep steps even.
+
+A live summary has a slice of its own: it goes on at the end of another step than one whose slice is used up."""
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
@@ -163,6 +165,8 @@ class Pipeline:
         self._outputs = Outputs(sinks, self._summarizer, notes)
         self._gc_paused = GcPaused()
         self._due_ns = 0
+        self._owes_summary = False
+        """Whether the last slice left no time for a live summary."""
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
@@ -188,7 +192,8 @@ class Pipeline:
         """Return, once, whether long work was done since the last call: the next step is then a warm-up step."""
         return True in [took_long() for took_long in self._took_long]
 
-    def _complete(self) -> None:
+    def _complete(self, until_ns: int | None = None) -> None:
+        """Complete the closed steps, at least one; the rest later once ``until_ns`` has come."""
         while self._closed:
             raw = self._closed.popleft()
             for complete in self._complete_step:
@@ -197,6 +202,8 @@ class Pipeline:
                 self._is_first = False
                 raw = self._shorten_first(raw)
             self._resolver.submit(raw)
+            if until_ns is not None and perf_counter_ns() > until_ns:
+                return
 
     def _shorten_first(self, raw: RawStep) -> RawStep:
         """Drop the later marks of the first step if no statistics need them; their cost stays in its overhead.
@@ -218,17 +225,32 @@ class Pipeline:
         self._outputs.write(frame)
 
     def _pass_on_some(self) -> bool:
-        """Pass on the steps that the device has passed, for one slice of time; return whether all of them."""
+        """Pass on the steps that the device has passed, for one slice of time; return whether all of them.
+
+        A live summary goes on in the rest of the slice; where there is none, before the steps of the next one.
+        """
+        if self._owes_summary:
+            self._owes_summary = False
+            with self._gc_paused:
+                if self._outputs.show():
+                    return False
+        if not self._pass_on_until(perf_counter_ns() + SLICE_NS):
+            self._owes_summary = True
+            return False
+        with self._gc_paused:
+            self._outputs.show()
+        return True
+
+    def _pass_on_until(self, until_ns: int) -> bool:
         require_address_space()
-        self._complete()  # counting FLOPs takes long and leaves garbage: outside of the paused collector
+        self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
         with self._gc_paused:
             self._outputs.calibrate(self._limit.span_ns())
-            until_ns = perf_counter_ns() + SLICE_NS
             for frame in self._resolver.ready():
                 self._pass_on(frame)
                 if perf_counter_ns() > until_ns:
                     return False
-        return True
+        return not self._closed
 
     def postpone(self, now_ns: int) -> None:
         """Resolve the steps after a gap later: work between them would lengthen their times."""
@@ -247,7 +269,8 @@ class Pipeline:
 
         Return False where more waits, or not all is shown.
         """
-        if not self._pass_on_some():
+        began_ns, waited = perf_counter_ns(), bool(self._closed or self._resolver.waiting)
+        if not self._pass_on_until(began_ns + SLICE_NS) or (waited and perf_counter_ns() - began_ns > SLICE_NS // 2):
             return False
         with self._gc_paused:
             return self._outputs.rest(idle_s)

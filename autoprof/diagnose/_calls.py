@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from .._stats.intervals import Interval, median_from_quantiles
 from .._units import format_count, format_ms
 from ..frame import NOT_MEASURED, TRAINING_LANE, StepFrame
 from ..probes._call_table import CallTable, Site, TimedCall
+from ._source_lines import source_line
 
 MAX_SITES: Final = 8
 """Call sites kept, those with the most time."""
@@ -122,7 +122,7 @@ def summarize_calls(table: CallTable, cost_column: int = 0) -> CallStatistics | 
 
 
 def _call_site(site: Site, count: int, ns: int) -> CallSite:
-    source = linecache.getline(site.file, site.line).strip() if site.file else ""
+    source = source_line(site.file, site.line) if site.file else ""
     return CallSite(*site, source if len(source) <= MAX_SOURCE else "", count, ns)
 
 

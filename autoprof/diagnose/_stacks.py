@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
 from ._calls import MAX_SOURCE, NEARLY_ALL, CallSite
+from ._source_lines import source_line
 
 UNATTRIBUTED: Final = "unattributed"
 """The key of samples in no span; those in a span have its phase and name, those in excluded time ``EXCLUDED``."""
@@ -273,7 +273,7 @@ def _sums(table: Iterable[list[int]]) -> tuple[int, int]:
 def _call_site(group: dict[Site, list[int]]) -> CallSite:
     """Return the sum of a group under its longest line."""
     site = max(group, key=lambda one: (group[one][1], one))
-    source = linecache.getline(site.file, site.line).strip()
+    source = source_line(site.file, site.line)
     return CallSite(*site, source if len(source) <= MAX_SOURCE else "", *_sums(group.values()))
 
 

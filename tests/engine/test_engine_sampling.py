@@ -204,6 +204,36 @@ def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monk
     assert counts.index(1) == 4 + parts
 
 
+class AlwaysDue(ListSink):
+    """A live sink that is always due; it notes how many frames it had at each summary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[int] = []
+
+    def due(self, idle_s: float | None = None) -> bool:
+        return True
+
+    def show(self, summary: Summary, step: int) -> None:
+        self.shown.append(len(self.frames))
+
+
+def test_no_step_end_both_uses_up_its_slice_and_computes_a_live_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has the end of a step to itself, in turn; where the slice is not used up, both fit into one."""
+    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
+    monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
+    model, optimizer = model_and_optimizer()
+    live, seen = AlwaysDue(), []
+    with autoprof.instrument(model, {**MANUAL, "sample": {"budget": None}}, sinks=[live]) as session:
+        for _ in range(6):
+            train(model, optimizer)
+            session.step()
+            seen.append((len(live.frames), len(live.shown)))
+    assert seen == [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3)]
+    assert [frame.step for frame in live.frames] == [1, 2, 3, 4, 5, 6]
+
+
 def test_step_numbers_go_on_over_a_gap(govern: Any) -> None:
     """Steps 1, 2, then three unsampled, 6, then one, 8."""
     govern(0, 3, 1)
@@ -594,7 +624,8 @@ def test_a_run_of_tiny_steps_keeps_to_its_budget_and_changes_no_bit() -> None:
     assert all(torch.equal(a, b) for a, b in zip(bare.parameters(), model.parameters(), strict=True))
     assert sink.summary is not None
     assert sink.summary.unsampled_steps > 1000
-    assert sink.summary.steps + sink.summary.warmup_steps + sink.summary.unsampled_steps == 3000
+    summary, skipped = sink.summary, sum(sink.summary.skipped.values())  # those before a change of level
+    assert summary.steps + summary.warmup_steps + summary.unsampled_steps + skipped == 3000
 
 
 def test_reserved_steps_are_recorded_whatever_it_costs(govern: Any) -> None:

@@ -23,6 +23,7 @@ from tqdm import tqdm
 import autoprof
 from autoprof._notes import Notes
 from autoprof._session.outputs import Outputs
+from autoprof.frame import StepFrame
 from autoprof.sinks._base import RunInfo
 from autoprof.sinks._suspend import SuspendHandler
 from autoprof.sinks._terminal import PinnedLines, Restorer
@@ -68,6 +69,7 @@ class Console:
     def step(self, step: int, seconds: float = 1.0) -> None:
         self.clock.now += seconds
         self.outputs.write(frame_of(step=step))
+        self.outputs.show()
 
     def close(self) -> None:
         self.outputs.close(summary_of([frame_of()]))
@@ -364,12 +366,17 @@ def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: ob
     return Console(stream, clock, summaries=Summaries(clock, 3, part_s), **options).outputs
 
 
+def _deliver(outputs: Outputs, frame: StepFrame) -> None:
+    outputs.write(frame)
+    outputs.show()
+
+
 def test_short_steps_compute_a_part_each(clock: Clock) -> None:
     """No step pays for a whole drawing; the line names the step at which it was due."""
     stream = io.StringIO()
     sink, printed = _in_parts(stream, clock, part_s=0.002, every=4), []
     for step in range(1, 9):
-        sink.write(frame_of(step=step, step_ms=1))
+        _deliver(sink, frame_of(step=step, step_ms=1))
         printed.append("step 4 " in stream.getvalue())
     assert printed == [False] * 6 + [True, True]  # begun with step 4, three parts, drawn after them
 
@@ -379,7 +386,7 @@ def test_a_long_step_computes_all_of_it(clock: Clock) -> None:
     stream = io.StringIO()
     sink = _in_parts(stream, clock, part_s=0.002, every=4)
     for step in range(1, 5):
-        sink.write(frame_of(step=step))  # a second each
+        _deliver(sink, frame_of(step=step))  # a second each
     assert "step 4 " in stream.getvalue()
 
 
@@ -388,7 +395,7 @@ def test_a_line_that_has_begun_is_printed_before_the_report(clock: Clock) -> Non
     stream = io.StringIO()
     sink = _in_parts(stream, clock, part_s=0.002, every=4)
     for step in range(1, 5):
-        sink.write(frame_of(step=step, step_ms=1))
+        _deliver(sink, frame_of(step=step, step_ms=1))
     assert "step 4 " not in stream.getvalue()
     sink.close(summary_of([frame_of()]))
     assert "step 4 " in stream.getvalue()
@@ -398,7 +405,7 @@ def test_in_unsampled_steps_a_drawing_is_finished_part_by_part(terminal: Termina
     """The console asks for the end of the next step until the panel is drawn."""
     sink = _in_parts(terminal, clock, part_s=0.002, every=2)
     for step in range(1, 4):
-        sink.write(frame_of(step=step))
+        _deliver(sink, frame_of(step=step))
     drawn = len(terminal.writes)
     assert [sink.rest(5.0) for _ in range(5)] == [False, False, False, True, True]
     assert len(terminal.writes) == drawn + 1
