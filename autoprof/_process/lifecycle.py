@@ -133,11 +133,22 @@ def _start() -> None:
 
 def _end_at_exit() -> None:
     _end_all(EXIT)
-    if getattr(sys, "last_type", None) is KeyboardInterrupt and not hasattr(sys, "ps1"):
+    if _ended_by_interrupt():
         # Python notes that Ctrl-C ended the program, and forgets it where code is executed from a string, as by the
         # dataclasses of a module that a report imports: the exit status would be 1 in place of that of SIGINT.
         with contextlib.suppress(KeyboardInterrupt):
             exec("raise KeyboardInterrupt")
+
+
+def _ended_by_interrupt() -> bool:
+    """Return whether Ctrl-C ended the program: its traceback then begins with the outermost frame.
+
+    A console inside the program shows an interrupt and goes on. It notes it in the same place, from a frame of its own.
+    """
+    if getattr(sys, "last_type", None) is not KeyboardInterrupt or hasattr(sys, "ps1"):
+        return False
+    trace = getattr(sys, "last_traceback", None)
+    return trace is not None and trace.tb_frame.f_back is None
 
 
 def _end_all(how: str) -> None:

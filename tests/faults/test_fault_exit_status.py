@@ -1,0 +1,143 @@
+"""The exit status of a program is its own: every end, every signal, every sink, against the bare program.
+
+Sessions are left open, so they are closed where the interpreter exits. Reports import modules there, and any code that
+is executed from a string makes Python forget that Ctrl-C ended the program.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from children import PROGRAM, Children
+
+import autoprof
+from autoprof.sinks import SINKS
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[Children]:
+    """What runs programs in processes of their own."""
+    made = Children()
+    yield made
+    made.close()
+
+
+DEFAULT = "{'console': {}, 'memory_plot': {}}"
+"""Added to the sinks of ``PROGRAM``: those of a configuration without the key ``sinks``."""
+RECEIVERS = {
+    "mlflow": "{'tracking_uri': 'sqlite:///store.db'}",
+    "opentelemetry": "{}",
+    "prometheus": "{'port': 0}",
+    "wandb": "{'mode': 'offline'}",
+}
+
+
+def _signal(name: str) -> str:
+    return f"os.kill(os.getpid(), signal.{name}); time.sleep(30)"
+
+
+ENDS = {
+    "normal": ("pass", 0),
+    "exception": ("raise ValueError('mine')", 1),
+    "sys.exit(0)": ("sys.exit(0)", 0),
+    "sys.exit(7)": ("sys.exit(7)", 7),
+    "sys.exit(text)": ("sys.exit('enough')", 1),
+    "os._exit": ("os._exit(9)", 9),
+    "KeyboardInterrupt": ("raise KeyboardInterrupt", -signal.SIGINT),
+    "a kind of KeyboardInterrupt": ("raise type('Mine', (KeyboardInterrupt,), {})", 1),
+    "sys.exit after KeyboardInterrupt": ("try: raise KeyboardInterrupt\nexcept KeyboardInterrupt: sys.exit(7)", 7),
+    "KeyboardInterrupt in a thread": (
+        "import threading\n"
+        "def interrupt(): raise KeyboardInterrupt\n"
+        "thread = threading.Thread(target=interrupt)\nthread.start()\nthread.join()",
+        0,
+    ),
+    "KeyboardInterrupt in a console": (
+        "import code\ncode.InteractiveConsole().runsource('raise KeyboardInterrupt')",
+        0,
+    ),
+    "interrupt_main": ("import _thread\n_thread.interrupt_main()\ntime.sleep(30)", -signal.SIGINT),
+    "SIGINT": (_signal("SIGINT"), -signal.SIGINT),
+    "SIGTERM": (_signal("SIGTERM"), -signal.SIGTERM),
+    "SIGHUP": (_signal("SIGHUP"), -signal.SIGHUP),
+    "SIGQUIT": (_signal("SIGQUIT"), -signal.SIGQUIT),
+    "SIGUSR1": (_signal("SIGUSR1"), -signal.SIGUSR1),
+    "SIGALRM": (_signal("SIGALRM"), -signal.SIGALRM),
+    "SIGABRT": ("os.abort()", -signal.SIGABRT),
+    "SIGKILL": (_signal("SIGKILL"), -signal.SIGKILL),
+}
+"""The event, and the status of a program that it ends."""
+SINGLE = ("KeyboardInterrupt", "SIGINT", "SIGTERM", "sys.exit(7)", "exception", "normal")
+"""Ends that are tried with each sink alone."""
+LIKE_OTHERS = ("sys.exit(0)", "sys.exit(text)", "sys.exit after KeyboardInterrupt", "interrupt_main")
+"""Ends that differ little from another one: `make test-slow` tries them."""
+
+
+def _statuses(children: Children, folder: Path, end: str, sinks: str) -> tuple[int, int, str]:
+    event, _ = ENDS[end]
+    bare = children.run(folder / "bare", event, instrumented=False)
+    found = children.run(folder / "with", event, instrumented=True, sinks=sinks)
+    return bare.returncode, found.returncode, found.stderr
+
+
+@pytest.mark.parametrize("end", [pytest.param(end, marks=[pytest.mark.slow] * (end in LIKE_OTHERS)) for end in ENDS])
+def test_the_status_of_each_end_is_that_of_the_bare_program(children: Children, end: str, tmp_path: Path) -> None:
+    """With the sinks of the default configuration."""
+    bare, found, said = _statuses(children, tmp_path, end, DEFAULT)
+    assert bare == ENDS[end][1]
+    assert found == bare, said
+
+
+def test_an_interrupt_ends_a_run_with_every_sink_by_the_signal(children: Children, tmp_path: Path) -> None:
+    """Those that write files, all at once: the report of each is made at the exit."""
+    sinks = "{" + ", ".join(f"{name!r}: {{}}" for name in SINKS.parts if name not in RECEIVERS) + "}"
+    pytest.importorskip("tensorboard")
+    bare, found, said = _statuses(children, tmp_path, "SIGINT", sinks)
+    assert found == bare == -signal.SIGINT, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", sorted(SINKS.parts))
+def test_the_status_with_each_sink_is_that_of_the_bare_program(
+    children: Children, sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, with the ends that close a session."""
+    for end in SINGLE:
+        folder = tmp_path / end
+        folder.mkdir()
+        bare, found, said = _statuses(children, folder, end, f"{{{sink!r}: {RECEIVERS.get(sink, '{}')}}}")
+        assert (end, found) == (end, bare), said
+
+
+COMMANDS = {"script": ("{program}",), "module": ("-m", "program")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("end", ENDS)
+def test_the_status_under_autoprof_run_is_that_of_the_bare_program(end: str, command: str, tmp_path: Path) -> None:
+    """Of a program that is started as a script or as a module, bare and by ``autoprof run``."""
+    program = tmp_path / "program.py"
+    event = "\n".join(" " * 8 + line for line in ENDS[end][0].splitlines())
+    program.write_text(PROGRAM.format(instrumented=False, before="", event=event, after="", sinks="{}"))
+    arguments = [part.format(program=program) for part in COMMANDS[command]]
+    environment = {**os.environ, "PYTHONPATH": str(Path(autoprof.__file__).parents[1])}
+    bare, found = (
+        subprocess.run(
+            [sys.executable, *prefix, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for prefix in ((), ("-m", "autoprof", "run"))
+    )
+    assert bare.returncode == ENDS[end][1]
+    assert found.returncode == bare.returncode, found.stderr
