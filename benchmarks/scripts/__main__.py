@@ -64,7 +64,8 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
         return {"error": "no checkout"}
     out = checkouts / "out" / re.sub(r"\W+", "_", script.name)
     shutil.rmtree(out, ignore_errors=True)
-    arguments = [one.format(data=checkouts / "data", out=out) for one in script.arguments]
+    folders = {"checkout": checkout, "data": checkouts / "data", "out": out}
+    arguments = [one.format(**folders) for one in script.arguments]
     result: dict[str, Any] = {"load": os.getloadavg()[0]}
     for kind, prefix in (("bare", []), ("autoprof", ["-m", "autoprof", "run", "--output", str(out / "runs")])):
         folder = out / kind
@@ -74,12 +75,12 @@ def run(script: Script, checkouts: Path, python: str, limit_s: float) -> dict[st
             path.append(str(checkout / script.on_path))
         environment = {
             **os.environ, "COUNTER_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1",
-            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_OFFLINE": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",
         }  # fmt: skip
         with (folder / "printed.txt").open("w") as printed:
             process = subprocess.Popen(
-                [python, *prefix, *arguments], cwd=checkout, env=environment, stdin=subprocess.DEVNULL,
-                stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
+                [python, *prefix, *arguments], cwd=script.folder.format(**folders) or checkout, env=environment,
+                stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:
                 if script.interrupt_s:

@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A training script of another project. ``{data}`` and ``{out}`` in arguments are folders of this computer."""
+    """A training script of another project. ``{checkout}``, ``{data}``, ``{out}`` are folders of this computer."""
 
     name: str
     repository: str
@@ -18,6 +18,8 @@ class Script:
     """The file, relative to the checkout, and its arguments."""
     data: str = "none"
     """The data in place of a download."""
+    folder: str = ""
+    """The working directory, where it is not the checkout."""
     on_path: str = ""
     """A folder of the checkout that ``PYTHONPATH`` has to name."""
     in_turn: bool = True
@@ -28,6 +30,8 @@ class Script:
 
 _EXAMPLES: Final = ("pytorch/examples", "77f55b9")
 _LIGHTNING: Final = ("Lightning-AI/pytorch-lightning", "7f0c343")
+_ACCELERATE: Final = ("huggingface/accelerate", "16cb6eb8")
+_PAIRS: Final = "random pairs of sentences, a small random BERT, a metric of the same name"
 _CLEANRL: Final = ("vwxyzjn/cleanrl", "fe8d8a0")
 _MNIST: Final = "MNIST with 4,096 random images"
 _NANO: Final = (
@@ -40,7 +44,25 @@ _TIMM: Final = (
     "--workers 1 --model-ema --device cpu --output {out}"
 )
 _IMAGENET: Final = "imagenet/main.py --arch resnet18 --epochs 1 --batch-size 8 --workers 1 --no-accel {data}/images"
-_AUTOENCODER: Final = "examples/pytorch/basics/autoencoder.py --trainer.max_epochs 1 --trainer.logger false"
+_AUTOENCODER: Final = (
+    "examples/pytorch/basics/autoencoder.py --trainer.max_epochs 1 --trainer.logger false "
+    "--trainer.limit_train_batches 60 --trainer.limit_val_batches 5 --trainer.limit_test_batches 5 "
+    "--trainer.limit_predict_batches 5"
+)
+_CLM: Final = (
+    "examples/pytorch/language-modeling/run_clm.py --config_name {data}/tiny --tokenizer_name {data}/tiny --train_file "
+    "{data}/words/train.txt --validation_file {data}/words/valid.txt --do_train --block_size 64 "
+    "--per_device_train_batch_size 8 --max_steps 60 --use_cpu --report_to none --output_dir {out}/model"
+)
+_LITGPT: Final = (
+    "-m litgpt finetune_full {data}/pythia --data JSON --data.json_path {data}/instructions.json "
+    "--data.val_split_fraction 0.1 --data.num_workers 0 --train.max_steps 40 --train.epochs 1 "
+    "--train.global_batch_size 4 --train.micro_batch_size 2 --precision 32-true --logger_name csv --out_dir {out}/model"
+)
+_VISION: Final = (
+    "references/classification/train.py --data-path {data}/images6 --model mobilenet_v3_small --device cpu --epochs 2 "
+    "-b 8 -j 1 --output-dir {out}"
+)
 _UNET: Final = (
     "examples/unconditional_image_generation/train_unconditional.py --train_data_dir {data}/images/train "
     "--resolution 32 --train_batch_size 8 --num_epochs 2 --use_ema --ddpm_num_steps 20 --ddpm_num_inference_steps 2 "
@@ -87,7 +109,7 @@ SCRIPTS: Final = (
         _MNIST,
         in_turn=False,
     ),
-    Script("Lightning, autoencoder", *_LIGHTNING, tuple(_AUTOENCODER.split()), _MNIST),
+    Script("Lightning, autoencoder", *_LIGHTNING, tuple(_AUTOENCODER.split()), "MNIST with 60,000 random images"),
     Script(
         "Fabric, own trainer", *_LIGHTNING, ("examples/fabric/build_your_own_trainer/run.py",), _MNIST, interrupt_s=60
     ),
@@ -122,4 +144,34 @@ SCRIPTS: Final = (
         "96 random images, a small random U-Net",
         on_path="src",
     ),
+    Script(
+        "transformers, Trainer with a causal language model",
+        "huggingface/transformers",
+        "2caa05deb3",
+        tuple(_CLM.split()),
+        "random words, a small random GPT-2",
+    ),
+    Script(
+        "accelerate, text classification",
+        *_ACCELERATE,
+        ("{checkout}/examples/nlp_example.py", "--cpu"),
+        _PAIRS,
+        folder="{data}/accelerate",
+    ),
+    Script(
+        "accelerate, gradient accumulation",
+        *_ACCELERATE,
+        ("{checkout}/examples/by_feature/gradient_accumulation.py", "--cpu", "--gradient_accumulation_steps", "4"),
+        _PAIRS,
+        folder="{data}/accelerate",
+    ),
+    Script(
+        "litgpt, fine-tuning",
+        "Lightning-AI/litgpt",
+        "26857050",
+        tuple(_LITGPT.split()),
+        "random instructions, a small random GPT",
+        on_path=".",
+    ),
+    Script("torchvision, MobileNetV3", "pytorch/vision", "49496c4f6", tuple(_VISION.split()), "96 random images"),
 )
