@@ -356,11 +356,11 @@ class TrainingState:
             return
         if feeds is Feeds.TRAINING:
             self.end_validation()
-        self._saw_fetch = True
         if feeds is Feeds.TRAINING or explicit:
             again = id(source) in self._sources and self._between and self._updates_made > 0
             self._end_if_whole(certain=again)
             self._sources.add(id(source))
+        self._saw_fetch = True  # also where it began the step
 
     @property
     def expects_fetches(self) -> bool:
@@ -517,7 +517,7 @@ class TrainingState:
         if self._names:
             return
         self._thread = get_ident()
-        if self._began is not None and not self._inside:
+        if self._began is not None:
             self.end_validation()
         if self._last is not None:
             self._loaders.learn(self._last, Feeds.TRAINING)
@@ -532,9 +532,8 @@ class TrainingState:
 
     def _train_in_optimizer(self) -> None:
         """Make sure that the step can end with the optimizer's: its hooks change meanwhile."""
+        self._end_if_whole()
         self._closure = True
-        if self._pending:
-            self._end_step()
         if not self._saw_forward:
             self._optimizer_hooks().move_last()
 

@@ -21,11 +21,20 @@ class OptimizerProbe(OptimizerHooks):
         super().__init__(optimizers, before=self._enter, after=self._leave)
         self._recorder = recorder
         self._code = recorder.label("Optimizer", None, Phase.OPTIMIZER)
+        self._inside = 0
+        """The steps whose begin is marked and whose end is not."""
+
+    def attach(self) -> None:
+        """Hook the optimizers; a step that runs now is not marked."""
+        if not self._attached:
+            self._inside = 0
+        super().attach()
 
     def _enter(
         self, _optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:
         """Mark the begin; return the arguments of the step where they have a closure, which suspends the span."""
+        self._inside += 1
         self._recorder.mark(self._code | ENTER)
         if len(args) > 1 and callable(args[1]):
             return (args[0], wrapt.FunctionWrapper(args[1], self._suspended), *args[2:]), kwargs
@@ -44,7 +53,9 @@ class OptimizerProbe(OptimizerHooks):
                 self._recorder.mark(self._code | RESUME)
 
     def _leave(self, *_call: Any) -> None:
-        self._recorder.mark(self._code | LEAVE)
+        if self._inside:
+            self._inside -= 1
+            self._recorder.mark(self._code | LEAVE)
 
 
 def _make(context: ProbeContext) -> OptimizerProbe:

@@ -99,7 +99,7 @@ SCRIPTS: Final = (
     Script(
         "sine waves, L-BFGS",
         *_EXAMPLES,
-        ("time_sequence_prediction/train.py", "--steps", "3"),
+        ("time_sequence_prediction/train.py", "--steps", "1"),
         "made by the example's generate_sine_wave.py",
     ),
     Script(

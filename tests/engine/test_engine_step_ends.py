@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import autoprof
 from autoprof._session.optimizer_cycle import OptimizerCycle
+from autoprof.frame import Phase
 from autoprof.testing import FakeClock, ListSink, open_session
 
 ITERATIONS = 12
@@ -514,25 +515,77 @@ def _nothing_stays() -> Iterator[None]:
     assert not optimizer._global_optimizer_post_hooks
 
 
-@pytest.mark.parametrize("prefetches", [False, True])
-def test_a_trainer_that_trains_in_the_optimizers_closure_ends_steps_at_its_fetches(prefetches: bool) -> None:
-    """As Lightning does: a part of the module is called inside ``optimizer.step``, batches come from a DataLoader."""
-    net = nn.ModuleDict({"net": nn.Linear(2, 2)})
+def trainer(net: nn.Module, batches: Any, *, called: nn.Module, ahead: int, sanity_check: bool) -> Callable[..., None]:
+    """Return a loop that trains inside ``optimizer.step``, as Lightning does, with batches of a DataLoader."""
     optimizer = sgd(net)
 
     def closure() -> Tensor:
-        loss: Tensor = net["net"](X).sum()
+        loss: Tensor = called(X).sum()
         optimizer.zero_grad()
         loss.backward()
         return loss
 
     def around(session: Any, iteration: Iteration) -> None:
-        fetches = iter(DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))))
-        ahead = next(fetches) if prefetches else None
-        while (batch := next(fetches, None)) is not None or ahead is not None:
-            ahead = batch if prefetches else None
+        if sanity_check:
+            net.eval()
+            with torch.no_grad():
+                for _ in DataLoader(batches):
+                    called(X)
+            net.train()
+        fetches = iter(DataLoader(batches))
+        fetched = [next(fetches) for _ in range(ahead)]
+        while fetched or not ahead:
+            batch = next(fetches, None)
+            fetched = [*fetched[1:], batch] if batch is not None else fetched[1:]
+            if batch is None and not ahead:
+                break
             optimizer.step(closure)
 
-    _, frames = record((net, [optimizer], lambda: None), named=True, around=around)
-    assert abs(len(frames) - ITERATIONS) <= 1
-    assert [sum(span.name == "net" for span in frame.spans) for frame in frames] == [2] * len(frames)
+    return around
+
+
+@pytest.mark.parametrize("part", [True, False], ids=["calls a part", "calls the model"])
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_a_trainer_that_trains_in_the_optimizers_closure_ends_each_step_at_its_fetch(ahead: int, part: bool) -> None:
+    """Also where it fetches batches ahead, and calls a part of the module: a step has one update and one fetch."""
+    net = nn.Sequential()
+    net.add_module("net", nn.Linear(2, 2))
+    called = net[0] if part else net
+    around = trainer(net, TensorDataset(torch.ones(ITERATIONS, 2)), called=called, ahead=ahead, sanity_check=False)
+    _, frames = record((net, [], lambda: None), named=False, around=around)
+    assert len(frames) == ITERATIONS
+    assert [sum(span.name == "net" for span in frame.spans) for frame in frames] == [2] * ITERATIONS
+    fetches = [sum(span.phase is Phase.DATA for span in frame.spans) for frame in frames]
+    assert fetches[2 : ITERATIONS - 1 - ahead] == [1] * (ITERATIONS - 3 - ahead)
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_a_trainer_may_validate_with_its_training_data_before_it_trains_in_a_closure(ahead: int) -> None:
+    """As to overfit on one batch: the first forward that trains ends validation, inside the optimizer's step, too."""
+    net = nn.Sequential(nn.Linear(2, 2))
+    around = trainer(net, TensorDataset(torch.ones(ITERATIONS, 2)), called=net, ahead=ahead, sanity_check=True)
+    summary, frames = record((net, [], lambda: None), named=False, around=around)
+    assert len(frames) == ITERATIONS
+    assert not summary.skipped
+
+
+def test_a_session_that_is_opened_in_the_optimizers_closure_counts_that_step() -> None:
+    """As ``autoprof run`` opens it, at the first forward that trains; no mark lacks its counterpart."""
+    net, sink = nn.Sequential(nn.Linear(2, 2)), ListSink()
+    optimizer = sgd(net)
+    sessions: list[Any] = []
+
+    def closure() -> Tensor:
+        if not sessions:
+            config = everything(step="auto")
+            sessions.append(open_session(net, config, clock=FakeClock(tick_ns=1), sinks=[sink]))
+        loss: Tensor = net(X).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        return loss
+
+    for _ in DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))):
+        optimizer.step(closure)
+    sessions[0].close()
+    assert len(sink.frames) == ITERATIONS
+    assert not sink.summary.skipped
