@@ -10,7 +10,9 @@ import pytest
 pytest.importorskip("pandas")
 
 sys.path.insert(0, str(Path(__file__).parent / "corpus"))
-from log_truth import CORPUS, expected_failures, judge, truths
+sys.path.insert(0, str(Path(__file__).parent / "corpus" / "make"))
+from log_truth import CORPUS, Verdict, expected_failures, judge, truths
+from writing import write_truth
 
 KNOWN = expected_failures()
 
@@ -39,3 +41,50 @@ def test_every_log_has_its_truth() -> None:
     """No log of the corpus is unchecked."""
     logs = [path for path in CORPUS.glob("*/*.*") if not path.name.endswith((".truth.yaml", ".py", ".pyc"))]
     assert not [path.name for path in logs if not path.with_name(f"{path.name}.truth.yaml").exists()]
+
+
+def _judge(folder: Path, text: str, truth: dict[str, object]) -> Verdict:
+    log = folder / "a.log"
+    log.write_text(text, "utf-8")
+    write_truth(log, truth)
+    return judge(folder / "a.log.truth.yaml")
+
+
+LINES = "".join(f"step {step} loss {2.5 - step / 10:.2f} lr 0.001\n" for step in range(1, 6))
+TRUE = {"step": [1, 2, 3, 4, 5], "loss": [2.4, 2.3, 2.2, 2.1, 2.0], "lr": [0.001] * 5}
+
+
+def test_true_values_are_right(tmp_path: Path) -> None:
+    """A log that is read as its truth says has no wrong and no absent value."""
+    verdict = _judge(tmp_path, LINES, {"counter": "exact", "records": 5, "training": TRUE})
+    assert (verdict.right, verdict.absent, verdict.wrong) == (10, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("counter", "training"),
+    [
+        ("exact", {**TRUE, "loss": [2.4, 2.3, 9.9, 2.1, 2.0]}),
+        ("exact", {**TRUE, "step": [1, 2, 3, 4, 6]}),
+        ("order", {**TRUE, "loss": [2.4, 2.3, 2.1, 2.2, 2.0]}),
+        ("exact", {"step": TRUE["step"], "loss": TRUE["loss"]}),
+        ("exact", {**TRUE, "loss": [2.4, 2.3, None, 2.1, 2.0]}),
+    ],
+    ids=["value", "step", "order", "column", "record"],
+)
+def test_a_value_that_is_not_true_is_wrong(tmp_path: Path, counter: str, training: dict[str, object]) -> None:
+    """A different value, another step, another order, a column or a record too many are each noticed."""
+    verdict = _judge(tmp_path, LINES, {"counter": counter, "records": 5, "training": training})
+    assert verdict.wrong
+
+
+def test_a_missing_value_is_absent(tmp_path: Path) -> None:
+    """What the log prints and the table lacks is counted, and is not wrong."""
+    training = {**TRUE, "grad_norm": [0.5] * 5}
+    verdict = _judge(tmp_path, LINES, {"counter": "exact", "records": 5, "training": training})
+    assert (verdict.right, verdict.missing, verdict.wrong) == (10, {"grad_norm": 5}, [])
+
+
+def test_a_record_of_a_file_without_any_is_wrong(tmp_path: Path) -> None:
+    """Of a file without training records no record may be read."""
+    verdict = _judge(tmp_path, LINES, {"counter": "order", "records": 0, "training": {}})
+    assert len(verdict.wrong) == 1

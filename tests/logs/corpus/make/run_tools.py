@@ -167,7 +167,7 @@ def ignite() -> None:
     log.note = "[step/steps] before the share; the rate in it/s is smoothed"
     log.raw(out.getvalue())
     for index in range(20):
-        log.row(loss=losses[index], step_time_s=0.0204)
+        log.row(loss=float(f"{losses[index]:.3g}"), step_time_s=0.0204)
     log.derivable = {"step_time_s": 0.3, "loss": 1e-3}
     log.save()
 
