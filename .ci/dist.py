@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tarfile
 import tempfile
 import venv
 from pathlib import Path
@@ -34,6 +35,13 @@ def try_out(python: Path, expected: str) -> None:
     print(f"  records a training; marks in {expected}", flush=True)
 
 
+def check_without_tests(sdist: Path) -> None:
+    """Assert that no test is in the sdist: without their helpers, data and pages tests cannot be collected."""
+    with tarfile.open(sdist) as archive:
+        tests = [name for name in archive.getnames() if "tests" in Path(name).parts]
+    assert not tests, f"{sdist.name} has {len(tests)} files of tests, such as {tests[0]}; MANIFEST.in leaves them out"
+
+
 def main() -> None:
     """Build both distributions, then install and try each."""
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +50,7 @@ def main() -> None:
         pip(python, "install", "build", "twine")
         subprocess.run([str(python), "-m", "build", "--outdir", str(ROOT / "dist"), str(ROOT)], check=True)
         wheel, sdist = next((ROOT / "dist").glob("*.whl")), next((ROOT / "dist").glob("*.tar.gz"))
+        check_without_tests(sdist)
         subprocess.run([str(python), "-m", "twine", "check", "--strict", str(wheel), str(sdist)], check=True)
         pip(python, "install", "--constraint", str(ROOT / "constraints.txt"), str(wheel))
         trials = (
