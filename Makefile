@@ -8,6 +8,7 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
+# make mutants [MODULES=governor]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
 # what the demo needs; the others install everything that the tests need.
@@ -20,11 +21,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api figures pages pictures dist asan debug-python gpu clean
+.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api figures pages pictures dist mutants asan debug-python gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,13s/^# \{0,1\}//p' Makefile
+	@sed -n '1,14s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -114,6 +115,10 @@ pictures: $(READY)
 dist:
 	rm -rf dist build
 	$(PYTHON) .ci/dist.py
+
+mutants: $(READY)
+	$(INSTALL) '.[dev,mutants]'
+	$(RUN) .ci/mutants.py $(MODULES)
 
 # On a machine with CUDA the torch that is installed there is the one to measure: no venv of ours. What is in C is built
 # where that can be done.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from autoprof._session.governor import BURST_STEPS, CONTROL_STEPS, MAX_CHARGE, MAX_CREDIT_STEPS, Governor
-from autoprof._stats.paired_steps import FIRST_CONTROL_INTERVAL, MIN_PAIRS, START_STEPS
+from autoprof._stats.paired_steps import CONTROL_INTERVAL, FIRST_CONTROL_INTERVAL, FIRST_STEPS, MIN_PAIRS, START_STEPS
 
 MS = 1_000_000
 BUDGET = 0.01
@@ -129,6 +129,32 @@ def test_controls_come_after_a_fixed_number_of_steps() -> None:
         gaps = [governor.after_recorded(MS, 0) for _ in range(FIRST_CONTROL_INTERVAL)]
         assert gaps == [0] * (FIRST_CONTROL_INTERVAL - 1) + [CONTROL_STEPS]
         governor.after_gap(CONTROL_STEPS, CONTROL_STEPS * MS)
+
+
+def test_controls_become_rarer_with_the_eighth_pair() -> None:
+    """From then on there is an interval."""
+    governor = Governor(BUDGET)
+    pair(governor, MS, 0, MIN_PAIRS)
+    gaps = [governor.after_recorded(MS, 0) for _ in range(CONTROL_INTERVAL)]
+    assert gaps == [0] * (CONTROL_INTERVAL - 1) + [CONTROL_STEPS]
+
+
+def test_the_first_twenty_steps_are_recorded_whatever_they_cost() -> None:
+    """Steps that cost more than the largest loan are skipped from the next one on."""
+    governor = Governor(BUDGET)
+    gaps = [governor.after_recorded(101 * MS, 100 * MS) for _ in range(FIRST_STEPS + 1)]
+    assert gaps[:-1] == [0] * FIRST_STEPS
+    assert gaps[-1] > 0
+
+
+def test_a_small_debt_is_paid_back_by_one_step() -> None:
+    """A gap is no longer than the debt makes it."""
+    ledger = Ledger(Governor(BUDGET))
+    ledger.start()
+    ledger.skip(ledger.burst(MS))
+    earned = round(SHARE * MS)
+    ledger.record(round(ledger.credit_ns) + earned + 1_000)
+    assert ledger.burst(earned) == 1
 
 
 @pytest.mark.parametrize(("steps", "elapsed_ns", "found"), [(0, 5, 7), (5, 0, 7), (0, 0, 7), (1, 1, 1), (2, 8, 4)])
