@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class Observer:
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with the annotations of this part."""
         return summary
+
+    def annotate_in_parts(self, summary: Summary) -> Iterator[Summary]:
+        """Yield the summary as its annotation goes on, each time after a part of the work; the last is complete."""
+        yield self.annotate(summary)
 
     def finish(self, *, complete: bool) -> None:
         """Prepare for the last summary; ``complete``: there is time for postponed work."""

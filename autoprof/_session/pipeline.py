@@ -121,12 +121,15 @@ class Summarizer:
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         yield summary
         for observer in self._observers:
-            summary = self._annotated(observer, summary)
-            yield summary
+            parts = iter(observer.annotate_in_parts(summary))
+            while (part := self._next_part(observer, parts, summary)) is not None:
+                summary = part
+                yield summary
 
-    def _annotated(self, observer: Observer, summary: Summary) -> Summary:
+    def _next_part(self, observer: Observer, parts: Iterator[Summary], summary: Summary) -> Summary | None:
+        """Return the next part of an observer's work; after a failure the summary with its note, then None."""
         with contain(partial(self._note_failure, observer.provides)):
-            return observer.annotate(summary)
+            return next(parts, None)
         return replace(summary, notes=self._notes.all)
 
     def _note_failure(self, lost: str, error: Exception) -> None:

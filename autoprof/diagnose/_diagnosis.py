@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -166,8 +167,17 @@ class Diagnosis(Observer):
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
+        *_, annotated = self.annotate_in_parts(summary)
+        return annotated
+
+    def annotate_in_parts(self, summary: Summary) -> Iterator[Summary]:
+        """Yield the summary after each part of the work: the facts, the evidence, the findings."""
         self._has_steps = summary.steps >= MIN_STEPS
-        return diagnose(self._collector.evidence(summary, self.facts()))
+        facts = self.facts()
+        yield summary
+        evidence = self._collector.evidence(summary, facts)
+        yield summary
+        yield diagnose(evidence)
 
     def run_info(self) -> dict[str, Any]:
         """Return the facts as the entry of ``run.json`` from which the saved run is diagnosed again."""

@@ -199,7 +199,7 @@ def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monk
             train(model, optimizer)
             session.step()
             counts.append(len(watched.shown))
-    parts = 1 + len(session._pipeline._summarizer._observers)
+    parts = 1 + len(session._pipeline._summarizer._observers) + 2  # the verdict comes in three
     assert len(watched.idle) == 1
     assert counts.index(1) == 4 + parts
 
