@@ -14,6 +14,9 @@
 # what the demo needs; the others install everything that the tests need.
 
 PYTHON ?= python3
+# `make demo DEVICE=sim` trains on the simulated accelerator of the tests (needs a C++ compiler).
+DEVICE ?= cpu
+DEMO_OPTIONS ?= $(if $(filter sim,$(DEVICE)),--size tiny,)
 VENV := .venv
 RUN := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
@@ -41,7 +44,7 @@ $(READY): $(SOURCES) | $(RUN)
 	@touch $@ $(DEMO)
 
 demo: $(DEMO)
-	$(RUN) -m autoprof demo
+	$(RUN) -m $(if $(filter sim,$(DEVICE)),tests.simulated,autoprof) demo --device $(DEVICE) $(DEMO_OPTIONS)
 
 test: $(READY)
 	$(RUN) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile

@@ -30,7 +30,7 @@ def bits(tensor: Tensor) -> str:
     if tensor.is_quantized:
         return f"{kind} {tensor.qscheme()} {bits(tensor.int_repr())}"
     kind += f" {tuple(tensor.shape)} {tensor.stride()}"
-    plain = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1)
+    plain = tensor.resolve_conj().resolve_neg().contiguous().reshape(-1).cpu()
     data = plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
     return f"{kind} {hashlib.blake2b(data, digest_size=12).hexdigest()}"
 
