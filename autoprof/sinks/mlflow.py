@@ -71,5 +71,5 @@ SINK = SinkKind(
     MlflowOptions,
     MlflowSink,
     extra="mlflow",
-    remedy="set tracking_uri to a server that runs or to a store such as sqlite:///mlflow.db",
+    remedy="set tracking_uri to a server that runs (a file of SQLite needs the whole package mlflow)",
 )
