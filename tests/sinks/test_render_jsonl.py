@@ -151,7 +151,7 @@ def test_more_layouts_than_are_remembered_still_read_back() -> None:
 @given(
     names=st.lists(st.text(max_size=30), max_size=5),
     scalars=st.dictionaries(st.text(max_size=20), st.floats(allow_nan=False), max_size=5),
-    memory=st.dictionaries(st.text(max_size=20), st.integers(0, 2**62), max_size=3),
+    memory=st.dictionaries(st.text(max_size=20), st.integers(0, 2**60), max_size=3),
 )
 def test_every_frame_reads_back_equal(names: list[str], scalars: dict[str, float], memory: dict[str, int]) -> None:
     """With any names, scalars and readings the line is one line, and the same frame is read back."""
