@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from .._stats.rows import RowKey, step_rows
-from .._storage.runs import Frames
+from .._storage.records import Frames, record_files
 from ..frame import UNTIMED_LANE, Layout, Nanoseconds, StepFrame
 from .bins import BinnedSeries, MeanBins, QuantileBins
 from .call_tree import CallTree, CallTrees
@@ -98,9 +99,12 @@ def read_history(path: Path, row_bins: int) -> RunHistory:
 
 
 def count_lines(path: Path) -> int:
-    """Count the lines of a file, in blocks: it may have gigabytes."""
-    with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    """Count the lines of records, in blocks: they may have gigabytes."""
+    lines = 0
+    for part in record_files(path):
+        with part.open("rb") as file:
+            lines += sum(block.count(b"\n") for block in iter(partial(file.read, 1 << 20), b""))
+    return lines
 
 
 class _HistoryReader:

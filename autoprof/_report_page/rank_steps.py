@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from .._storage.steps_jsonl import BAD_LINE, MAX_NS
+from .._storage.records import record_files
+from .._storage.span_blocks import MAX_NS
+from .._storage.steps_jsonl import BAD_LINE, duration_of
 from .._units import NS_PER_MS
 from .history import count_lines
 
@@ -40,7 +42,7 @@ def read_rank(path: Path, rank: int) -> RankSteps:
     sums: list[list[int]] = []
     total_ns = steps = 0
     for head in _heads(path):
-        ns = head.get("device_duration_ns") or head["duration_ns"]
+        ns = head.get("device_duration_ns") or duration_of(head)
         if steps % stride == 0:
             first.append(head["step"])
             sums.append([0, 0])
@@ -56,8 +58,8 @@ def read_rank(path: Path, rank: int) -> RankSteps:
 
 def _heads(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the part of each line before its memory and spans, of steps after the warm-up."""
-    with path.open("rb") as lines:
-        for line in lines:
+    for part in record_files(path):
+        for line in _lines(part):
             end = line.find(_END_OF_HEAD)
             try:
                 head = json.loads(line[:end] + b"}" if end > 0 else line)
@@ -67,9 +69,14 @@ def _heads(path: Path) -> Iterator[dict[str, Any]]:
                 continue
 
 
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as lines:
+        yield from lines
+
+
 def _is_whole(head: dict[str, Any]) -> bool:
     """Return whether the values that are used of a head are numbers of their range."""
-    times = [head["duration_ns"], head.get("device_duration_ns") or 0, head["step"]]
+    times = [duration_of(head), head.get("device_duration_ns") or 0, head["step"]]
     phases = head["phases_ms"].values()
     return (
         all(type(ns) is int and 0 <= ns <= MAX_NS for ns in times)

@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..sinks import Sink
 
+GROWING_BYTES_PER_MB: Final = 900_000
+"""The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
 MAX_WRAPPERS: Final = 8
 """Wrappers around an optimizer that are looked through."""
 WRAPPED_AS: Final = ("optimizer", "_optimizer")
@@ -361,7 +363,9 @@ class _Builder:
 
         # ``python train.py >&-`` has no standard output: its texts go nowhere.
         stream = self._found.stream or sys.stdout or StringIO()
-        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=stream))
+        limit_mb = self._setup.settings.output_max_mb
+        max_bytes = None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size()
+        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=stream, max_bytes=max_bytes))
 
     def _diagnosis(self, folder: RunFolder | None, capture: _Capture) -> Diagnosis:
         setup, number = self._setup, 0 if folder is None else folder.rank

@@ -10,7 +10,7 @@ from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, LiveSink, RefreshedSink, Sink
+from ..sinks import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
 PART_S: Final = 0.00025
@@ -43,6 +43,7 @@ class Outputs:
         self._sinks = list(sinks)
         self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
         self._refreshed = [sink for sink in self._live if isinstance(sink, RefreshedSink)]
+        self._limited = [sink for sink in self._sinks if isinstance(sink, LimitedSink)]
         self._summaries = summaries
         self._notes = notes
         self._now_s = now_s
@@ -70,6 +71,8 @@ class Outputs:
         for sink in self._sinks[:]:
             with self._containing(sink):
                 sink.write(frame)
+        for limited in self._limited[:]:
+            self._note_limit(limited)
         self._step, self._step_ns = frame.step, frame.duration_ns
         self._written = True
 
@@ -79,6 +82,14 @@ class Outputs:
             return False
         self._written = False
         return self._show_due(max(PART_S, SHARE * self._step_ns / NS_PER_S))
+
+    def _note_limit(self, sink: LimitedSink) -> None:
+        """Note once that a sink has reached its limit."""
+        with self._containing(sink):
+            note = sink.limit_note
+            if note is not None:
+                self._limited.remove(sink)
+                self._notes.warn_once(note)
 
     def rest(self, idle_s: float) -> bool:
         """Show a summary that is due before a gap of about this length; return False where a part remains.
@@ -136,6 +147,8 @@ class Outputs:
             self._live.remove(sink)
         if sink in self._refreshed:
             self._refreshed.remove(sink)
+        if sink in self._limited:
+            self._limited.remove(sink)
         self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
         summary = Summary.empty(self._notes.all)
         with contain(ignore):
@@ -156,3 +169,4 @@ class Outputs:
         self._sinks.clear()
         self._live.clear()
         self._refreshed.clear()
+        self._limited.clear()

@@ -11,21 +11,20 @@ import secrets
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from math import inf
 from pathlib import Path
 from types import NoneType
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from .._names import file_name
 from ..errors import OutputError
-from ..frame import StepFrame
 from ..summary import Summary
 from .atomic import write_atomic
-from .steps_jsonl import BAD_LINE, FrameDecoder
+from .records import Frames
 from .typed import check_types
 
 _RANK_FOLDER: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
@@ -188,39 +187,6 @@ def _version(distribution: str = "torch-autoprof") -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
-
-
-class Frames:
-    """The frames of one ``steps.jsonl``, read anew at each iteration, one line in memory at a time.
-
-    A line that is not a whole frame (the last one after a ``kill -9``) is skipped and counted in ``bad_lines``; the
-    count is complete after the iteration.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.bad_lines = 0
-
-    def __iter__(self) -> Iterator[StepFrame]:
-        self.bad_lines = 0
-        decoder = FrameDecoder()
-        with self._open() as lines:
-            for line in lines:
-                if not line.strip():
-                    continue
-                try:
-                    frame = decoder.decode(line)
-                except BAD_LINE:
-                    self.bad_lines += 1
-                    continue
-                yield frame
-
-    def _open(self) -> BinaryIO:
-        try:
-            return self.path.open("rb")
-        except OSError as error:
-            allowed = "it must be a file that this user may read"
-            raise OutputError(f"{self.path}: cannot be read ({error.strerror}); {allowed}") from error
 
 
 @dataclass(frozen=True, slots=True)

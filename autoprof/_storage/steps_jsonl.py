@@ -1,9 +1,10 @@
 """The codec of ``steps.jsonl``: one step as one line of JSON, read back exactly.
 
 The top level holds the keys for people and tools: ``step``, ``step_time_s``, ``throughput``, ``phases_ms``, ``memory``,
-and every logged scalar (``loss``, ``lr``, …). The spans are columns of integers; their names are written with the first
-step that has them (``layout``) and referred to by ``layout_id`` from then on. JSON has neither NaN nor infinity: such a
-scalar is null, and ``not_finite`` holds its text.
+and every logged scalar (``loss``, ``lr``, …). The names of the spans are written with the first step that has them
+(``layout``) and referred to by ``layout_id`` from then on. Their times are columns of integers: in ``spans``, as older
+runs and ``TimingLogger`` have them, or in a block of ``spans.bin``; ``spans_at`` is then the offset of the block and
+the step's row in it. JSON has neither NaN nor infinity: such a scalar is null, and ``not_finite`` holds its text.
 """
 
 from __future__ import annotations
@@ -20,19 +21,27 @@ from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._units import NS_PER_MS, NS_PER_S, UNITS
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
+from .span_blocks import COLUMNS, MAX_NS, MAX_VALUE, BlockReader, least_value
 
 LAYOUTS: Final = 128
 """Layouts remembered; a run whose steps all differ writes them again instead of using more memory."""
 
-COLUMNS: Final = (
-    "start_ns", "host_ns", "device_start_ns", "device_ns", "host_bound_ns", "memory_start_bytes", "memory_end_bytes",
-    "memory_peak_bytes", "memory_bound_bytes", "memory_reserved_bytes",
-)  # fmt: skip
 RESERVED: Final = frozenset(
     {"step", "start_unix_ns", "step_time_s", "duration_ns", "device_duration_ns", "warmup", "phases_ms"}
     | {"throughput", "throughput_unit", "gap_steps", "gap_ns", "gap_overhead_ns", "gap_scalars"}
     | {"micro_steps", "model_ns", "cut"}
-    | {"memory", "overhead_ns", "dropped", "layout", "layout_id", "spans", "scalars", "not_finite", "shapes"}
+    | {
+        "memory",
+        "overhead_ns",
+        "dropped",
+        "layout",
+        "layout_id",
+        "spans",
+        "spans_at",
+        "scalars",
+        "not_finite",
+        "shapes",
+    }
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -42,16 +51,15 @@ _FormatKey = tuple[object, ...]
 """The layout of a line, the columns that it lacks, and the phases of the model's own time."""
 
 
-class _LineFormat:
-    """The constant part of the lines of one layout: its id, its phases and the format of its columns."""
+class LineFormat:
+    """The constant part of the lines of one layout: its id, its phases and the names of its columns."""
 
-    __slots__ = ("_model_phases", "_phase_sums", "columns", "id", "phases", "spans")
+    __slots__ = ("_model_phases", "_phase_sums", "columns", "id", "layout", "phases")
 
     def __init__(self, frame: StepFrame, number: int) -> None:
         self.id = number
+        self.layout = frame.layout
         self.columns = tuple(name for name in COLUMNS if getattr(frame, name) is not None)
-        numbers = ",".join(["%s"] * len(frame.layout))  # of ints: %d takes twice as long
-        self.spans = ",".join(f'"{name}":[{numbers}]' for name in self.columns)
         groups = frame.layout.phase_groups
         phases = dict.fromkeys([*(phase for phase, _ in groups), *frame.model_ns])
         self.phases = ",".join(f'"{phase}":%.6f' for phase in (*phases, Phase.OTHER))
@@ -71,7 +79,7 @@ class FrameEncoder:
     """Turn the frames of one file into lines of JSON."""
 
     def __init__(self) -> None:
-        self._formats: dict[_FormatKey, _LineFormat] = {}
+        self._formats: dict[_FormatKey, LineFormat] = {}
         self._count = 0
         self._periods = LogPeriods()
 
@@ -79,8 +87,18 @@ class FrameEncoder:
         """Pass over a frame that gets no line: the units logged later cover its time too."""
         self._periods.add(frame)
 
+    def begin_anew(self) -> None:
+        """Write the names of spans again: a new file begins."""
+        self._formats.clear()
+
     def encode(self, frame: StepFrame) -> str:
-        """Return the frame's line, with its newline."""
+        """Return the frame's line, with its newline and all its times."""
+        format_, head = self.encode_head(frame)
+        spans = ",".join(f'"{name}":[{",".join(map(str, getattr(frame, name).tolist()))}]' for name in format_.columns)
+        return f'{head},"spans":{{{spans}}}}}\n'
+
+    def encode_head(self, frame: StepFrame) -> tuple[LineFormat, str]:
+        """Return the format of the frame's line, and the line up to the times of its spans."""
         memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
         key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory, *frame.model_ns)
         format_ = self._formats.get(key)
@@ -88,27 +106,27 @@ class FrameEncoder:
         if format_ is None:
             format_ = self._remember(key, frame)
             layout = f',"layout":{_dumps(_layout_to_dict(frame.layout))}'
-        values: list[int] = []
-        for name in format_.columns:
-            values += getattr(frame, name).tolist()
         phases = format_.phases % tuple(format_.phases_ms(frame))
-        device = "" if frame.device_duration_ns is None else f'"device_duration_ns":{frame.device_duration_ns},'
+        device = ""
+        if frame.device_duration_ns is not None:  # otherwise both are step_time_s
+            device = f'"duration_ns":{frame.duration_ns},"device_duration_ns":{frame.device_duration_ns},'
+        dropped = f',"dropped":{frame.dropped}' if frame.dropped else ""
         cut = f'"cut":{frame.cut},' if frame.cut else ""
         micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
-        return (
+        return format_, (
             f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
             f"{_scalars(frame, self._periods.add(frame))}{micro}{cut}"
-            f'"start_unix_ns":{frame.start_unix_ns},"duration_ns":{frame.duration_ns},{device}'
+            f'"start_unix_ns":{frame.start_unix_ns},{device}'
             f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
-            f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns},"dropped":{frame.dropped}'
+            f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns}{dropped}'
             f"{_gap(frame)}{_model_ns(frame)}{_shapes(frame)}{layout}"
-            f',"layout_id":{format_.id},"spans":{{{format_.spans % tuple(values)}}}}}\n'
+            f',"layout_id":{format_.id}'
         )
 
-    def _remember(self, key: _FormatKey, frame: StepFrame) -> _LineFormat:
+    def _remember(self, key: _FormatKey, frame: StepFrame) -> LineFormat:
         if len(self._formats) >= LAYOUTS:
             self._formats.clear()
-        format_ = self._formats[key] = _LineFormat(frame, self._count)
+        format_ = self._formats[key] = LineFormat(frame, self._count)
         self._count += 1
         return format_
 
@@ -124,7 +142,8 @@ def _scalars(frame: StepFrame, periods: Mapping[str, UnitsSinceLog]) -> str:
     unit = next((unit for unit in UNITS if top.get(unit) is not None), "")
     throughput = periods[unit].per_second if unit in periods else None
     if throughput is not None:
-        text += f'"throughput":{throughput:.6g},"throughput_unit":"{unit}",'
+        named = "" if unit == UNITS[0] else f'"throughput_unit":"{unit}",'
+        text += f'"throughput":{throughput:.6g},{named}'
     if reserved:
         text += f'"scalars":{_dumps(reserved)},'
     if not_finite:
@@ -163,34 +182,38 @@ def _layout_to_dict(layout: Layout) -> dict[str, Any]:
 
 BAD_LINE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 """The exceptions of ``FrameDecoder.decode`` for a text that is not a whole frame."""
-MAX_NS: Final = 2**55
-"""The longest time that a record may have, a year; a sum over many spans stays below 64 bits."""
-MAX_BYTES: Final = 2**60
+
+
+_NO_COLUMNS: Final = dict.fromkeys(COLUMNS[2:])
 
 
 class FrameDecoder:
-    """Turn the lines of one file back into frames, in order; frames that shared a layout share it again."""
+    """Turn the lines of one file back into frames, in order; frames that shared a layout share it again.
 
-    def __init__(self) -> None:
+    ``blocks`` has the times of lines with ``spans_at``.
+    """
+
+    def __init__(self, blocks: BlockReader | None = None) -> None:
         self._layouts: dict[int, Layout] = {}
+        self._blocks = blocks
 
     def decode(self, line: str | bytes) -> StepFrame:
         """Return the line's frame. Raises one of ``BAD_LINE`` for any other text."""
         data = json.loads(line)
         layout = self._layout(data)
-        columns = {name: _column(name, values, len(layout)) for name, values in data["spans"].items()}
+        columns = self._columns(data, layout)
         device_ns = data.get("device_duration_ns")
         micro_steps = data.get("micro_steps")
-        return StepFrame(
+        return StepFrame.of(
             step=_whole(data["step"]),
             start_unix_ns=_whole(data["start_unix_ns"], 2**63 - 1),
-            duration_ns=_whole(data["duration_ns"], MAX_NS),
+            duration_ns=duration_of(data),
             device_duration_ns=None if device_ns is None else _whole(device_ns, MAX_NS),
             layout=layout,
             scalars=_read_scalars(data),
-            memory={name: _whole(value, MAX_BYTES, -MAX_BYTES) for name, value in data["memory"].items()},
+            memory={name: _whole(value, MAX_VALUE, -MAX_VALUE) for name, value in data["memory"].items()},
             overhead_ns=_whole(data["overhead_ns"], MAX_NS),
-            dropped=_whole(data["dropped"]),
+            dropped=_whole(data.get("dropped", 0)),
             warmup=bool(data["warmup"]),
             gap_steps=_whole(data.get("gap_steps", 0)),
             gap_ns=_whole(data.get("gap_ns", 0), MAX_NS),
@@ -200,8 +223,22 @@ class FrameDecoder:
             micro_steps=None if micro_steps is None else _whole(micro_steps),
             model_ns={Phase.add(phase): _whole(ns, MAX_NS) for phase, ns in data.get("model_ns", {}).items()},
             cut=_whole(data.get("cut", 0)),
-            **columns,
+            **{**_NO_COLUMNS, **columns},
         )
+
+    def _columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
+        columns = self._stored_columns(data, layout)
+        if not columns.keys() >= {"start_ns", "host_ns"} or not columns.keys() <= set(COLUMNS):
+            raise ValueError("a line without the times of its spans")
+        return columns
+
+    def _stored_columns(self, data: Mapping[str, Any], layout: Layout) -> dict[str, Nanoseconds]:
+        if "spans" in data:
+            return {name: _column(name, values, len(layout)) for name, values in data["spans"].items()}
+        if self._blocks is None:
+            raise ValueError("a line without its times, and without their file")
+        offset, row = data["spans_at"]
+        return self._blocks.row(_whole(offset), _whole(row), layout)
 
     def _layout(self, data: Mapping[str, Any]) -> Layout:
         number: int = data["layout_id"]
@@ -221,6 +258,12 @@ class FrameDecoder:
             self._layouts.clear()
         self._layouts[number] = layout
         return layout
+
+
+def duration_of(data: Mapping[str, Any]) -> int:
+    """Return the length of a record's step by the host's clock. Raises for a value that is none."""
+    ns = data.get("duration_ns")
+    return _whole(round(data["step_time_s"] * NS_PER_S) if ns is None else ns, MAX_NS)
 
 
 def _check_layout(layout: Layout) -> None:
@@ -245,7 +288,7 @@ def _column(name: str, values: Any, count: int) -> Nanoseconds:
     if count and column.dtype.kind != "i":
         raise ValueError(f"{name}: holds values that are not integers of 64 bits")
     column = column.astype(np.int64, copy=False)
-    if count and (column.max() > MAX_BYTES or column.min() < (-MAX_NS if "start" in name else -1)):
+    if count and (column.max() > MAX_VALUE or column.min() < least_value(name)):
         raise ValueError(f"{name}: holds values out of range")
     return column
 

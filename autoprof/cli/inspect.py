@@ -110,10 +110,12 @@ def _plain_cells(df: Any) -> Any:
 
 def _latest() -> list[str]:
     """Return the records of the latest run."""
+    from .._storage.records import record_files
     from .._storage.runs import find_run
 
     run = find_run(RUNS)
-    found = sorted(map(str, run.glob("rank*/steps.jsonl")))
+    records = sorted(run.glob("rank*/steps.jsonl"))
+    found = [str(part) for path in records for part in record_files(path)]
     if not found:
         raise OutputError(f"{run}: has no records (the sink jsonl writes them); allowed: LOG, a log file")
     return found

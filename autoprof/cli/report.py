@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.rank is not None and arguments.rank not in run.ranks:
             known = ", ".join(map(str, run.ranks)) or "none"
             raise OutputError(f"--rank: {run.path} has no records of rank {arguments.rank}; it has: {known}")
-        size = sum(run.rank_frames(rank).path.stat().st_size for rank in run.ranks)
+        size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
         if size > LONG_BYTES:
             print(f"reading the records of {run.path}: {format_bytes(size)}, about a minute per GiB", file=sys.stderr)
         return run, saved_summary(run, arguments.rank)

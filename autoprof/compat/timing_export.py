@@ -18,7 +18,7 @@ from .._names import plain_cell
 from .._reports.figures import encode_figure
 from .._reports.log import RULE
 from .._storage.atomic import open_replacing, write_atomic
-from .._storage.runs import Frames
+from .._storage.records import Frames
 from .._units import NS_PER_MS
 from ..errors import OutputError, import_extra
 from ..logs.log_file import LogFile

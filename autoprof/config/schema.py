@@ -81,6 +81,9 @@ class Config(Options):
     """Read the host and the GPU once a second: utilisation, memory, power, clocks, temperature."""
     output: Path = Path("runs")
     """The folder that contains the run folders, relative to the working directory."""
+    output_max_mb: float | None = Field(default=1000.0, ge=10, strict=True, allow_inf_nan=False)
+    """The largest size of a run's folder in MB. When it is reached, old sections of `timing.log` go, and of the records
+    steps spread over the run. `null`: no limit."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
     """The outputs. `{}`: none. Without this key: console, log, jsonl and memory_plot."""
     ranges: Literal["off", "nvtx", "profiler", "both"] = "off"

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats.intervals import Interval, median_of_values
+from .._storage.records import part_names, parts_of
+from .._storage.span_blocks import BlockReader
 from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
 from ..frame import TRAINING_LANE, Nanoseconds, Phase, StepFrame
 
@@ -99,7 +101,28 @@ class Record:
 
 def read_record(path: Path, steps: int, deadline: float = float("inf")) -> Record | None:
     """Read the last ``steps`` of a record without warm-up; None after the ``deadline`` (``time.monotonic``)."""
-    record, decoder = Record(), FrameDecoder()
+    record = Record()
+    for number in reversed(parts_of(path)):
+        lines_name, spans_name = part_names(number)
+        blocks = BlockReader(path.with_name(spans_name))
+        try:
+            frames = _last_frames(path.with_name(lines_name), blocks, steps, deadline)
+        finally:
+            blocks.close()
+        if frames is None:
+            return None
+        for frame in frames:
+            if not frame.warmup:
+                record.add(frame)
+        steps -= len(frames)
+        if steps <= 0:
+            break
+    return record
+
+
+def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -> list[StepFrame] | None:
+    """Return the last ``steps`` of one part of a record; None after the ``deadline``."""
+    decoder, frames = FrameDecoder(blocks), []
     lines = list(_lines(path))
     for at, line in enumerate(lines):
         is_last = at >= len(lines) - steps
@@ -111,9 +134,9 @@ def read_record(path: Path, steps: int, deadline: float = float("inf")) -> Recor
             frame = decoder.decode(line)
         except BAD_LINE:  # a cut line, a layout that was not read
             continue
-        if is_last and not frame.warmup:
-            record.add(frame)
-    return record
+        if is_last:
+            frames.append(frame)
+    return frames
 
 
 def _lines(path: Path) -> Iterator[bytes]:

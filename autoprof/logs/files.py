@@ -50,7 +50,7 @@ def drop_duplicates(files: Sequence[Path]) -> list[Path]:
             key, number = (file.parent.parent, file.name), int(checkpoint[1])
             if number >= newest.get(key, (-1, file))[0]:
                 newest[key] = number, file
-        elif (file.name == "timing.log" and file.parent in with_records) or (
+        elif (file.name in ("timing.log", "timing.log.1") and file.parent in with_records) or (
             scalars and file.name != "scalars.json" and (file.parent in scalars or file.parent.parent in scalars)
         ):
             continue

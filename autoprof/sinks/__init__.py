@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import CalibratedSink, LiveSink, RefreshedSink, RunInfo, Sink
+from ._base import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, RunInfo, Sink
 from ._kind import SINKS, CloseOrder, Export, SinkKind
 from ._make import make_sinks, writes_files
 
@@ -14,6 +14,7 @@ __all__ = [
     "CalibratedSink",
     "CloseOrder",
     "Export",
+    "LimitedSink",
     "LiveSink",
     "Options",
     "RefreshedSink",

@@ -54,18 +54,28 @@ class CalibratedSink(Sink, Protocol):
         """Set the length below which the clock cannot resolve a span; called before the frames that it applies to."""
 
 
+@runtime_checkable
+class LimitedSink(Sink, Protocol):
+    """A sink whose files are limited in size."""
+
+    @property
+    def limit_note(self) -> str | None:
+        """The note that the limit is reached and what that means, None before. Read after each frame."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """The facts of a run that its sinks share.
 
     ``folder`` is None for a run without files. ``stream`` is for text for people. ``clock`` returns seconds, for sinks
-    that are due at intervals.
+    that are due at intervals. ``max_bytes`` limits the files of a sink that ``grows``; None is no limit.
     """
 
     folder: RunFolder | None
     rank: int
     stream: TextIO
     clock: Callable[[], float] = time.monotonic
+    max_bytes: int | None = None
 
 
 def folder_of(run: RunInfo) -> RunFolder:

@@ -61,5 +61,7 @@ def saved_summary(run: Run, rank: int | None = None) -> Summary:
         collector.add(frame)
     killed = "this run was not closed; these figures are from its records"
     notes = (f"{frames.bad_lines} incomplete lines of steps.jsonl were skipped",) if frames.bad_lines else ()
+    if frames.has_removed_steps:
+        notes = (*notes, "steps were removed from the records to keep the run's folder below output_max_mb")
     table = tabulate(aggregate.summary(notes=(killed, *notes)), None)
     return diagnose(collector.evidence(table, facts_of_run(run, collector)))

@@ -45,7 +45,8 @@ class SinkKind:
     options and the facts of the run. It raises ``OutputError`` where that is impossible; any other exception becomes
     one, with ``remedy`` as the advice. ``extra`` is the optional dependency of autoprof that it needs. ``in_folder``:
     it writes to the run's folder, so the run must have one. ``every_rank``: each rank has one; otherwise only rank 0.
-    ``default``: it is on where the configuration has no key ``sinks``.
+    ``default``: it is on where the configuration has no key ``sinks``. ``grows``: its files grow with the number of
+    steps, and it keeps them below ``RunInfo.max_bytes``.
     """
 
     options: type[Options]
@@ -54,6 +55,7 @@ class SinkKind:
     in_folder: bool = False
     every_rank: bool = False
     default: bool = False
+    grows: bool = False
     close_order: CloseOrder = CloseOrder.RECEIVERS
     exports: tuple[Export, ...] = ()
     remedy: str = "correct its options"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from .._process.failures import describe
@@ -30,13 +31,20 @@ def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     """Open the sinks that the configuration names, in the order in which they are closed.
 
     Ranks other than 0 get only the kinds that every rank has. Without a folder there are only the kinds that need
-    none. Raises ``OutputError`` or ``MissingExtra`` where one cannot be opened; those already open are closed.
+    none. Those that grow share ``run.max_bytes``. Raises ``OutputError`` or ``MissingExtra`` where one cannot be
+    opened; those already open are closed.
     """
     made: list[Sink] = []
+    wanted = [
+        (key, kind, options)
+        for key, kind, options in _named(sinks)
+        if (kind.every_rank or run.rank == 0) and (run.folder is not None or not kind.in_folder)
+    ]
+    growing = sum(kind.grows for _, kind, _ in wanted)
+    if run.max_bytes is not None and growing:
+        run = replace(run, max_bytes=run.max_bytes // growing)
     try:
-        for key, kind, options in _named(sinks):
-            if (kind.every_rank or run.rank == 0) and (run.folder is not None or not kind.in_folder):
-                made.append(_open(key, kind, options, run))
+        made.extend(_open(key, kind, options, run) for key, kind, options in wanted)
     except BaseException:
         for sink in made:
             with suppress(Exception):

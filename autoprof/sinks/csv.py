@@ -188,16 +188,27 @@ class CsvSink:
         self._spans = SpanTable(run.rank)
         self._file = LineFile(self._path, options.flush_s, run.clock)
         self._begun = False
+        self._max_bytes = run.max_bytes
+        self._bytes = 0
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's row or rows."""
         self._count += 1
-        if self._count % self._every:
+        if self._count % self._every or self.limit_note is not None:
             return
         if not self._begun:
             self._begun = True
             self._file.write(self._spans.header() if self._steps is None else self._steps.header(extras(frame)))
-        self._file.write(self._spans.rows(frame) if self._steps is None else self._steps.row(frame))
+        rows = self._spans.rows(frame) if self._steps is None else self._steps.row(frame)
+        self._bytes += len(rows.encode())
+        self._file.write(rows)
+
+    @property
+    def limit_note(self) -> str | None:
+        """The note that the table has reached its limit and has no further rows, None before."""
+        if self._max_bytes is None or self._bytes < self._max_bytes:
+            return None
+        return f"{self._path.name} has reached its part of output_max_mb: it has no further rows"
 
     def close(self, summary: Summary) -> None:
         """Write the pending rows, close the file, and give late values columns of their own."""
@@ -244,6 +255,7 @@ SINK = SinkKind(
     CsvSink,
     in_folder=True,
     every_rank=True,
+    grows=True,
     close_order=CloseOrder.FILES,
     exports=(
         Export("csv", "a table with a row for each step", export_steps),

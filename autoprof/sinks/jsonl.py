@@ -1,12 +1,11 @@
-"""``steps.jsonl``: one JSON object a step, for every rank."""
+"""``steps.jsonl``: one JSON object a step, for every rank; ``spans.bin``: the times of its spans."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from .._options import Options
-from .._storage.line_file import LineFile
-from .._storage.steps_jsonl import FrameEncoder
+from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
 from ._base import RunInfo, folder_of
@@ -14,7 +13,7 @@ from ._kind import CloseOrder, SinkKind
 
 
 class JsonlOptions(Options):
-    """The records `steps.jsonl`, one JSON object a step."""
+    """The records: `steps.jsonl`, one JSON object a step, and `spans.bin`, the times of its spans."""
 
     every: int = Field(default=1, ge=1, strict=True)
     """Write each Nth recorded step."""
@@ -23,25 +22,31 @@ class JsonlOptions(Options):
 
 
 class JsonlSink:
-    """Write each Nth frame as a line that ``autoprof.read_run`` reads back exactly."""
+    """Write each Nth frame as a record that ``autoprof.read_run`` reads back exactly."""
 
     def __init__(self, options: JsonlOptions, run: RunInfo) -> None:
         self._every = options.every
         self._count = 0
-        self._encoder = FrameEncoder()
-        self._file = LineFile(folder_of(run).rank_path / "steps.jsonl", options.flush_s, run.clock)
+        self._records = RecordWriter(folder_of(run).rank_path, options.flush_s, run.clock, max_bytes=run.max_bytes)
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's line."""
+        """Append the frame's record."""
         self._count += 1
         if self._count % self._every == 0:
-            self._file.write(self._encoder.encode(frame))
+            self._records.write(frame)
         else:
-            self._encoder.skip(frame)
+            self._records.skip(frame)
+
+    @property
+    def limit_note(self) -> str | None:
+        """The note that the records have reached their limit, None before."""
+        return REMOVED_STEPS if self._records.has_removed_steps else None
 
     def close(self, summary: Summary) -> None:
-        """Write the pending lines and close the file."""
-        self._file.close()
+        """Write the pending records and close the files."""
+        self._records.close()
 
 
-SINK = SinkKind(JsonlOptions, JsonlSink, in_folder=True, every_rank=True, default=True, close_order=CloseOrder.FILES)
+SINK = SinkKind(
+    JsonlOptions, JsonlSink, in_folder=True, every_rank=True, default=True, grows=True, close_order=CloseOrder.FILES
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
@@ -16,6 +17,11 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
+
+REMOVED_SECTIONS: Final = (
+    "timing.log has reached its part of output_max_mb: timing.log and timing.log.1 have the last steps only; "
+    "autoprof show --log writes all steps of the records"
+)
 
 
 class LogOptions(Options):
@@ -39,7 +45,9 @@ class LogSink:
         self._sections = 0
         self._averages = NameAverages()
         self._clock_limit_ns = 0
-        self._file = LineFile(folder_of(run).rank_path / "timing.log", options.flush_s, run.clock)
+        self._file = LineFile(
+            folder_of(run).rank_path / "timing.log", options.flush_s, run.clock, max_bytes=run.max_bytes
+        )
 
     def calibrate(self, clock_limit_ns: int) -> None:
         """Show spans shorter than this as less than it."""
@@ -55,6 +63,11 @@ class LogSink:
         self._sections += 1
         if self._flush_every is not None and self._sections % self._flush_every == 0:
             self._file.flush()
+
+    @property
+    def limit_note(self) -> str | None:
+        """The note that the log has reached its limit, None before."""
+        return REMOVED_SECTIONS if self._file.has_lost_lines else None
 
     def close(self, summary: Summary) -> None:
         """Append the statistics of the run, write the pending lines and close the file."""
@@ -77,6 +90,7 @@ SINK = SinkKind(
     LogSink,
     in_folder=True,
     default=True,
+    grows=True,
     close_order=CloseOrder.FILES,
     exports=(Export("log", "the readable log of one rank", export_log),),
 )

@@ -37,7 +37,7 @@ class ReportSink:
         from .._report_page.page import write_page
 
         run = read_records(self._folder.path)
-        size = sum(run.rank_frames(rank).path.stat().st_size for rank in run.ranks)
+        size = sum(run.rank_frames(rank).size_bytes for rank in run.ranks)
         if size > self._limit:
             why = f"report.html was not written: its records have {size / BYTES_PER_MB:.0f} MB"
             print(f"autoprof: {why}; autoprof report writes it", file=self._stream)

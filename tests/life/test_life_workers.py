@@ -51,7 +51,7 @@ def test_two_workers_record_nothing_and_touch_no_file(context: str, tmp_path: Pa
     assert ("Data", Phase.DATA) in names
     assert not names & {("Prepare", Phase.USER), ("In a worker", Phase.USER)}
     assert sorted(path.name for path in session.folder.rglob("*.*")) == [
-        "run.json", "steps.jsonl", "summary.json", "summary.txt", "timing.log",
+        "run.json", "spans.bin", "steps.jsonl", "summary.json", "summary.txt", "timing.log",
     ]  # fmt: skip
 
 

@@ -218,8 +218,8 @@ def test_all_sinks_of_a_session_write_side_by_side(tmp_path: Path, capsys: pytes
     assert summary.notes == ()
     files = [path for path in folder.rglob("*") if path.is_file() and "tfevents" not in path.name]
     assert sorted(str(path.relative_to(folder)) for path in files) == [
-        "memory.png", "rank0/steps.csv", "rank0/steps.jsonl", "rank0/timing.log", "rank0/trace.json",
-        "rank0/trace.speedscope.json", "run.json", "summary.json", "summary.txt",
+        "memory.png", "rank0/spans.bin", "rank0/steps.csv", "rank0/steps.jsonl", "rank0/timing.log",
+        "rank0/trace.json", "rank0/trace.speedscope.json", "run.json", "summary.json", "summary.txt",
     ]  # fmt: skip
     assert len(list((folder / "rank0" / "tensorboard").glob("*tfevents*"))) == 1
     assert len(live.frames) == 6

@@ -94,7 +94,8 @@ def test_every_sink_takes_a_frame_and_a_summary(tmp_path: Path, clock: Clock) ->
         sink.close(summary_of([frame]))
     folder.write_summary(summary_of([frame]), [])
     assert sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*.*")) == [
-        "memory.png", "rank0/steps.jsonl", "rank0/timing.log", "run.json", "summary.json", "summary.txt",
+        "memory.png", "rank0/spans.bin", "rank0/steps.jsonl", "rank0/timing.log", "run.json", "summary.json",
+        "summary.txt",
     ]  # fmt: skip
 
 

@@ -16,6 +16,16 @@ FORMAT: Final = JsonFormat(
         units={"data_time": "ms", "memory": "bytes"},
     ),
     ignored_keys=frozenset(
-        {"layout", "spans", "layout_id", "dropped", "overhead_ns", "duration_ns", "device_duration_ns", "not_finite"}
+        {
+            "layout",
+            "spans",
+            "spans_at",
+            "layout_id",
+            "dropped",
+            "overhead_ns",
+            "duration_ns",
+            "device_duration_ns",
+            "not_finite",
+        }
     ),
 )

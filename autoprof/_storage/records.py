@@ -1,0 +1,235 @@
+"""The records of one rank: ``steps.jsonl`` with a line a step, ``spans.bin`` with the times of its spans.
+
+Records without end are limited in size: they are written in parts (``steps.jsonl``, ``steps.1.jsonl``, …, each with its
+own ``spans.bin``), and above the limit the part whose steps have the nearest neighbours is removed. What remains is
+spread over the whole run; its first part and its last ones stay.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from ..errors import OutputError
+from ..frame import Nanoseconds, StepFrame
+from .line_file import AppendFile
+from .span_blocks import BlockReader, encode_block
+from .steps_jsonl import BAD_LINE, FrameDecoder, FrameEncoder, LineFormat
+
+RECORDS: Final = "steps.jsonl"
+BLOCK_NUMBERS: Final = 2**15
+"""Integers of a block: it takes about 0.7 ms to compress them."""
+BLOCK_STEPS: Final = 256
+PENDING_CHARS: Final = 2**18
+"""Characters of lines in memory: shapes and scalars may be long."""
+PARTS: Final = 16
+"""Parts of records that have reached their limit."""
+KEPT_PARTS: Final = 2
+"""The last parts, which stay: the ranks of a run are compared by their last steps."""
+REMOVED_STEPS: Final = (
+    "the records have reached their part of output_max_mb: steps are removed from them, evenly over the run; the "
+    "figures of the summary are of all recorded steps"
+)
+_PART: Final = re.compile(r"steps\.([1-9][0-9]{0,8})\.jsonl")
+
+
+def part_names(number: int) -> tuple[str, str]:
+    """Return the names of the files of one part: lines, spans."""
+    return (RECORDS, "spans.bin") if number == 0 else (f"steps.{number}.jsonl", f"spans.{number}.bin")
+
+
+def parts_of(path: Path) -> list[int]:
+    """Return the numbers of the parts of records, of which ``path`` is the first."""
+    if path.name != RECORDS:
+        return [0]
+    found = (_PART.fullmatch(one.name) for one in path.parent.glob("steps.*.jsonl"))
+    return [0, *sorted(int(match[1]) for match in found if match)]
+
+
+def record_files(path: Path) -> list[Path]:
+    """Return the files of lines, in order; ``path`` is the first of them."""
+    return [path, *(path.with_name(part_names(number)[0]) for number in parts_of(path)[1:])]
+
+
+def record_bytes(path: Path) -> int:
+    """Return the size of records, of which ``path`` is the first file."""
+    names = {name for number in parts_of(path) for name in part_names(number)} if path.name == RECORDS else {path.name}
+    return sum(one.stat().st_size for name in names if (one := path.with_name(name)).is_file())
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part that is whole: its number, its first step and its size."""
+
+    number: int
+    first_step: int
+    size: int
+
+
+class RecordWriter:
+    """Write frames as lines and blocks, at the latest after ``flush_s`` seconds.
+
+    If the process is killed, the steps since the last write are lost: those of ``flush_s`` seconds or of one block,
+    whichever is less. With ``max_bytes`` the records stay below it.
+    """
+
+    def __init__(
+        self, folder: Path, flush_s: float, clock: Callable[[], float], *, max_bytes: int | None = None
+    ) -> None:
+        self._folder = folder
+        self._flush_s = flush_s
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._encoder = FrameEncoder()
+        self._number = 0
+        self._lines, self._spans = self._open_part()
+        self._whole: list[_Part] = []
+        self._first_step: int | None = None
+        self._pending: list[tuple[str, LineFormat, int]] = []
+        self._steps: dict[LineFormat, list[Nanoseconds]] = {}
+        self._chars = 0
+        self._due = clock() + flush_s
+        self.has_removed_steps = False
+        """Whether parts were removed to stay below the limit."""
+
+    def skip(self, frame: StepFrame) -> None:
+        """Pass over a frame that gets no line: the units logged later cover its time too."""
+        self._encoder.skip(frame)
+
+    def write(self, frame: StepFrame) -> None:
+        """Add a frame; write all pending ones when they are due."""
+        format_, head = self._encoder.encode_head(frame)
+        steps = self._steps.setdefault(format_, [])
+        self._pending.append((head, format_, len(steps)))
+        steps.append(np.concatenate([getattr(frame, name) for name in format_.columns]))
+        self._chars += len(head)
+        if self._first_step is None:
+            self._first_step = frame.step
+        numbers = len(steps) * len(steps[0])
+        full = numbers >= BLOCK_NUMBERS or len(steps) >= BLOCK_STEPS or self._chars >= PENDING_CHARS
+        if full or self._clock() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the pending steps: first their times, then their lines, which refer to them."""
+        self._due = self._clock() + self._flush_s
+        if not self._pending:
+            return
+        pending, steps = self._pending, self._steps
+        self._pending, self._steps, self._chars = [], {}, 0
+        blocks = {format_: encode_block(format_.layout, format_.columns, rows) for format_, rows in steps.items()}
+        offsets, offset = {}, self._spans.size
+        for format_, block in blocks.items():
+            offsets[format_] = offset
+            offset += len(block)
+        text = "".join(f'{head},"spans_at":[{offsets[format_]},{row}]}}\n' for head, format_, row in pending)
+        self._spans.append(b"".join(blocks.values()))
+        self._lines.append(text.encode("utf-8", "replace"))
+        if self._max_bytes is not None and self._size >= self._max_bytes // PARTS:
+            self._begin_part()
+            self._remove_parts(self._max_bytes)
+
+    @property
+    def _size(self) -> int:
+        return self._lines.size + self._spans.size
+
+    def _open_part(self) -> tuple[AppendFile, AppendFile]:
+        lines_name, spans_name = part_names(self._number)
+        lines = AppendFile(self._folder / lines_name)
+        try:
+            return lines, AppendFile(self._folder / spans_name)
+        except BaseException:
+            lines.close()
+            raise
+
+    def _begin_part(self) -> None:
+        self._whole.append(_Part(self._number, self._first_step or 0, self._size))
+        self._first_step = None
+        self._close_files()
+        self._number += 1
+        self._encoder.begin_anew()
+        self._lines, self._spans = self._open_part()
+
+    def _remove_parts(self, max_bytes: int) -> None:
+        """Remove parts until there is space for another one."""
+        limit = max_bytes - max_bytes // PARTS
+        while sum(part.size for part in self._whole) > limit and len(self._whole) > 1 + KEPT_PARTS:
+            firsts = [part.first_step for part in self._whole]
+            index = min(range(1, len(firsts) - KEPT_PARTS), key=lambda at: firsts[at + 1] - firsts[at - 1])
+            removed = self._whole.pop(index)
+            for name in part_names(removed.number):
+                os.unlink(self._folder / name)
+            self.has_removed_steps = True
+
+    def _close_files(self) -> None:
+        try:
+            self._lines.close()
+        finally:
+            self._spans.close()
+
+    def close(self) -> None:
+        """Write the pending steps and close the files, also when the write fails. A second call does nothing."""
+        if not self._lines.is_open:
+            return
+        try:
+            self.flush()
+        finally:
+            self._close_files()
+
+
+class Frames:
+    """The frames of the records of one rank, read anew at each iteration, one at a time.
+
+    A line that is not a whole frame (the last one after a ``kill -9``) is skipped and counted in ``bad_lines``; the
+    count is complete after the iteration.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.bad_lines = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files of the records."""
+        return record_bytes(self.path)
+
+    @property
+    def has_removed_steps(self) -> bool:
+        """Whether parts were removed to limit the size."""
+        numbers = parts_of(self.path)
+        return len(numbers) <= numbers[-1]
+
+    def __iter__(self) -> Iterator[StepFrame]:
+        self.bad_lines = 0
+        for path, number in zip(record_files(self.path), parts_of(self.path), strict=False):
+            blocks = BlockReader(path.with_name(part_names(number)[1]))
+            try:
+                yield from self._part(path, FrameDecoder(blocks))
+            finally:
+                blocks.close()
+
+    def _part(self, path: Path, decoder: FrameDecoder) -> Iterator[StepFrame]:
+        with _open(path) as lines:
+            for line in lines:
+                if not line.strip():
+                    continue
+                try:
+                    frame = decoder.decode(line)
+                except BAD_LINE:
+                    self.bad_lines += 1
+                    continue
+                yield frame
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        allowed = "it must be a file that this user may read"
+        raise OutputError(f"{path}: cannot be read ({error.strerror}); {allowed}") from error

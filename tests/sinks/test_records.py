@@ -1,0 +1,254 @@
+"""Records of a rank: exact, compressed, readable after a kill, and limited in size."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_frames import runs, same
+from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
+
+import autoprof
+from autoprof._storage.line_file import AppendFile, LineFile
+from autoprof._storage.records import PARTS, Frames, RecordWriter
+from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.span_blocks import HEADER, decode_block, encode_block
+from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof.diagnose._ranks import read_record
+from autoprof.frame import Layout, Phase, StepFrame
+from autoprof.sinks import RunInfo, make_sinks
+from autoprof.sinks._export import saved_summary
+from autoprof.sinks.log import LogOptions, LogSink
+from autoprof.testing import ListSink
+
+LAYOUT = layout_of(VRT)
+
+
+def write(folder: Path, frames: list[StepFrame], **options: object) -> Frames:
+    """Write records, and return them."""
+    writer = RecordWriter(folder, 5.0, Clock(), **options)  # type: ignore[arg-type]
+    for frame in frames:
+        writer.write(frame)
+    writer.close()
+    return Frames(folder / "steps.jsonl")
+
+
+def module_frames(steps: int, modules: int = 200) -> list[StepFrame]:
+    """Return steps of a chain of modules: lengths about 15 µs, pauses about 2 µs, as even as those of a real run."""
+    names = ("model", *(f"layers/{at}" for at in range(modules)))
+    count = 2 * len(names)
+    phases = [Phase.FORWARD] * len(names) + [Phase.BACKWARD] * len(names)
+    parents = [-1, *[0] * modules, -1, *[len(names)] * modules]
+    layout = Layout((*names, *names), (None,) * count, tuple(phases), tuple(parents), (1,) * count, (0,) * count)
+    random = np.random.default_rng(0)
+    frames = []
+    for step in range(1, steps + 1):
+        lengths = random.lognormal(np.log(15_000), 0.02, count).astype(np.int64)
+        starts = np.cumsum(lengths + random.lognormal(np.log(2_000), 0.1, count).astype(np.int64)) - lengths
+        for first in (0, len(names)):
+            last = first + modules
+            starts[first], lengths[first] = starts[first + 1] - 1_000, starts[last] + lengths[last] - starts[first + 1]
+        frames.append(
+            StepFrame(
+                step, 10**18 + step * 10**8, int(starts[-1] + lengths[-1]) + 5_000, layout, starts, lengths,
+                scalars={"loss": 1 / step, "lr": 1e-3, "samples": 16.0}, memory={"rss_bytes": 358_936_576 + step},
+                overhead_ns=3_000_000 + step, warmup=step < 4, micro_steps=1,
+            )
+        )  # fmt: skip
+    return frames
+
+
+@given(runs())
+def test_records_read_back_field_by_field(tmp_path_factory: pytest.TempPathFactory, frames: list[StepFrame]) -> None:
+    """Whatever a frame holds; steps of several layouts may alternate."""
+    back = list(write(tmp_path_factory.mktemp("run"), frames))
+    assert all(same(one, other) for one, other in zip(back, frames, strict=True))
+
+
+@given(
+    st.lists(st.lists(st.integers(-(2**54), 2**54), min_size=4, max_size=4), min_size=1, max_size=40),
+    st.sampled_from([(-1, -1), (-1, 0)]),
+)
+def test_a_block_is_exact(rows: list[list[int]], parents: tuple[int, int]) -> None:
+    """Also where the times of spans do not nest as the spans do."""
+    layout = Layout(("a", "b"), (None, None), (Phase.USER, Phase.USER), parents, (1, 1), (0, 0))
+    block = encode_block(layout, ("start_ns", "host_ns"), [np.array(row) for row in rows])
+    columns = decode_block(layout, block[: HEADER.size], block[HEADER.size :])
+    assert np.hstack([columns["start_ns"], columns["host_ns"]]).tolist() == rows
+
+
+def test_a_step_of_200_modules_takes_at_most_1500_bytes(tmp_path: Path) -> None:
+    """402 spans: 100,000 of these steps are 150 MB."""
+    frames = module_frames(160)
+    first = write(tmp_path, frames[:80]).size_bytes
+    (tmp_path / "all").mkdir()
+    records = write(tmp_path / "all", frames)
+    assert (records.size_bytes - first) / 80 <= 1500
+    assert all(same(one, other) for one, other in zip(records, frames, strict=True))
+
+
+def test_a_line_has_the_keys_for_people_and_no_names_twice(tmp_path: Path) -> None:
+    """The line of each step is JSON, as before; the names of its spans are with the first one only."""
+    records = write(tmp_path, module_frames(3))
+    first, *others = map(json.loads, records.path.read_text().splitlines())
+    assert len(first["layout"]["names"]) == 402
+    for line in others:
+        assert {"step", "step_time_s", "throughput", "loss", "lr", "phases_ms", "memory"} <= set(line)
+        assert len(json.dumps(line)) < 600
+
+
+def test_records_of_older_runs_are_read(tmp_path: Path) -> None:
+    """Their times are in the lines."""
+    frames, encoder = module_frames(3, modules=2), FrameEncoder()
+    (tmp_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)))
+    records = Frames(tmp_path / "steps.jsonl")
+    assert all(same(one, other) for one, other in zip(records, frames, strict=True))
+    assert not records.has_removed_steps
+
+
+@pytest.mark.parametrize("cut", [1, 20, 200])
+def test_a_block_that_is_cut_loses_its_steps_only(tmp_path: Path, cut: int) -> None:
+    """They are counted; the steps of all blocks before are there."""
+    writer, frames = RecordWriter(tmp_path, 5.0, Clock()), module_frames(9)
+    for frame in frames:
+        writer.write(frame)
+        if frame.step % 3 == 0:
+            writer.flush()
+    writer.close()
+    spans = tmp_path / "spans.bin"
+    spans.write_bytes(spans.read_bytes()[:-cut])
+    records = Frames(tmp_path / "steps.jsonl")
+    assert [frame.step for frame in records] == [1, 2, 3, 4, 5, 6]
+    assert records.bad_lines == 3
+
+
+def test_damaged_times_are_counted(tmp_path: Path) -> None:
+    """Any changed byte of a block is found by its checksum or its header, and no step is invented."""
+    frames = module_frames(3, modules=2)
+    write(tmp_path, frames)
+    whole = (tmp_path / "spans.bin").read_bytes()
+    for at in range(len(whole)):
+        (tmp_path / "spans.bin").write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        records = Frames(tmp_path / "steps.jsonl")
+        assert all(same(one, frames[one.step - 1]) for one in records)
+    (tmp_path / "spans.bin").unlink()
+    assert list(records) == []
+    assert records.bad_lines == 3
+
+
+def test_a_full_disk_leaves_the_steps_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are written before the lines that refer to them, and of both only whole pieces remain."""
+    writer, frames = RecordWriter(tmp_path, 5.0, Clock()), module_frames(4, modules=2)
+    writer.write(frames[0])
+    writer.flush()
+    append = AppendFile.append
+
+    def fail(file: AppendFile, piece: bytes) -> None:
+        if file.path.name == "steps.jsonl":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(file, piece)
+
+    monkeypatch.setattr(AppendFile, "append", fail)
+    writer.write(frames[1])
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+    records = Frames(tmp_path / "steps.jsonl")
+    assert [frame.step for frame in records] == [1]
+    assert records.bad_lines == 0
+
+
+def test_records_stay_below_their_limit(tmp_path: Path) -> None:
+    """Steps are removed evenly over the run: the first and the last ones stay, and no hole is long."""
+    frames = module_frames(20, modules=40)
+    writer, limit = RecordWriter(tmp_path, 0.0, Clock(), max_bytes=600_000), 600_000
+    for step in range(1, 6001):
+        writer.write(StepFrame.of(**{**vars(frames[step % 20]), "step": step, "warmup": False}))
+        if step % 500 == 0:
+            assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= limit
+    writer.close()
+    assert writer.has_removed_steps
+    records = Frames(tmp_path / "steps.jsonl")
+    steps = [frame.step for frame in records]
+    assert records.bad_lines == 0
+    assert records.has_removed_steps
+    assert records.size_bytes > limit / 2
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (1, 6000)
+    assert max(np.diff(steps)) <= 4 * 6000 / PARTS
+    record = read_record(records.path, 64)
+    assert record is not None
+    assert sorted(record.own_ns) == list(range(5937, 6001))
+
+
+def test_a_log_keeps_its_last_lines(tmp_path: Path) -> None:
+    """In two files, which together stay below the limit."""
+    file = LineFile(tmp_path / "timing.log", 0.0, Clock(), max_bytes=1000)
+    for number in range(500):
+        file.write(f"line {number}\n")
+        assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 1000
+    file.close()
+    assert file.has_lost_lines
+    text = (tmp_path / "timing.log.1").read_text() + (tmp_path / "timing.log").read_text()
+    assert text.splitlines() == [f"line {number}" for number in range(500)][-len(text.splitlines()) :]
+    assert len(text) > 400
+
+
+def test_the_limit_is_shared_by_the_files_that_grow(tmp_path: Path, clock: Clock) -> None:
+    """Each of two gets half of it."""
+    from autoprof.config import Sinks
+
+    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock, max_bytes=1000)
+    made = {type(sink).__name__: sink for sink in make_sinks(Sinks(log={}, jsonl={}), run)}
+    assert made["LogSink"]._file._max_bytes == 500  # type: ignore[attr-defined]
+    assert made["JsonlSink"]._records._max_bytes == 500  # type: ignore[attr-defined]
+    for sink in made.values():
+        sink.close(summary_of([]))
+
+
+def test_the_report_says_that_a_limit_was_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is gone, and how to get it; the folder stays below ``output_max_mb``."""
+    from torch import nn
+
+    import autoprof._session.builder as builder
+
+    monkeypatch.setattr(builder, "GROWING_BYTES_PER_MB", 2_000)  # as if 10 MB were 20 kB
+    model, live = nn.Sequential(nn.Identity()), ListSink()
+    config = {
+        "output": str(tmp_path), "output_max_mb": 10, "sample": {"budget": None},
+        "sinks": {"log": {"flush_s": 0.0}, "jsonl": {"flush_s": 0.0}, "csv": {"per": "span"}},
+    }  # fmt: skip
+    with autoprof.instrument(model, config, sinks=[live]) as session:
+        for _ in range(200):
+            with autoprof.span("work"):
+                pass
+            session.step()
+    notes = " ".join(session.summary().notes)
+    assert "timing.log has reached its part of output_max_mb" in notes
+    assert "the records have reached their part of output_max_mb" in notes
+    assert "spans.csv has reached its part of output_max_mb" in notes
+    assert session.folder is not None
+    assert "part of output_max_mb" in (session.folder / "summary.txt").read_text("utf-8")
+    run = read_run(session.folder)
+    assert 0 < len(list(run.frames)) < len(live.frames)
+    (session.folder / "summary.json").unlink()
+    assert "steps were removed from the records" in " ".join(saved_summary(read_run(session.folder)).notes)
+
+
+def test_the_log_of_a_run_has_a_limit(tmp_path: Path, clock: Clock) -> None:
+    """Its layout is the same in both files, and a note comes when sections are gone."""
+    run = RunInfo(RunFolder.create(tmp_path), 0, io.StringIO(), clock, max_bytes=8_000)
+    sink = LogSink(LogOptions(flush_s=0.0), run)
+    assert sink.limit_note is None
+    for step in range(1, 51):
+        sink.write(frame_of(layout=LAYOUT, step=step))
+    sink.close(summary_of([]))
+    assert sink.limit_note is not None
+    assert run.folder is not None
+    assert "\nStep 50\n" in (run.folder.rank_path / "timing.log").read_text("utf-8")
+    assert (run.folder.rank_path / "timing.log.1").read_text("utf-8").startswith("=")
