@@ -12,6 +12,8 @@ sys.path.insert(0, str(HERE))
 
 from log_truth import EXPECTED_FAILURES, Verdict, judge, truths  # noqa: E402
 
+LOOPS = {"chinese", "loops"}
+"""Folders of loops that people write themselves: of no tool."""
 PAGE = HERE.parents[2] / "docs" / "log-corpus.md"
 
 
@@ -45,10 +47,11 @@ def page(verdicts: list[Verdict]) -> str:
         tools[verdict.log.parent.name].append(verdict)
     negative = tools.pop("none", [])
     failures = sum(bool(verdict.wrong) for verdict in verdicts)
+    count = len(tools.keys() - LOOPS)
     lines = [
         "# Which values are read of the logs of other tools?",
         "",
-        f"`python -m tests.logs.corpus` reads {len(verdicts)} small logs in the formats of {len(tools)} tools and",
+        f"`python -m tests.logs.corpus` reads {len(verdicts)} small logs in the formats of {count} tools and",
         "writes this page. The numbers in the logs are made up; each log has a file that says what is true in it",
         "([tests/logs/corpus](../tests/logs/corpus/README.md)). A value is *right* if the log prints it, for that",
         "step and in that meaning; *absent* if the log prints it and it is not read. A log is *wrong* if one value is",
