@@ -29,7 +29,7 @@ def _keys(text: str) -> tuple[str, ...]:
 TIMES: Final = {
     **dict.fromkeys(("ns", "nsec"), 1e-9), **dict.fromkeys(("us", "µs", "μs", "usec"), 1e-6),
     **dict.fromkeys(("ms", "msec", "msecs", "millis", "milliseconds"), 1e-3),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds", "秒"), 1.0), "毫秒": 1e-3, "分钟": 60.0,
     **dict.fromkeys(("m", "min", "mins", "minutes"), 60.0), **dict.fromkeys(("h", "hr", "hours"), 3600.0),
 }  # fmt: skip
 # torch's own tools and every framework here divide by 1024 and write MB: MB and MiB are read as the same.
@@ -54,7 +54,7 @@ FIELDS: Final[dict[str, Field]] = {
     "loss": Field("", "plain", _keys(
         "loss train_loss lm_loss total_loss tot_loss training_loss trl train_total_loss global_avg_loss "
         "loss_metrics_global_avg_loss loss_train reduced_train_loss train_loss_step "
-        "loss_step loss_total ce_loss nll_loss mlm_loss train_ce_loss crossentropyloss train_crossentropyloss cost "
+        "loss_step loss_total ce_loss nll_loss mlm_loss train_ce_loss crossentropyloss train_crossentropyloss "
         "损失 训练损失 损失值"
     )),
     "val_loss": Field("", "plain", _keys(

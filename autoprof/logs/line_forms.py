@@ -36,7 +36,7 @@ _DATE: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?")
 _CLOCK: Final = re.compile(r"(?:(?P<d>\d+) days?,? )?(?P<h>\d+):(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?(?![\d:])")
 _UNIT: Final = re.compile(
     r"(?P<space>\s)?(?P<unit>%|[kKMGBT]?\s?[A-Za-zµμ]+/(?:s(?:ec)?|second|it(?:er)?|iteration|step|batch|update)s?(?:/\w+)?|"
-    r"(?:[mun]?s|µs|μs|secs?|seconds?|msec|mins?|minutes|hours?|h|m|[KMGT]i?B|bytes|T?FLOP/?[sS]|/s)|(?<=\d)[kKMGBT]B?)"
+    r"(?:[mun]?s|µs|μs|secs?|seconds?|msec|mins?|minutes|hours?|h|m|毫秒|秒|分钟|[KMGT]i?B|bytes|T?FLOP/?[sS]|/s)|(?<=\d)[kKMGBT]B?)"
     r"(?![\w:=/])(?(space)(?!\s?[:=]))"
 )
 _POSITIONS: Final = (
@@ -46,12 +46,13 @@ _POSITIONS: Final = (
         r"\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"
     ),
     re.compile(r"[\[(|]\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\)\s*)?(?=[\])[|(<])"),
-    re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=\|\||\[|-\s)"),
+    re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)(?:\s+(?=\|\||\[|-\s)|(?=, ))"),
+    re.compile(r"\] \[(?P<step>\d+)\] (?=\w+=)"),
     re.compile(r"(?<![\w./])(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=(?:batches|batch|steps|iters|iterations|it)\b)"),
 )
 _SPLIT: Final = re.compile(
     r"(?i)(?<![\w/.=-])(?:(?P<train>train(?:ing)?(?:_inner)?)|(?P<val>val(?:id(?:ation|ating|ate)?)?|eval(?:uation|uating|uate)?|"
-    r"test(?:ing)?|dev|sanity|验证))(?=\s|[:|\])>,-]|$)"
+    r"test(?:ing)?|dev|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|$)"
 )
 RANK_PATTERN: Final = (
     r"\b(?:[Rr]ank|RANK|default|[Gg]lobal [Rr]ank|[Ll]ocal [Rr]ank|local_rank|LOCAL_RANK)[\s_:=]?\s?(\d+)\b"
@@ -197,6 +198,8 @@ class _Parser:
         self._split = "train"
         self._line_split = "train"
         """What the beginning of the line says; another word counts up to the next bar."""
+        self._has_begun = False
+        """Whether a number with a known meaning was read."""
         self._last: LineNumber | None = None
 
     def form(self) -> LineForm:
@@ -271,13 +274,13 @@ class _Parser:
 
     def _follow_split(self, gap: str, index: int | None) -> None:
         """Note which data the following numbers are about."""
-        at_start = not any(number.is_named for number in self._found.values())
+        at_start = not self._has_begun
         if not at_start and re.search(r"[|;]", gap):
             self._split = self._line_split
         for match in _SPLIT.finditer(gap):
             rest = gap[match.end() :]
             is_key = index is not None and re.match(r"^[\s_-]*\w[\w ]*\s*[:= ]\s*[\[(\"']*$", rest) is not None
-            if is_key and not re.match(r"\s*(?i:step|iter|epoch)", rest):
+            if is_key and not re.match(r"\s*(?i:(?:global )?step|iter|epoch)", rest):
                 continue  # ``val loss 2.1``: a part of the name
             if (
                 index is not None
@@ -307,6 +310,15 @@ class _Parser:
         if self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) and not after.startswith("/"):
             return self._read_average(index, token)
         unit = _UNIT.match(after)
+        chinese = re.match(r"\s?(轮|步|次迭代)", after) if gap.rstrip().endswith("第") else None
+        if chinese is not None:
+            name, field = ("epoch", "epoch") if chinese[1] == "轮" else ("step", "step")
+            self._found.setdefault(name, LineNumber(name, Meaning(field, 1), ((index, 1.0),)))
+            self._has_begun = True
+            return token.end() + chinese.end()
+        if not gap.rstrip().endswith((":", "=")) and re.match(r" [-+]?\d", after):
+            self._last = None
+            return token.end()  # ``loss 3 0.25``: which of the two?
         if unit is None and re.match(r"[A-Za-z_:]\w|\.\d|:\d|-\d", after):
             self._last = None
             return token.end()  # a part of a word, a version, a range
@@ -316,6 +328,7 @@ class _Parser:
         self._last = None
         if number is not None:
             self._last = number
+            self._has_begun |= number.meaning is not None
             self._found.setdefault(number.key, number)
         return stop
 
@@ -370,6 +383,8 @@ class _Parser:
         """Return the name that ends a gap, and the sign between name and number: ``:`` or a space."""
         text = _OPENING.sub("", gap.rstrip()) if _OPENING.search(gap) else gap.rstrip()
         text = text.rstrip(" \"'")
+        if re.search(r"[/\\?&]$|[?&]\w+=?$", text):
+            return "", " "  # a path, an address
         sign = " "
         if text.endswith((":", "=", "：", "=>", "->")):
             sign, text = ":", text.rstrip(":=：> -").rstrip(" \"'")
@@ -412,6 +427,8 @@ class _Parser:
         return None
 
     def _make(self, key: str, index: int, unit: str | None, token: re.Match[str]) -> LineNumber | None:
+        if unit == "%" and (named := self._hints.meaning(key)) is not None and named.field in COUNTERS:
+            return None  # ``Steps:  12%|``
         composite = _COMPOSITE.match(key)
         is_composite = (
             composite is not None and composite[2].lower() not in TIMES and bool(self._hints.meaning(composite[2]))
@@ -449,7 +466,10 @@ class _Parser:
         column = column_of_rate(unit)
         if unit == "/s" and self._last is not None and self._last.field == "step_time_s":
             return LineNumber("_per_s", None, ((index, 1.0),), is_named=False)
-        if column is None or self._split == "val" or column == "tflops":
+        is_keras = unit is not None and unit.endswith("s/step") and re.search(r"\ds (?:- )?\d+[mu]?s/step", self._line)
+        if (
+            column is None or self._split == "val" or column == "tflops" or is_keras
+        ):  # Keras': the mean of the epoch so far
             return None
         if column in {number.field for number in self._found.values()}:
             return None

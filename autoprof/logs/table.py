@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .evidence import check_columns, is_precise
 from .extras import import_pandas
-from .fields import FIELDS, METRICS, Meaning
+from .fields import FIELDS, METRICS, Meaning, normalize_key
 from .formats._base import RawRecords
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_ENVIRONMENT: Final = re.compile(r"(?:^|_)(?:total_timesteps|timesteps|env_steps?|totalenvinteracts)(?:_|$)")
 _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
 """Columns filled from all keys that mean them. Any other column comes from one key: values are never mixed."""
+
+
+_MAX_MEMORY_GIB: Final = 1e5
 
 
 class LogTable:
@@ -39,12 +45,15 @@ class LogTable:
             return frame.drop(columns="_n")
         self._split_validation(frame)
         frame = self._follow_headers(frame)
+        self._drop_epoch_means(frame)
+        self._drop_times_of_validation(frame)
         table = self._columns(frame)
         table = self._units(table)
         table = self._fill_steps(table, frame)
         table = self._merge(table)
+        table = self._rename_environment_rates(table)
         table = check_columns(table, self._sources, self.notes, by_epoch=self._by_epoch)
-        return _derive(table, self.notes, counted=not self._no_steps)
+        return _derive(table, self.notes, counted=not self._no_steps, sources=self._sources)
 
     def _follow_headers(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Give each record the epoch of the line ``Epoch 1/5`` above it, and remove these lines."""
@@ -123,6 +132,31 @@ class LogTable:
             frame[key] = frame[key].mask(is_own)
         frame[steps[0]] = frame[steps[0]].fillna(before.where(is_own))
 
+    def _keys_of(self, frame: pd.DataFrame, *fields: str) -> list[str]:
+        """Return the keys that mean one of these columns."""
+        return [key for key, meaning in self._raw.meanings.items() if meaning.field in fields and key in frame]
+
+    def _drop_epoch_means(self, frame: pd.DataFrame) -> None:
+        """Drop the measurements of records with an epoch and no step, in a log whose other records have steps."""
+        steps, epochs = self._keys_of(frame, "step"), self._keys_of(frame, "epoch")
+        measured = self._keys_of(frame, *(METRICS - {"val_loss", "lr"}))
+        if not steps or not measured:
+            return
+        has_step = frame[steps].notna().any(axis="columns")
+        is_measured = frame[measured].notna().any(axis="columns")
+        whole = is_measured & ~has_step & (frame[epochs].notna().any(axis="columns") if epochs else False)
+        if whole.any() and (has_step & is_measured).sum() > whole.sum():
+            frame.loc[whole, measured] = np.nan
+            self.notes.append(f"records of whole epochs, of which only the validation is used: {int(whole.sum())}")
+
+    def _drop_times_of_validation(self, frame: pd.DataFrame) -> None:
+        """Drop the time of records that have only a validation loss: it includes the validation."""
+        losses, val_losses = self._keys_of(frame, "loss"), self._keys_of(frame, "val_loss")
+        times = self._keys_of(frame, "elapsed_s")
+        if losses and val_losses and times:
+            only = frame[val_losses].notna().any(axis="columns") & frame[losses].isna().all(axis="columns")
+            frame.loc[only, times] = np.nan
+
     def _columns(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Choose the key of each known column; other keys keep their own names."""
         by_field: dict[str, list[str]] = {}
@@ -176,6 +210,9 @@ class LogTable:
             scale, unit = (2.0**-30, "bytes") if largest > 1e6 else (2.0**-10, "MiB") if largest > 256 else (1.0, "GiB")
             table["memory"] *= scale
             self.notes.append(f"memory: no unit in the log, read as {unit}")
+        if "memory" in table and table["memory"].max() > _MAX_MEMORY_GIB:
+            table["memory"] *= 2.0**-20
+            self.notes.append("memory: too large for MiB, read as bytes")
         if "timestamp" in table and table["timestamp"].max() > 1e11:  # milliseconds since 1970
             table["timestamp"] /= 1e3
         if "step_time_s" in table and table["step_time_s"].min() > 1e8:  # the key "time" held a date
@@ -239,6 +276,16 @@ class LogTable:
         table["step"] += ((table["epoch"] - epoch.min()) * length).where(known, 0.0)
         self.notes.append(f"steps restart in each epoch: numbered through, {length:.0f} steps per epoch")
 
+    def _rename_environment_rates(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rename the rates of a log that counts the steps of an environment: they are not of training."""
+        if not any(_ENVIRONMENT.search(normalize_key(str(key))) for key in self._raw.keys):
+            return table
+        self._no_steps = True  # nothing is derived from the time between the records
+        rates = [name for name in ("throughput", "steps_per_s") if name in table]
+        if rates:
+            self.notes.append("rates of an environment's steps are no rates of training")
+        return table.rename(columns={name: f"{self._sources[name][0]} (environment)" for name in rates})
+
     def _merge(self, table: pd.DataFrame) -> pd.DataFrame:
         """Join the records of one step and rank into a row; of repeated values the last wins."""
         keys = ["rank", "step"] if "rank" in table else ["step"]
@@ -276,7 +323,9 @@ def _has_unit(raw: RawRecords, name: str) -> bool:
     )
 
 
-def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFrame:
+def _derive(
+    table: pd.DataFrame, notes: list[str], counted: bool, sources: Mapping[str, tuple[str, Meaning]]
+) -> pd.DataFrame:
     """Add step time, throughput and elapsed time where other columns give them, each with a note.
 
     ``counted`` is False if the steps are not from the log.
@@ -297,6 +346,11 @@ def _derive(table: pd.DataFrame, notes: list[str], counted: bool) -> pd.DataFram
     one_rank = "rank" not in table or table["rank"].nunique(dropna=False) <= 1
     if "elapsed_s" in table and one_rank and counted:  # a record's number says nothing about the steps between
         seconds = table["elapsed_s"].diff()
+        keys = [sources[name][0] for name in ("elapsed_s", "step_time_s") if name in sources]
+        if "val_loss" in table and not any(
+            "train" in key for key in keys
+        ):  # the time until the next record includes the validation
+            seconds = seconds.mask(table["val_loss"].notna().shift(fill_value=False))
         add(
             "step_time_s",
             (seconds / steps).where((steps > 0) & (seconds > 0)),

@@ -36,6 +36,7 @@ class RawRecords:
     """Sentences for the user about assumptions and omissions."""
     _parts: list[dict[str, Floats]] = field(default_factory=list)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
+    _keys: dict[str, None] = field(default_factory=dict)
 
     def add(self, columns: Mapping[str, Any], offset: int = 0, kind: Hashable = None) -> None:
         """Append records of one ``kind``, a column per key; ``offset`` is the number of lines before their block."""
@@ -44,6 +45,7 @@ class RawRecords:
             return
         if offset:
             part["_n"] = part["_n"] + offset
+        self._keys |= dict.fromkeys(part)
         number = self._kinds.setdefault(kind, len(self._kinds))
         part["_kind"] = np.full(len(part["_n"]), number, dtype=np.float64)
         self._parts.append(part)
@@ -67,9 +69,15 @@ class RawRecords:
         for part in other._parts:
             part["_kind"] += base
         self._parts += other._parts
+        self._keys |= other._keys
         for key, meaning in other.meanings.items():
             self.meanings.setdefault(key, meaning)
         self.unknown_units |= other.unknown_units
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys of the records."""
+        return list(self._keys)
 
     @property
     def has_records(self) -> bool:

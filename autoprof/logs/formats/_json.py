@@ -51,12 +51,15 @@ class JsonFormat(LogFormat):
 
     def score(self, sample: Sequence[str]) -> float:
         """Count the records in the sample; records with the format's own keys count a little more."""
-        records = own = 0
+        records = own = counted = 0
         for line in sample:
             for data, _ in find_objects(line) if "{" in line else ():
                 if self.is_record(data):
                     records += 1
+                    counted += self.has_counter(data)
                     own += bool(self.own_keys) and self.own_keys <= data.keys()
+        if records == 1 and not counted:
+            return 0.0  # a configuration
         return 1.2 * own if self.own_keys else float(records)
 
     def read(self, log_file: LogFile) -> RawRecords:

@@ -18,7 +18,7 @@ from ._text import to_floats
 
 _TABLE_GROUP: Final = re.compile(r"^\s*\|\s*([\w.-]+)/\s*\|\s*\|?\s*$")
 _TABLE_ROW: Final = re.compile(r"^\s*\|\s*([^|]*[^|\s])\s*\|\s*([^|]*[^|\s])\s*\|\s*$")
-_PAIR_LINE: Final = re.compile(r"^[\s*•-]*[^\W\d][^:=|,;]{0,60}?\s*(?::|=)\s*[\[(]?[-+\d.n]")
+_PAIR_LINE: Final = re.compile(r"^[\s*•|>-]*[^\W\d][^:=|,;]{0,60}?\s*(?::|=)\s*[\[(]?[-+\d.n]")
 _COUNTER_IN_KEY: Final = re.compile(r"(?i)\b(?:step|iter|iteration|epoch|update)s?\W*\d")
 _HINTS: Final = FormatHints(rename={"fps": "", "time_fps": ""})
 _MIN_PAIRS: Final = 2

@@ -1,0 +1,18 @@
+"""The log of Flair: ``epoch 1 - iter 10/52 - loss 1.57 - time (sec): 3.10 - samples/sec: 3182.61``.
+
+Source of the lines: ``train_custom`` in flair/trainers/trainer.py. ``time`` and ``samples/sec`` are of the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..line_forms import FormatHints
+from ._text import TextFormat
+
+FORMAT: Final = TextFormat(
+    name="flair",
+    record=r"epoch \d+ - iter \d+/\d+ - loss ",
+    hints=FormatHints(rename={"time_sec": "", "samples_sec": "", "time": ""}),
+    weight=1.3,
+)
