@@ -10,12 +10,17 @@ from typing import Any, Final
 
 from ..errors import OutputError
 from .memory_levels import MemoryLevels
+from .profile import STEP_PREFIX
 from .trace import Sizes, read_events
 
 OPERATOR: Final = "cpu_op"
 RANGE: Final = "user_annotation"
 LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "privateuse1_runtime"})
 ON_DEVICE: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "privateuse1_kernel"})
+OLDER_CATEGORIES: Final = {
+    "Operator": OPERATOR, "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset",
+}  # fmt: skip
+"""Categories in traces of torch before 1.12 (``EventTypeMap`` in kineto, tb_plugin, profiler/trace.py)."""
 
 
 class HostSlice:
@@ -79,6 +84,9 @@ class Trace:
     def add(self, event: dict[str, Any]) -> None:
         """Add one event of the trace."""
         kind, phase = event.get("cat"), event.get("ph")
+        kind = OLDER_CATEGORIES.get(str(kind), kind)
+        if kind == OPERATOR and str(event.get("name")).startswith(STEP_PREFIX):
+            kind = RANGE
         args = event.get("args") or {}
         if phase == "i" and event.get("name") == "[memory]":
             self.levels.add(self._ns(event["ts"]), args)

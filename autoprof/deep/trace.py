@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,10 +57,22 @@ def read_events(path: Path) -> Iterator[tuple[dict[str, Any], str]]:
 
     Raises ``OutputError`` if the file is not a trace or ends in the middle, after yielding the events before it.
     """
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        _head, rest = _find_events(path, stream)
-        for event, text, _rest in _decode(stream, rest):
-            yield event, text
+    with _open_trace(path) as stream:
+        try:
+            _head, rest = _find_events(path, stream)
+            for event, text, _rest in _decode(stream, rest):
+                yield event, text
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise OutputError(f"{path}: the compressed trace ends in the middle or is damaged") from error
+
+
+def _open_trace(path: Path) -> IO[str]:
+    """Open a trace, compressed by gzip or not."""
+    with path.open("rb") as file:
+        is_compressed = file.read(2) == b"\x1f\x8b"
+    if is_compressed:
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")
 
 
 def encode_name(name: str) -> str:

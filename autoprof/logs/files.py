@@ -13,6 +13,11 @@ from ..errors import AutoprofError
 
 _CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
 _RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
+_NO_LOGS: Final = frozenset(
+    {".md", ".rst", ".py", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".sh", ".html", ".ipynb", ".pt", ".pth", ".bin",
+     ".safetensors", ".npz", ".npy", ".png", ".jpg", ".pdf", ".svg"}
+)  # fmt: skip
+"""Ends of the names of files that are no logs, skipped in folders; a file that is named itself is read."""
 _MAX_NAME_PARTS: Final = 64
 
 
@@ -26,16 +31,42 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
             for folder, _, names in os.walk(place)
             for name in sorted(names)
             if not name.startswith(".")
+            and Path(name).suffix.lower() not in _NO_LOGS
             and not any(part.startswith(".") for part in Path(folder).relative_to(place).parts)
         ]
         return sorted(found)
     if place.exists():
         return [place]
-    found = sorted(Path(name) for name in glob.glob(str(place), recursive=True))
+    found = _expand(str(place))
     if not found:
         problem = "no file matches this pattern" if glob.has_magic(text) else "no such file or folder"
         raise AutoprofError(f"{text}: {problem}; allowed: a log file, a folder, or a pattern such as 'runs/*/log.txt'")
     return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
+
+
+def _expand(pattern: str) -> list[Path]:
+    """Return the files and folders that a pattern names, each once, also where links form a loop."""
+    before, stars, after = pattern.partition("**")
+    if not stars or (not before.endswith(os.sep) and before):
+        return sorted(Path(name) for name in glob.glob(pattern))
+    found: dict[str, Path] = {}
+    for top in glob.glob(before or "."):
+        seen = set()
+        for folder, folders, _ in os.walk(top, followlinks=True):
+            real = os.path.realpath(folder)
+            if real in seen:
+                folders.clear()  # a link back to a folder that was searched
+                continue
+            seen.add(real)
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            rest = after.lstrip(os.sep) or "*"
+            for name in glob.glob(os.path.join(glob.escape(folder), rest), recursive=True) if "**" not in rest else ():
+                found.setdefault(os.path.realpath(name), Path(os.path.normpath(name)))
+            if "**" in rest:
+                for path in _expand(os.path.join(glob.escape(folder), rest)):
+                    found.setdefault(os.path.realpath(path), path)
+    files = [path for path in found.values() if path.is_file()]
+    return sorted(files) if files else sorted(found.values())
 
 
 def drop_duplicates(files: Sequence[Path]) -> list[Path]:

@@ -56,7 +56,7 @@ def load_logs(
     tables: list[tuple[Path, Any]] = []
     reports: list[dict[str, Any]] = []
     unread: list[str] = []
-    files = drop_duplicates(list(dict.fromkeys(files)))
+    files = drop_duplicates(list({file.resolve(): file for file in reversed(files)}.values())[::-1])
     with _progress_bar(files, progress) as on_progress:
         for file in files:
             table = _read_file(LogFile(file, on_progress), chosen, reports)
@@ -99,6 +99,8 @@ def _read_file(log_file: LogFile, chosen: LogFormat | None, reports: list[dict[s
     if not len(table.frame):
         return None
     notes = list(table.notes)
+    if log_file.is_truncated:
+        notes.append("the compressed file ends in the middle: read up to there")
     if log_file.non_utf8_lines:
         notes.append(f"lines that are not UTF-8, read as GB 18030 or Latin-1: {log_file.non_utf8_lines}")
     reports.append(

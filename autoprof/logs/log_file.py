@@ -9,10 +9,11 @@ import io
 import lzma
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 from ..errors import OutputError
 
@@ -25,6 +26,7 @@ MAX_LINE_BYTES: Final = 64 << 20
 _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
+_MIN_UTF16: Final = 16
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
@@ -44,6 +46,8 @@ class LogFile:
     on_progress: Callable[[int], None] = lambda _bytes: None
     """Called after each block with the number of bytes read from disk."""
     non_utf8_lines: int = field(default=0, init=False)
+    is_truncated: bool = field(default=False, init=False)
+    """Valid after ``blocks`` has ended: the compressed file ends in the middle."""
     ends_with_newline: bool = field(default=True, init=False)
     """Valid after ``blocks`` has ended. False: the last line may be cut off."""
 
@@ -95,6 +99,8 @@ class LogFile:
             decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
             rest, reported = b"", 0
             while block:
+                if isinstance(file, _Truncated):
+                    self.is_truncated |= file.is_truncated
                 descriptor = file.fileno() if hasattr(file, "fileno") else None
                 position = os.lseek(descriptor, 0, os.SEEK_CUR) if descriptor is not None else reported + len(block)
                 self.on_progress(position - reported)
@@ -121,8 +127,8 @@ class LogFile:
                 start = file.read(6)
             for magic, opener in _COMPRESSIONS:
                 if start.startswith(magic):
-                    opened: IO[bytes] = opener(self.path, "rb")
-                    return opened
+                    opened: Any = _Truncated(opener(self.path, "rb"))
+                    return cast("IO[bytes]", opened)
             return open(self.path, "rb")
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be read: {error.strerror}; allowed: a readable file") from error
@@ -142,8 +148,44 @@ class LogFile:
             return "\n".join(lines).replace("\0", "")
 
 
+class _Truncated:
+    """A compressed file that ends where its data end: a run that was killed leaves half a stream."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.is_truncated = False
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes; what is there, if the file ends in the middle."""
+        parts: list[bytes] = []
+        while size > 0 and not self.is_truncated:
+            try:
+                part = self._file.read1(size) if hasattr(self._file, "read1") else self._file.read(size)
+            except (EOFError, OSError, zlib.error, lzma.LZMAError):
+                self.is_truncated = True
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def __enter__(self) -> _Truncated:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
 def _marked_encoding(head: bytes) -> str | None:
-    """Return the encoding of a byte order mark; None for UTF-8 and without a mark."""
+    """Return the encoding of a byte order mark, or of UTF-16 without one; None for UTF-8 and others."""
+    sample = head[:4096]
+    if len(sample) >= _MIN_UTF16 and not sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        half = len(sample) // 2
+        if sample[1::2].count(0) > 0.7 * half and sample[::2].count(0) < 0.05 * half:
+            return "utf-16-le"
+        if sample[::2].count(0) > 0.7 * half and sample[1::2].count(0) < 0.05 * half:
+            return "utf-16-be"
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return None if encoding == "utf-8" else encoding

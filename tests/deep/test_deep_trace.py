@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,27 @@ def test_another_file_is_no_trace(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(OutputError, match=r"other\.json: not a Chrome trace"):
         read_trace(path)
+
+
+def test_a_compressed_trace_and_one_with_older_categories_give_the_same_profile(trace: Path, tmp_path: Path) -> None:
+    """``torch.profiler`` writes ``.gz`` when it is asked to; torch before 1.12 called a kernel ``Kernel``."""
+    text = trace.read_text(encoding="utf-8")
+    compressed = tmp_path / "trace.json.gz"
+    compressed.write_bytes(gzip.compress(text.encode()))
+    for new, old in {
+        "cpu_op": "Operator",
+        "cuda_runtime": "Runtime",
+        "kernel": "Kernel",
+        "gpu_memcpy": "Memcpy",
+    }.items():
+        text = re.sub(rf'("cat": ?)"{new}"', rf'\1"{old}"', text)
+    older = tmp_path / "older.json"
+    older.write_text(text, encoding="utf-8")
+    assert '"Kernel"' in text
+    profile = read_trace(trace)
+    for path in (compressed, older):
+        assert read_trace(path).kernels == profile.kernels
+        assert read_trace(path).operators == profile.operators
+    cut = tmp_path / "cut.json.gz"
+    cut.write_bytes(compressed.read_bytes()[:-20])
+    assert any("ends in the middle" in note for note in read_trace(cut).notes)
