@@ -69,7 +69,7 @@ FIELDS: Final[dict[str, Field]] = {
     )),
     "tokens_per_s": Field("tokens/s", "rate", _keys(
         "tokens_per_s tokens_per_second tokens_per_sec tok_per_sec tok_s tok_sec toks_s tokens_s tokens_sec "
-        "tps wps tokens_per_gpu_tokens_s_gpu train_tokens_per_second throughput_tokens tokens_per_gpu tgs "
+        "tps wps tokens_per_gpu_tokens_s_gpu throughput_tokens tokens_per_gpu tgs "
         "tokens_per_second_per_device tokens_per_second_per_gpu tokens_throughput throughput_tps tokens_s_device "
         "tokens_sec_device tokens_s_gpu tokens_sec_gpu throughput_device_tokens_per_second"
     )),
@@ -172,7 +172,8 @@ _OPTIMIZER_GROUPS: Final = frozenset({"optim", "optimizer"})
 """Groups that do not change what a learning rate or a norm means; a time below them is that of the optimizer."""
 _NEVER_IN_A_GROUP: Final = frozenset({"step_time_s", "data_time"})
 _SUMMARIES: Final = frozenset(
-    {"train_runtime", "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second_total",
+    {"train_runtime", "train_tokens_per_second",
+     "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second_total",
      "eval_runtime", "num_steps", "total_flos", "loss_scale", "max_steps", "total_steps", "num_epochs", "data_size"}
 )  # fmt: skip
 """Keys that look like a column and are the sum of a run, or a setting."""
@@ -202,8 +203,6 @@ class Meaning(NamedTuple):
     """The index of the GPU, for a utilisation of one GPU."""
     is_ambiguous: bool = False
     """Whether the values decide what the key means: a time of the step, or since the start."""
-    is_average: bool = False
-    """Whether the name says that the value is an average over several steps."""
 
 
 @lru_cache(maxsize=65536)
@@ -219,7 +218,7 @@ def meaning_of(key: str) -> Meaning | None:
     The whole key is matched first, then the key without the unit at its end (``step_time_ms``), without groups
     (``train/loss``) and without words that change nothing (``current lr``). A word that names a part (``optimizer
     time``), an average (``avg_step_time``) or validation data leaves the key without a meaning; only a loss of
-    validation is ``val_loss``, and an average loss is the loss where the log has no other.
+    validation is ``val_loss``, also if it is an average.
     """
     name = normalize_key(key)
     match = _GPU.search(name)
@@ -255,8 +254,8 @@ def _match_words(name: str, key: str) -> Meaning | None:
         return Meaning("val_loss", 10 + (rest.preference if rest else 0)) if is_a_loss else None
     if any(word in _AVERAGES for word in words):
         rest = _match_words("_".join(word for word in words if word not in _AVERAGES), "")
-        is_a_loss = rest is not None and rest.field in ("loss", "val_loss")
-        return rest._replace(preference=rest.preference + 60, is_average=True) if rest and is_a_loss else None
+        is_result = rest is not None and rest.field == "val_loss"
+        return rest._replace(preference=rest.preference + 60) if rest and is_result else None
     if len(words) > 1 and words[0] in _NEUTRAL:
         rest = _match_words("_".join(words[1:]), "")
         if (

@@ -182,8 +182,6 @@ class LogTable:
                 column = frame[best]
                 used.add(best)
                 self._sources[name] = best, self._raw.meanings[best]
-                if self._raw.meanings[best].is_average:
-                    self.notes.append(f"{name}: the log has only the average {best!r}")
                 if best in self._raw.unknown_units:
                     self._raw.unknown_units.add(name)
             columns[name] = column.astype("float64")

@@ -36,6 +36,8 @@ _MAX_DEPTH: Final = 4
 _MAX_LIST: Final = 64
 _MAX_TEXT: Final = 80
 _MAX_STRUCTURES: Final = 2000
+_VALIDATION_PREFIX: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
+"""The end of the text before an object of validation: ``val: {…}``."""
 _PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
 
 
@@ -280,6 +282,9 @@ def _read_prefixes(prefixes: Sequence[str], columns: dict[str, Any]) -> None:
     ranks = [re.search(RANK_PATTERN, prefix) for prefix in prefixes]
     if any(ranks):
         columns["_rank"] = [float(found[1]) if found else math.nan for found in ranks]
+    validation = [_VALIDATION_PREFIX.search(prefix) is not None for prefix in prefixes]
+    if any(validation) and "_validation" not in columns:
+        columns["_validation"] = [float(found) for found in validation]
     times = [re.search(TIME_PATTERN, prefix) for prefix in prefixes]
     if any(times):
         values = [parse_value(found[1].replace("/", "-")) if found else None for found in times]

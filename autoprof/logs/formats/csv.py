@@ -65,11 +65,19 @@ class CsvFormat(LogFormat):
                     text = text.rpartition("\n")[0]  # the row was cut off, maybe within its last number
             part = pd.read_csv(
                 io.StringIO(text), sep=header.separator, names=list(header.names), index_col=False, on_bad_lines="skip",
-                low_memory=False, skipinitialspace=True, quoting=0, encoding_errors="replace",
+                low_memory=False, skipinitialspace=True,
+                decimal=_decimal_mark(header, text), quoting=0, encoding_errors="replace",
             )  # fmt: skip
             raw.add(_convert(raw, part, lines - len(part)), offset)
             offset += lines
         return raw
+
+
+def _decimal_mark(header: _Header, text: str) -> str:
+    """Return the comma if a table of semicolons has numbers such as ``0,4121`` and none with a point."""
+    if header.separator == ";" and re.search(r"\d,\d", text[:65536]) and not re.search(r"\d\.\d", text[:65536]):
+        return ","
+    return "."
 
 
 def _convert(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, Any]:
