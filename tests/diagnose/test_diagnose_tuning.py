@@ -347,7 +347,7 @@ def test_packing_is_advised_for_a_real_loader_of_rows() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     config = {"sinks": {}, "sample": {"warmup": 2, "budget": None}, "flops": "off"}
     session = autoprof.instrument(model, config, optimizer=optimizer)
-    for batch in DataLoader(Rows(), batch_size=2_000):
+    for batch in DataLoader(Rows(), batch_size=400):
         model(batch).pow(2).mean().backward()
         optimizer.step()
         optimizer.zero_grad()

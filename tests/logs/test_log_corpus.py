@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("pandas")
 
-sys.path.insert(0, str(Path(__file__).parent / "corpus"))
 sys.path.insert(0, str(Path(__file__).parent / "corpus" / "make"))
 from log_truth import CORPUS, Verdict, expected_failures, judge, truths
 from writing import write_truth

@@ -8,7 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))  # not this folder: those of the tools have the names of packages
 
 from log_truth import EXPECTED_FAILURES, Verdict, judge, truths  # noqa: E402
 

@@ -13,7 +13,7 @@ import yaml
 from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs
 
-CORPUS = Path(__file__).resolve().parent
+CORPUS = Path(__file__).resolve().parent / "corpus"
 EXPECTED_FAILURES = CORPUS / "expected_failures.txt"
 CLAIMS = (
     "loss", "val_loss", "step_time_s", "data_time", "steps_per_s", "throughput", "tokens_per_s", "lr", "grad_norm",
