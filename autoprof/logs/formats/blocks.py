@@ -1,7 +1,8 @@
 """Records of several lines with a name and its value on each: tables, lists and groups.
 
 Source of the lines: ``HumanOutputFormat`` in stable_baselines3/common/logger.py (tables), ``log`` in
-rsl_rl/runners/on_policy_runner.py (lists), ``ConsoleLoggerCallback`` in olmo_core/train/callbacks/console_logger.py.
+rsl_rl/runners/on_policy_runner.py, later in rsl_rl/utils/logger.py (lists), ``ConsoleLoggerCallback`` in
+src/olmo_core/train/callbacks/console_logger.py of allenai/OLMo-core.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The log of pytorch-CycleGAN-and-pix2pix: ``(epoch: 1, iters: 100, time: 0.118, data: 0.226) D_A: 0.333``.
 
 Source of the lines: ``Visualizer.print_current_losses`` in util/visualizer.py. ``time`` is divided by the batch size in
-train.py: it is no time of a step.
+train.py: it is no time of a step. ``iters`` counts the images of the epoch, not the steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The log of DeepSpeed's engine: the progress line of each ``steps_per_print`` steps and the throughput timer's line.
 
 Source of the lines: ``_report_progress`` in deepspeed/runtime/engine.py, and ``ThroughputTimer`` in
-deepspeed/utils/timer.py, which divides by 1024 three times and writes GB.
+deepspeed/utils/timer.py, which divides by 1024 three times and writes GB. ``CurrSamplesPerSec`` is of the last step
+from its first forward on; ``global_step`` counts the steps of this process.
 """
 
 from __future__ import annotations

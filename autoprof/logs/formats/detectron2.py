@@ -1,7 +1,8 @@
 """The console log of detectron2.
 
 Source of the lines: ``CommonMetricPrinter`` in detectron2/utils/events.py. Times are in seconds; ``max_mem`` is in MiB,
-written with the letter M. ``time`` is the mean of all steps so far, ``last_time`` that of the last step.
+written with the letter M. ``time`` is the mean of all steps so far, ``last_time`` that of the last step. Losses are
+medians of the last 20 steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""detectron2's ``metrics.json``: JSON lines of ``JSONWriter`` in detectron2/utils/events.py."""
+"""detectron2's ``metrics.json``: JSON lines of ``JSONWriter`` in detectron2/utils/events.py.
+
+Losses and times are medians of the last 20 steps.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The log of ESPnet's trainer: ``1epoch:train:1-100batch: iter_time=…``.
 
 Source of the lines: ``SubReporter.log_message`` in espnet2/train/reporter.py. ``iter_time`` is the time of waiting for
-a batch, ``train_time`` that of a step (``train_one_epoch`` in espnet2/train/trainer.py): means of the interval.
+a batch, ``train_time`` that of an optimizer step with all its batches (``train_one_epoch`` in
+espnet2/train/trainer.py): means of the interval. ``1-100batch`` counts the batches of the epoch.
 """
 
 from __future__ import annotations

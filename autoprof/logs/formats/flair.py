@@ -1,6 +1,7 @@
 """The log of Flair: ``epoch 1 - iter 10/52 - loss 1.57 - time (sec): 3.10 - samples/sec: 3182.61``.
 
-Source of the lines: ``train_custom`` in flair/trainers/trainer.py. ``time`` and ``samples/sec`` are of the epoch.
+Source of the lines: ``train_custom`` in flair/trainers/trainer.py. ``time``, ``samples/sec`` and ``loss`` are of the
+epoch so far.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""LLaMA-Factory's ``trainer_log.jsonl``. Its throughput is in tokens/s, its ``vram_allocated`` in GB.
+"""LLaMA-Factory's ``trainer_log.jsonl``. Its throughput is in tokens/s, its ``vram_allocated`` in GiB.
 
-Source of the records: ``LogCallback`` in llamafactory/train/callbacks.py.
+Source of the records: ``LogCallback`` in src/llamafactory/train/callbacks.py. ``throughput`` is the mean since the
+start: all tokens seen / the time since the process began to train. ``vram_allocated`` is the peak so far.
 """
 
 from __future__ import annotations

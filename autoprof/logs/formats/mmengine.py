@@ -1,6 +1,8 @@
 """The text log of mmengine and mmcv.
 
-Source of the lines: ``LogProcessor`` in mmengine/runner/log_processor.py. Times are in seconds, memory is in MiB.
+Source of the lines: ``LogProcessor`` in mmengine/runner/log_processor.py; ``TextLoggerHook`` in
+mmcv/runner/hooks/logger/text.py (mmcv 1). Times are in seconds, memory is in MiB. mmengine's losses and times are means
+of the last steps, 10 by default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The JSON lines of mmengine and mmcv: ``scalars.json`` and ``*.log.json``."""
+"""The JSON lines of mmengine and mmcv: ``scalars.json`` and ``*.log.json``.
+
+Source of the lines: ``LocalVisBackend`` in mmengine/visualization/vis_backend.py, which ``LoggerHook`` in
+mmengine/hooks/logger_hook.py calls; ``TextLoggerHook`` in mmcv/runner/hooks/logger/text.py (mmcv 1).
+"""
 
 from __future__ import annotations
 

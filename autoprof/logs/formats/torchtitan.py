@@ -1,7 +1,7 @@
 """The console log of torchtitan, with or without colours and torchrun's ``[rank0]:``.
 
 Source of the lines: ``log`` of ``MetricsProcessor`` in torchtitan/components/metrics.py; ``tps`` is tokens per second
-and device.
+and device since the line before. ``memory`` is the peak of the reserved memory since then.
 """
 
 from __future__ import annotations

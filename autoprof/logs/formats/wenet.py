@@ -1,6 +1,7 @@
-"""The log of WeNet: ``TRAIN | steps_per_second 3.2| Batch 0/100 loss 67.5``: epoch and batch.
+"""The log of WeNet: ``TRAIN | steps/sec 3.200| Batch 0/100 loss 67.5``: epoch and batch.
 
-Source of the lines: ``log_per_step`` in wenet/utils/train_utils.py.
+Source of the lines: ``log_per_step`` in wenet/utils/train_utils.py. The batch is that of the epoch, or of the run if
+checkpoints are saved by steps (``save_interval``). Older versions print ``TRAIN Batch 0/100 loss 67.5``.
 """
 
 from __future__ import annotations

@@ -1032,7 +1032,7 @@ def spacy() -> Log:
 def flair() -> Log:
     log = Log(
         "flair/train",
-        "flairNLP/flair, flair/trainers/plugins/functional and loggers/log_file; trainer.py, _log_training (0.13)",
+        "flairNLP/flair, flair/trainers/trainer.py, train_custom (0.13)",
         note="time (sec) is since the start of the epoch; samples/sec over the epoch so far; loss is its mean",
         counter="relative",
     )
