@@ -152,11 +152,18 @@ class StepsMedian:
         return cls(np.sort(logs), median, max(error, independent), dof)
 
     def distance(self, errors: float, *, upward: bool) -> float:
-        """Return the distance from the median to the order statistic ``errors`` standard errors away."""
+        """Return the distance from the median to the order statistic ``errors`` standard errors away.
+
+        Beyond the smallest and the largest value it grows with the square: where values drift or are few, the end of
+        the interval lies outside all of them.
+        """
         count = len(self.logs)
         at = (0.5 + (errors if upward else -errors) * self.standard_error) * count - 0.5
         if not 0 <= at <= count - 1:
-            return inf
+            middle, end = (count - 1) / 2, count - 1 if upward else 0
+            if self.logs[end] == self.log_center:
+                return inf
+            return abs(float(self.logs[end]) - self.log_center) * (abs(at - middle) / max(middle, 0.5)) ** 2
         low = int(at)
         high = min(low + 1, count - 1)
         value = self.logs[low] + (at - low) * (self.logs[high] - self.logs[low])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
@@ -47,7 +48,10 @@ class FetchedBatches:
             return
         source = type(iterator._dataset), iterator._index_sampler.batch_size
         if recorded:
-            size = _size(batch, expected)
+            shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, DEPTH), strict=False)]
+            if source[1] == 1 and any(shape[0] != 1 for shape in shapes):  # its data set may make whole batches
+                return
+            size = _size(shapes, expected)
             if len(self._sources) < SOURCES:
                 self._sources.add(id(iterator._dataset))
             self._ratio[source] = size / expected
@@ -83,9 +87,8 @@ def _expected_size(iterator: Any) -> int | None:
     return min(size, left) if left > 0 else size
 
 
-def _size(batch: Any, expected: int) -> int:
+def _size(shapes: Sequence[torch.Size], expected: int) -> int:
     """Return the samples in a batch: ``expected``, unless its tensors agree that some were left out."""
-    shapes = [tensor.shape for _, tensor in zip(range(TENSORS), _tensors(batch, DEPTH), strict=False)]
     first = {shape[0] for shape in shapes}
     if len(first) == 1 and not any(expected in shape for shape in shapes):
         (size,) = first

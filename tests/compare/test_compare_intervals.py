@@ -71,6 +71,14 @@ def test_the_interval_holds_the_truth() -> None:
     assert inside >= stats.binom.ppf(0.001, 300, 0.95)
 
 
+def test_values_that_drift_have_a_wide_interval_and_no_infinite_one() -> None:
+    """The interval's end lies outside all values: it is estimated from the outermost, so a large change is shown."""
+    drift = 1.1 + 0.1 * np.sin(np.linspace(0.0, np.pi, 80))
+    low, high = contrast(run(100.0 * drift), run(15.0 * drift)).interval()
+    assert log(0.15 / 1.1) > low > log(0.05)
+    assert log(0.15 * 1.1) < high < log(0.3)
+
+
 def test_a_real_difference_is_found() -> None:
     """3 % in 2 % of noise, 200 steps: found in nearly every pair."""
     found = [

@@ -147,6 +147,24 @@ def test_a_batch_that_the_loader_filtered_counts_the_samples_that_are_left() -> 
     assert summary.throughput == 6.0
 
 
+@pytest.mark.parametrize("expected", [16.0, None], ids=["the model's input says it", "nothing says it"])
+def test_a_loader_of_single_items_whose_data_set_makes_batches_does_not_say_their_size(expected: float | None) -> None:
+    """As in recommenders: its batch size is 1, and the tensors have the samples that the data set put together."""
+    loader = DataLoader(samples_of(64, 16, 5), 1, collate_fn=lambda items: [items[0][0], torch.ones(16, 1)])
+
+    def train(model: nn.Module, batch: Any) -> None:
+        model(batch[0] if expected else batch[0].long().float()[:, None].expand(-1, 3, -1)).sum().backward()
+
+    summary = trained(nn.Linear(5, 5), *[fetching(loader, train)] * 4)
+    assert summary.throughput == expected
+
+
+def test_a_loader_of_single_items_has_one_sample_a_batch() -> None:
+    """Where every tensor has it in dimension 0."""
+    summary = trained(nn.Linear(5, 5), *[fetching(DataLoader(samples_of(64, 5), 1), train_once)] * 4)
+    assert summary.throughput == 1.0
+
+
 def test_a_batch_of_an_iterable_data_set_is_known() -> None:
     """It has no length, but a batch size."""
 
