@@ -35,7 +35,15 @@ import torch
 from torch import nn
 
 from .._capture.marks import UNPAUSE
-from .._capture.probes import BoundaryProbe, OptimizerHooks, unwatch_backward, unwatch_grad, watch_backward, watch_grad
+from .._capture.probes import (
+    BoundaryProbe,
+    OptimizerHooks,
+    running_steps,
+    unwatch_backward,
+    unwatch_grad,
+    watch_backward,
+    watch_grad,
+)
 from .._capture.recorder import Recorder
 from .._process import lifecycle
 from .._process.failures import contain, ignore
@@ -230,6 +238,8 @@ class TrainingState:
             if self._custom is not None:
                 watch_grad(self._grad_listener)
         self._listen(True)
+        if self.auto:
+            self._inside.extend(map(id, running_steps()))
         self.steps.start()
 
     @contextmanager

@@ -569,23 +569,28 @@ def test_a_trainer_may_validate_with_its_training_data_before_it_trains_in_a_clo
     assert not summary.skipped
 
 
-def test_a_session_that_is_opened_in_the_optimizers_closure_counts_that_step() -> None:
-    """As ``autoprof run`` opens it, at the first forward that trains; no mark lacks its counterpart."""
+@pytest.mark.parametrize(("make", "evaluations"), [(sgd, 1), (lambda net: torch.optim.LBFGS(net.parameters()), 20)])
+def test_a_session_that_is_opened_in_the_optimizers_closure_counts_that_step(make: Any, evaluations: int) -> None:
+    """As ``autoprof run`` opens it, at the first forward that trains: however often the step calls the closure."""
     net, sink = nn.Sequential(nn.Linear(2, 2)), ListSink()
-    optimizer = sgd(net)
+    optimizer, calls = make(net), [0]
     sessions: list[Any] = []
 
     def closure() -> Tensor:
         if not sessions:
             config = everything(step="auto")
             sessions.append(open_session(net, config, clock=FakeClock(tick_ns=1), sinks=[sink]))
-        loss: Tensor = net(X).sum()
+        loss: Tensor = (net(X) - len(batches)).pow(4).sum()
         optimizer.zero_grad()
         loss.backward()
+        calls[0] += 1
         return loss
 
-    for _ in DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))):
+    batches = []
+    for batch in DataLoader(TensorDataset(torch.ones(ITERATIONS, 2))):
+        batches.append(batch)
         optimizer.step(closure)
     sessions[0].close()
+    assert calls[0] >= evaluations
     assert len(sink.frames) == ITERATIONS
     assert not sink.summary.skipped

@@ -9,7 +9,7 @@ from .hook_hiding import hide_hooks
 from .hooks import Hooks, make_hooks
 from .module import ModuleProbe
 from .native_hooks import native_call_hook
-from .optimizer_hooks import OptimizerHooks
+from .optimizer_hooks import OptimizerHooks, running_steps
 from .placement import Placement, find_anchor
 from .ranges import CheckpointRanges, RangeProbe, Ranges, RangingRecorder, make_recorder
 from .shapes import ShapeProbe
@@ -37,6 +37,7 @@ __all__ = [
     "make_recorder",
     "native_call_hook",
     "probe_function",
+    "running_steps",
     "span",
     "timed",
     "unwatch_backward",

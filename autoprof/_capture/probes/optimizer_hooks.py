@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
+from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
+
+
+def running_steps() -> list[Optimizer]:
+    """Return the optimizers whose step runs on this thread, the outermost first: its hooks were not there at its begin.
+
+    torch calls these hooks in a function around ``step`` whose variable ``self`` is the optimizer (torch 2.4 to 2.15).
+    """
+    found: list[Optimizer] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals is vars(torch_optimizer) and frame.f_code.co_name == "wrapper":
+            optimizer = frame.f_locals.get("self")
+            if isinstance(optimizer, Optimizer):
+                found.append(optimizer)
+        frame = frame.f_back
+    return found[::-1]
 
 
 class OptimizerHooks:
