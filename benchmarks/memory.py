@@ -36,6 +36,7 @@ def drive(path: str, points: Sequence[int], *, trace: bool) -> list[dict[str, An
     changes: dict[str, Any] = {"output": folder}
     if path == "sinks":
         changes["sinks"] = {"console": {}, "log": {}, "jsonl": {}, "memory_plot": {}}
+        changes["output_max_mb"] = None  # a full part is noted, and a session with a note has failed
     memory, readings = HostMemory(), []
     if trace:
         tracemalloc.start()
