@@ -58,7 +58,7 @@ class TreeRow:
     is_unopened: bool = False
     """Whether the budget does not allow to record the modules in it."""
     path: str = ""
-    """The whole name; empty for what is in no name of its own."""
+    """The whole name; empty for a row of operations outside all names."""
 
     @property
     def is_below_limit(self) -> bool:

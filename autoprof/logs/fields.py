@@ -162,14 +162,14 @@ _NEUTRAL: Final = frozenset(
     {"train", "training", "trainer", "current", "currently", "cur", "curr", "latest", "completed", "learning", "batch",
      "minibatch", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
 )  # fmt: skip
-"""Words before a name that do not change what it means."""
+"""Words in front of a key that leave its meaning as it is."""
 _GROUPS: Final = frozenset(
     {"train", "training", "trainer", "perf", "performance", "metric", "metrics", "stats", "speed", "system", "scalars",
      "charts", "log", "info", "global", "debug", "other", "progress", "throughput", "time"}
 )  # fmt: skip
-"""Groups (``train/loss``) that do not change what a name means."""
+"""Groups (``train/loss``) that leave the meaning of a key as it is."""
 _OPTIMIZER_GROUPS: Final = frozenset({"optim", "optimizer"})
-"""Groups that do not change what a learning rate or a norm means; a time below them is that of the optimizer."""
+"""Groups that leave the meaning of a learning rate or a norm as it is; a time in them is the optimizer's."""
 _NEVER_IN_A_GROUP: Final = frozenset({"step_time_s", "data_time"})
 _SUMMARIES: Final = frozenset(
     {"train_runtime", "train_tokens_per_second",
@@ -202,7 +202,7 @@ class Meaning(NamedTuple):
     gpu: int | None = None
     """The index of the GPU, for a utilisation of one GPU."""
     is_ambiguous: bool = False
-    """Whether the values decide what the key means: a time of the step, or since the start."""
+    """Whether the values decide the meaning of the key: the time of a step, or the time since the start."""
 
 
 @lru_cache(maxsize=65536)

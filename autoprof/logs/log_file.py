@@ -156,7 +156,7 @@ class _Truncated:
         self.is_truncated = False
 
     def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes; what is there, if the file ends in the middle."""
+        """Return at most ``size`` bytes; fewer if the file ends before."""
         parts: list[bytes] = []
         while size > 0 and not self.is_truncated:
             try:

@@ -52,7 +52,7 @@ def page(verdicts: list[Verdict]) -> str:
         "# Which values are read of the logs of other tools?",
         "",
         f"`python -m tests.logs.corpus` reads {len(verdicts)} small logs in the formats of {count} tools and",
-        "writes this page. The numbers in the logs are made up; each log has a file that says what is true in it",
+        "writes this page. The numbers in the logs are made up; each log has a file with the true values",
         "([tests/logs/corpus](../tests/logs/corpus/README.md)). A value is *right* if the log prints it, for that",
         "step and in that meaning; *absent* if the log prints it and it is not read. A log is *wrong* if one value is",
         "claimed that is not in it: a mean as a step's time, a validation's time as training's, a part as the whole.",
