@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import AutoprofError
+from .inputs import STANDARD_INPUT, is_pipe, shown_name
 
 _CHECKPOINT: Final = re.compile(r"^checkpoint-(\d+)$")
 _RANK: Final = re.compile(r"^rank[_-]?(\d+)$")
@@ -22,8 +23,13 @@ _MAX_NAME_PARTS: Final = 64
 
 
 def find_files(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of a path, of a folder (recursively, without hidden ones) or of a pattern with ``*``."""
+    """Return the files of a path, of a folder (recursively, without hidden ones) or of a pattern with ``*``.
+
+    ``-`` is standard input. A pipe is read only if it is named itself: reading another one could wait for ever.
+    """
     text = os.fspath(path)
+    if text == str(STANDARD_INPUT):
+        return [STANDARD_INPUT]
     place = Path(text).expanduser()
     if place.is_dir():
         found = [
@@ -33,14 +39,15 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
             if not name.startswith(".")
             and Path(name).suffix.lower() not in _NO_LOGS
             and not any(part.startswith(".") for part in Path(folder).relative_to(place).parts)
+            and (Path(folder) / name).is_file()
         ]
         return sorted(found)
     if place.exists():
         return [place]
-    found = _expand(str(place))
+    found = [entry for entry in _expand(str(place)) if entry.is_file() or entry.is_dir()]
     if not found:
         problem = "no file matches this pattern" if glob.has_magic(text) else "no such file or folder"
-        raise AutoprofError(f"{text}: {problem}; allowed: a log file, a folder, or a pattern such as 'runs/*/log.txt'")
+        raise AutoprofError(f"{text}: {problem}; allowed: a log file, a folder, a pattern such as 'runs/*/log.txt', or -")
     return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
 
 
@@ -99,7 +106,10 @@ def rank_of(file: Path) -> int | None:
 def name_runs(files: Sequence[Path]) -> dict[Path, str]:
     """Return the name of each file's run: the shortest end of its path that is unique. Ranks of one run share it."""
     places = {}
+    pipes = {file: shown_name(file) for file in files if is_pipe(file)}
     for file in files:
+        if file in pipes:
+            continue
         place = file.resolve()
         if _RANK.match(place.parent.name) or _CHECKPOINT.match(place.parent.name):
             place = place.parent.parent
@@ -112,4 +122,4 @@ def name_runs(files: Sequence[Path]) -> dict[Path, str]:
             break
     if len(distinct) > 1 and len({name.rpartition("/")[2] for name in names.values()}) == 1:
         names = {place: name.rpartition("/")[0] or name for place, name in names.items()}  # the same file name in each
-    return {file: names[place] for file, place in places.items()}
+    return {file: names[place] for file, place in places.items()} | pipes

@@ -14,6 +14,7 @@ from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
 from .formats import LogFormat, PatternFormat, detect_format, formats_by_name
+from .inputs import PipeCopies, shown_name
 from .log_file import LogFile
 from .table import LogTable
 
@@ -33,7 +34,7 @@ def load_logs(
     """Read logs into one table: a row per step and rank, each known column under one name and unit.
 
     Args:
-        path: a file, a folder, a pattern with ``*``, or several of them.
+        path: a file, a folder, a pattern with ``*``, ``-`` for standard input, or several of them.
         pattern: a regular expression whose named groups become columns, for a format of your own.
         reader: the name of the log format (docs/logs.md). By default it is detected from the content of the file.
         progress: whether to show a progress bar; None: for large files, on a terminal.
@@ -46,11 +47,24 @@ def load_logs(
         AutoprofError: no file, or no record in any file.
         MissingExtra: pandas is not installed.
     """
+    with PipeCopies() as pipes:
+        return read_logs(path, pipes, pattern=pattern, reader=reader, progress=progress)
+
+
+def read_logs(
+    path: Paths,
+    pipes: PipeCopies,
+    *,
+    pattern: str | None = None,
+    reader: str | None = None,
+    progress: bool | None = None,
+) -> pd.DataFrame:
+    """Read logs as ``load_logs``, and pipes from their copies."""
     pd = import_pandas()
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     chosen = _choose_format(pattern, reader)
     files = [file for entry in paths for file in find_files(entry)]
-    where = ", ".join(map(str, paths))
+    where = ", ".join(shown_name(Path(entry)) for entry in paths)
     if not files:
         raise AutoprofError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
     tables: list[tuple[Path, Any]] = []
@@ -59,9 +73,11 @@ def load_logs(
     files = drop_duplicates(list({file.resolve(): file for file in reversed(files)}.values())[::-1])
     with _progress_bar(files, progress) as on_progress:
         for file in files:
-            table = _read_file(LogFile(file, on_progress), chosen, reports)
+            source = pipes.source_of(file)
+            log_file = LogFile(file, on_progress, None if source == file else source)
+            table = _read_file(log_file, chosen, reports)
             if table is None:
-                unread.append(str(file))
+                unread.append(shown_name(file))
             else:
                 tables.append((file, table))
     if not tables:
@@ -105,7 +121,7 @@ def _read_file(log_file: LogFile, chosen: LogFormat | None, reports: list[dict[s
         notes.append(f"lines that are not UTF-8, read as GB 18030 or Latin-1: {log_file.non_utf8_lines}")
     reports.append(
         {
-            "path": str(log_file.path),
+            "path": shown_name(log_file.path),
             "reader": raw.format_name,
             "lines": raw.lines,
             "records": table.records,

@@ -45,6 +45,8 @@ class LogFile:
     path: Path
     on_progress: Callable[[int], None] = lambda _bytes: None
     """Called after each block with the number of bytes read from disk."""
+    copy: Path | None = None
+    """The copy of a pipe, which is read instead of ``path``."""
     non_utf8_lines: int = field(default=0, init=False)
     is_truncated: bool = field(default=False, init=False)
     """Valid after ``blocks`` has ended: the compressed file ends in the middle."""
@@ -123,13 +125,14 @@ class LogFile:
 
     def _open(self) -> IO[bytes]:
         try:
-            with open(self.path, "rb") as file:
+            path = self.copy or self.path
+            with open(path, "rb") as file:
                 start = file.read(6)
             for magic, opener in _COMPRESSIONS:
                 if start.startswith(magic):
-                    opened: Any = _Truncated(opener(self.path, "rb"))
+                    opened: Any = _Truncated(opener(path, "rb"))
                     return cast("IO[bytes]", opened)
-            return open(self.path, "rb")
+            return open(path, "rb")
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be read: {error.strerror}; allowed: a readable file") from error
 
