@@ -32,13 +32,18 @@ def add(commands: Any) -> None:
             r"autoprof inspect train.log --pattern 'it (?P<step>\d+) loss (?P<loss>\S+)'": "a format of your own",
             "autoprof inspect train.log --plot loss -o loss.pdf": "one plot, for a paper",
             "autoprof inspect train.log --json": "the table, for a program",
+            "autoprof inspect train.log --follow": "the report of a log that grows, again after each change",
+            "cat train.log.1 train.log | autoprof inspect -": "standard input",
         },
     )
     parser.add_argument(
         "logs",
         nargs="*",
         metavar="LOG",
-        help=f"a file, a folder, or a pattern such as 'runs/*/log.txt' (default: the latest run in {RUNS})",
+        help=(
+            "a file, a folder, a pattern such as 'runs/*/log.txt', or - for standard input "
+            f"(default: the latest run in {RUNS})"
+        ),
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write the figure to this file (.png, .svg, .pdf)")
     parser.add_argument(
@@ -64,13 +69,20 @@ def add(commands: Any) -> None:
     parser.add_argument("--csv", metavar="FILE", help="write the table to this file")
     parser.add_argument("--json", action="store_true", help="print the numbers of each column as JSON")
     parser.add_argument("--show", action="store_true", help="open the figure in a window")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="read the logs again whenever they have changed, until Ctrl-C; piped, each change is one line",
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from .._reports.figures import check_format
-    from ..logs import load_logs, plot_metrics
+    from ..logs import load_logs
     from ..logs.figure import check_plots
+    from ..logs.inputs import STANDARD_INPUT
     from ..logs.report import render_report
 
     output = _figure_path(arguments)
@@ -79,26 +91,63 @@ def _run(arguments: argparse.Namespace) -> int:
     check_plots(arguments.plot)
     if arguments.smooth is not None and arguments.smooth < 1:
         raise AutoprofError(f"--smooth: {arguments.smooth} is not a number of records; allowed: 1 or more")
-    df = load_logs(arguments.logs or _latest(), pattern=arguments.pattern, reader=arguments.reader)
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    options = {"pattern": arguments.pattern, "reader": arguments.reader}
+    if arguments.follow:
+        return _follow(arguments, output, options)
+    if str(STANDARD_INPUT) in arguments.logs and sys.stdin.isatty():
+        print("reading standard input; Ctrl-D ends it", file=sys.stderr)
+    df = load_logs(arguments.logs or _latest(), **options)
     if arguments.json:
         print(json.dumps(_numbers(df), indent=1, ensure_ascii=False))
     else:
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
         print("\n".join(render_report(df, width=shutil.get_terminal_size().columns, encoding=encoding)))
+    lines = _write_files(df, arguments, output)
+    if lines:
+        print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
+    return 0
+
+
+def _follow(arguments: argparse.Namespace, output: str | None, options: dict[str, Any]) -> int:
+    """Show the logs whenever they have changed."""
+    from ..logs.follow import LogFollower
+    from ._follow_logs import show_readings
+
+    if arguments.show:
+        raise AutoprofError("--show: a window cannot follow a log; allowed: --follow with -o FILE, or --show alone")
+
+    def write_files(df: Any) -> list[str]:
+        try:
+            return _write_files(df, arguments, output)[:1]
+        except OutputError:
+            raise
+        except AutoprofError:
+            return [f"figure: nothing to draw in {output} so far"]
+
+    follower = LogFollower(lambda: arguments.logs or _latest(), options=options)
+    show_readings(
+        follower.readings(),
+        write_files,
+        (lambda df: json.dumps(_numbers(df), ensure_ascii=False)) if arguments.json else None,
+    )
+    return 0
+
+
+def _write_files(df: Any, arguments: argparse.Namespace, output: str | None) -> list[str]:
+    """Write the table and the figure that were asked for; return lines about the figure."""
+    from ..logs import plot_metrics
+
     if arguments.csv is not None:
         try:
             _plain_cells(df).to_csv(arguments.csv, index=False)
         except OSError as error:
             reason = f"cannot be written: {error.strerror}; allowed: a file in a writable folder"
             raise OutputError(f"--csv: {arguments.csv} {reason}") from error
-    if output is not None or arguments.show:
-        figure = plot_metrics(
-            df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot, show=arguments.show
-        )
-        notes: list[str] = getattr(figure, "notes", [])
-        lines = [f"figure: {output}", *notes] if output is not None else notes
-        print("\n".join(lines), file=sys.stderr if arguments.json else sys.stdout)
-    return 0
+    if output is None and not arguments.show:
+        return []
+    figure = plot_metrics(df, output, x=arguments.x, smooth=arguments.smooth, plots=arguments.plot, show=arguments.show)
+    notes: list[str] = getattr(figure, "notes", [])
+    return [f"figure: {output}", *notes] if output is not None else notes
 
 
 def _plain_cells(df: Any) -> Any:

@@ -47,7 +47,9 @@ def find_files(path: str | os.PathLike[str]) -> list[Path]:
     found = [entry for entry in _expand(str(place)) if entry.is_file() or entry.is_dir()]
     if not found:
         problem = "no file matches this pattern" if glob.has_magic(text) else "no such file or folder"
-        raise AutoprofError(f"{text}: {problem}; allowed: a log file, a folder, a pattern such as 'runs/*/log.txt', or -")
+        raise AutoprofError(
+            f"{text}: {problem}; allowed: a log file, a folder, a pattern such as 'runs/*/log.txt', or -"
+        )
     return [file for entry in found for file in (find_files(entry) if entry.is_dir() else [entry])]
 
 

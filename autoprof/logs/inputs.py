@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,10 +53,9 @@ class PipeCopies:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    @property
-    def is_growing(self) -> bool:
-        """Whether a pipe has not ended."""
-        return any(thread.is_alive() for thread in self._threads)
+    def have_ended(self, paths: Collection[Path]) -> bool:
+        """Return whether all these paths are pipes that were copied to their end."""
+        return all(path in self._copies for path in paths) and not any(map(threading.Thread.is_alive, self._threads))
 
     def source_of(self, path: Path) -> Path:
         """Return the file to read for a path: the path itself, or the copy of a pipe."""

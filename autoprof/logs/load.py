@@ -28,6 +28,10 @@ _MIN_BYTES_FOR_BAR: Final = 16 << 20
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+class NoRecordError(AutoprofError):
+    """No file of the paths has a record."""
+
+
 def load_logs(
     path: Paths, *, pattern: str | None = None, reader: str | None = None, progress: bool | None = None
 ) -> pd.DataFrame:
@@ -61,12 +65,12 @@ def read_logs(
 ) -> pd.DataFrame:
     """Read logs as ``load_logs``, and pipes from their copies."""
     pd = import_pandas()
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    paths = list_paths(path)
     chosen = _choose_format(pattern, reader)
     files = [file for entry in paths for file in find_files(entry)]
     where = ", ".join(shown_name(Path(entry)) for entry in paths)
     if not files:
-        raise AutoprofError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
+        raise NoRecordError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
     tables: list[tuple[Path, Any]] = []
     reports: list[dict[str, Any]] = []
     unread: list[str] = []
@@ -81,7 +85,7 @@ def read_logs(
             else:
                 tables.append((file, table))
     if not tables:
-        raise AutoprofError(f"{where}: {_no_record(len(unread), pattern)}")
+        raise NoRecordError(f"{where}: {_no_record(len(unread), pattern)}")
     runs = name_runs([file for file, _ in tables])
     labelled = [_label(table, file, runs[file]) for file, table in tables]
     frame = pd.concat(labelled, ignore_index=True) if len(labelled) > 1 else labelled[0]
@@ -90,6 +94,11 @@ def read_logs(
     units |= {name: "%" for name in frame.columns if str(name).startswith("gpu_util_")}
     frame.attrs = {"units": units, "files": reports, "unread": unread}
     return frame
+
+
+def list_paths(path: Paths) -> list[str | os.PathLike[str]]:
+    """Return one or several paths as a list."""
+    return [path] if isinstance(path, (str, os.PathLike)) else list(path)
 
 
 def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _MAX_UNREAD: Final = 5
 """Names of files without a record that are listed."""
 _MIN_PATH_WIDTH: Final = 20
+_MAX_RUNS_IN_LINE: Final = 4
+_LINE_LABELS: Final = {"val_loss": "val loss", "step_time_s": "step time", **dict.fromkeys(RATES, "")}
 
 
 def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8") -> list[str]:
@@ -70,6 +72,28 @@ def _facts(table: pd.DataFrame) -> list[tuple[str, str]]:
     values = values_of("lr")
     if len(values):
         facts.append(("lr", f"first {values.iloc[0]:.3g}   last {values.iloc[-1]:.3g}"))
+    return facts
+
+
+def render_line(df: pd.DataFrame, *, encoding: str = "utf-8") -> str:
+    """Return the last step of each run with its latest values, as one line."""
+    parts = []
+    for run, table in df.groupby("run", observed=True, sort=False):
+        facts = [f"step {table['step'].iloc[-1]:,.0f}", *_latest(table)]
+        parts.append((f"{run}: " if df["run"].nunique() > 1 else "") + "  ".join(facts))
+    more = [f"and {len(parts) - _MAX_RUNS_IN_LINE} more"] if len(parts) > _MAX_RUNS_IN_LINE else []
+    return safe("; ".join(parts[:_MAX_RUNS_IN_LINE] + more), encoding)
+
+
+def _latest(table: pd.DataFrame) -> list[str]:
+    """Return the latest value of the columns that a training log usually has."""
+    facts = []
+    for name in ("loss", "val_loss", "step_time_s", *RATES, "lr"):
+        values: Any = table[name].dropna() if name in table else ()
+        if len(values):
+            value, unit = values.iloc[-1], f" {RATES[name]}" if name in RATES else ""
+            shown = format_ns(NS_PER_S * value) if name == "step_time_s" else f"{_short(value)}{unit}"
+            facts.append(f"{_LINE_LABELS.get(name, name)} {shown}".strip())
     return facts
 
 
