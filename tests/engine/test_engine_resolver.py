@@ -1,0 +1,323 @@
+"""The resolver by itself: closed steps go in, frames come out in order, and each reading goes back to its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoprof import Phase, StepFrame
+from autoprof._capture import marks
+from autoprof._capture.mark_cost import MarkCost
+from autoprof._capture.marks import MarkBatch
+from autoprof._capture.recorder import Recorder
+from autoprof._resolve import RawStep, Resolver
+from autoprof._resolve import resolver as resolving
+from autoprof._resolve.planner import Planner
+from autoprof.devices import Clock
+from autoprof.frame import TRAINING_LANE
+from autoprof.testing import FakeClock, FakeDevice
+
+BOTH = frozenset((Phase.FORWARD, Phase.BACKWARD))
+THREAD = 1
+"""The training thread's identifier."""
+
+
+class Bench:
+    """Make closed steps of given marks on a clock, each from the end of the one before, for one resolver."""
+
+    def __init__(self, device: FakeDevice | None = None, *, start_ns: int = 0) -> None:
+        self.host = FakeClock(start_ns) if device is None else device.clock
+        self.device = device
+        self.clock: Clock = self.host if device is None else device.device_clock()
+        self.recorder = Recorder(self.host)
+        self.resolver = Resolver(self.recorder.labels, MarkCost())
+        self.steps = 0
+        self._start: Any = None
+
+    def label(self, name: str, phase: Phase = Phase.FORWARD, phases: frozenset[Phase] = BOTH) -> int:
+        """Add a name; return its index as codes have it."""
+        return self.recorder.label(name, name, phase, phases)
+
+    def step(
+        self, *marked: tuple[int, int] | tuple[int, int, int], dropped: int = 0, multithreaded: bool = False
+    ) -> RawStep:
+        """Submit a step of (code, nanoseconds before the mark) or, for values, (code, 0, value); return it."""
+        self.steps += 1
+        start = self.clock.read() if self._start is None else self._start
+        codes, readings = [], []
+        for code, after_ns, *value in marked:
+            self.host.advance(after_ns)
+            codes.append(code)
+            readings.append(value[0] if value else self.clock.read())
+        end = self._start = self.clock.read()
+        batch = MarkBatch(codes, readings, THREAD, multithreaded, dropped)
+        raw = RawStep(self.steps, 0, self.steps, self.clock, start, end, batch)
+        self.resolver.submit(raw)
+        return raw
+
+    def frames(self) -> list[StepFrame]:
+        """Return the frames that are ready."""
+        return list(self.resolver.ready())
+
+
+def spans(frame: StepFrame) -> list[tuple[str, Phase, int, int]]:
+    """Return name, phase, start and length of each span on the host."""
+    return [(span.name, span.phase, span.start_ns, span.host_ns) for span in frame.spans]
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by one with each plan that is made."""
+    made: list[int] = []
+    plan = Planner.plan
+
+    def note(planner: Planner, codes: Any, *rest: Any, **more: Any) -> Any:
+        made.append(len(codes))
+        return plan(planner, codes, *rest, **more)
+
+    monkeypatch.setattr(Planner, "plan", note)
+    return made
+
+
+# What is counted.
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_marks_without_a_counterpart_are_counted_in_every_step(on_device: bool) -> None:
+    """Steps that are resolved together count each for itself, and so do those of later rounds."""
+    bench = Bench(FakeDevice(FakeClock()) if on_device else None)
+    leave = bench.label("layer") | marks.LEAVE
+    for ends in (1, 1, 2, 2, 2):
+        bench.step(*[(leave, 1)] * ends)
+    assert len(bench.frames()) == 5
+    bench.step((leave, 1))
+    bench.frames()
+    assert bench.resolver.unmatched == 1 + 1 + 2 + 2 + 2 + 1
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_recomputes_outside_of_torchs_checkpoint_are_counted_in_every_step(on_device: bool) -> None:
+    """A module called inside a backward pass, three times in each of two steps and once in each of two others."""
+    bench = Bench(FakeDevice(FakeClock()) if on_device else None)
+    layer = bench.label("layer")
+    call = [(layer | marks.RECOMPUTE, 1), (layer | marks.LEAVE, 1)]
+    for calls in (3, 3, 1, 1):
+        bench.step((marks.GRAPH_BEGIN, 1), *call * calls, (marks.GRAPH_END, 1))
+    bench.frames()
+    assert bench.resolver.foreign_recomputes == 8
+
+
+# Readings become times.
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_times_are_exact_however_late_the_clock(on_device: bool) -> None:
+    """A clock that counts from the start of the century: a double has no room for its nanoseconds."""
+    start_ns = 2**60
+    bench = Bench(FakeDevice(FakeClock(start_ns)) if on_device else None, start_ns=start_ns)
+    layer = bench.label("layer")
+    for _ in range(2):
+        bench.step((layer | marks.ENTER, 3), (layer | marks.LEAVE, 7))
+    for frame in bench.frames():
+        assert spans(frame) == [("layer", Phase.FORWARD, 3, 7)]
+        assert frame.duration_ns == 10
+        assert frame.start_ns.dtype == frame.host_ns.dtype == np.int64
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_logged_duration_is_its_value_and_ends_at_its_mark(on_device: bool) -> None:
+    """Before all other marks of the step it ends with the step's start."""
+    bench = Bench(FakeDevice(FakeClock(1_000)) if on_device else None, start_ns=1_000)
+    logged, layer = bench.label("elsewhere", Phase.USER, frozenset((Phase.USER,))), bench.label("layer")
+    value = 2**60 + 1
+    for first in (value, 5):
+        bench.step((logged | marks.LOGGED, 0, first), (layer | marks.ENTER, 3), (logged | marks.LOGGED, 0, 2))
+    assert [spans(frame) for frame in bench.frames()] == [
+        [
+            ("elsewhere", Phase.USER, -first, first),
+            ("layer", Phase.FORWARD, 3, 0),
+            ("elsewhere", Phase.USER, 3 - 2, 2),
+        ]
+        for first in (value, 5)
+    ]
+
+
+# Steps that are alike, and steps that only look so.
+
+
+def test_a_step_that_was_cut_is_resolved_beside_a_whole_one_with_the_same_marks_by_itself() -> None:
+    """An open span of the cut one ends with its last mark, whichever comes first."""
+    for dropped in ([0, 2, 0], [2, 0, 2]):
+        bench = Bench()
+        layer = bench.label("layer")
+        for one in dropped:
+            bench.step((layer | marks.ENTER, 1), (marks.MEMORY, 4, 0), dropped=one)
+        lengths = [frame.spans[0].host_ns for frame in bench.frames()]
+        assert lengths == [0 if one else 4 for one in dropped]
+
+
+def test_equal_marks_of_other_threads_are_not_equal_steps() -> None:
+    """The same marks, once by one thread and once by two: the second step has a lane more."""
+    bench = Bench()
+    layer = bench.label("layer", phases=frozenset((Phase.FORWARD,)))
+    for second in (7, 8, 7):
+        bench.step(
+            (marks.THREAD, 0, 7), (layer | marks.ENTER, 1), (marks.THREAD, 0, 7), (layer | marks.LEAVE, 1),
+            (marks.THREAD, 0, second), (layer | marks.ENTER, 1), (marks.THREAD, 0, second), (layer | marks.LEAVE, 1),
+            multithreaded=True,
+        )  # fmt: skip
+    lanes = [[span.lane for span in frame.spans] for frame in bench.frames()]
+    assert [one[0] == one[1] for one in lanes] == [True, False, True]
+    assert TRAINING_LANE not in lanes[0]
+
+
+def test_a_step_after_the_model_has_moved_to_a_device_is_not_one_of_the_hosts() -> None:
+    """Its marks are the same, its clock is another."""
+    bench = Bench()
+    layer = bench.label("layer")
+    marked = (layer | marks.ENTER, 1), (layer | marks.LEAVE, 2)
+    bench.step(*marked)
+    bench.clock, bench._start = FakeDevice(bench.host).device_clock(), None
+    bench.step(*marked)
+    assert [frame.device_duration_ns for frame in bench.frames()] == [None, 3]
+
+
+# The memory of plans and calls.
+
+
+def sequences(bench: Bench) -> Callable[[int], StepFrame]:
+    """Return a function that resolves a step of so many calls."""
+    layer = bench.label("layer")
+
+    def take(calls: int) -> StepFrame:
+        bench.step(*[(layer | marks.ENTER, 1), (layer | marks.LEAVE, 1)] * calls)
+        (frame,) = bench.frames()
+        assert len(frame.spans) == calls
+        return frame
+
+    return take
+
+
+def test_as_many_plans_as_the_limit_are_kept(planned: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop over exactly that many sequences plans each once."""
+    monkeypatch.setattr(resolving, "PLANS", 4)
+    take = sequences(Bench())
+    for _ in range(3):
+        for calls in (1, 2, 3, 4):
+            take(calls)
+    assert len(planned) == 4
+
+
+def test_beyond_the_limit_the_plan_that_was_not_used_for_longest_goes(
+    planned: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest stays, and so does an old one that was used since."""
+    monkeypatch.setattr(resolving, "PLANS", 4)
+    take = sequences(Bench())
+    for calls in (1, 2, 3, 4, 1, 5):
+        take(calls)
+    assert len(planned) == 5
+    take(5)
+    take(1)
+    assert len(planned) == 5
+    take(2)
+    assert len(planned) == 6
+
+
+def test_a_backward_finds_its_call_in_each_of_the_steps_that_were_resolved_together() -> None:
+    """Three equal steps, resolved as one matrix; later ones run the backward of a call of each."""
+    bench = Bench()
+    outer, inner = bench.label("outer"), bench.label("inner")
+    one, two = marks.ORDINAL_STRIDE, 2 * marks.ORDINAL_STRIDE
+    for _ in range(3):
+        bench.step(
+            (one | outer | marks.ENTER, 1), (two | inner | marks.ENTER, 1),
+            (two | inner | marks.LEAVE, 1), (one | outer | marks.LEAVE, 1),
+        )  # fmt: skip
+    assert len(bench.frames()) == 3
+    for made_in in (1, 3, 2):
+        back = (bench.steps + 1 - made_in) * marks.STEP_STRIDE
+        start, end = (two | inner | marks.BACKWARD_START) - back, (one | outer | marks.BACKWARD_END) - back
+        bench.step((marks.GRAPH_BEGIN, 0), (start, 1), (end, 5), (marks.GRAPH_END, 0))
+        (frame,) = bench.frames()
+        found = [(span.name, span.host_ns) for span in frame.spans if span.name != "(backward)"]
+        assert found == [("outer", 5), ("inner", 5)]
+    assert bench.resolver.unmatched == 0
+
+
+# Readings go back to the clock.
+
+
+class Readings:
+    """A device clock whose readings are counted: how many are out, and that none comes back twice."""
+
+    def __init__(self, bench: Bench) -> None:
+        assert bench.device is not None
+        self.pool = bench.clock._pools[0]  # type: ignore[attr-defined]
+        self.all = len(self.pool)
+
+    @property
+    def out(self) -> int:
+        """The readings that were not given back."""
+        assert len({id(stamp) for stamp in self.pool}) == len(self.pool)
+        return self.all - len(self.pool)
+
+
+def test_all_readings_of_a_step_go_back_but_the_end_that_the_next_step_begins_with() -> None:
+    """One reading is out after each step, whatever the number of marks."""
+    bench = Bench(FakeDevice(FakeClock()))
+    readings, layer = Readings(bench), bench.label("layer")
+    for calls in (0, 1, 2, 5):
+        bench.step(*[(layer | marks.ENTER, 1), (layer | marks.LEAVE, 1)] * calls)
+        assert len(bench.frames()) == 1
+        assert readings.out == 1
+
+
+@pytest.mark.parametrize("resolved_first", [False, True])
+def test_the_last_reading_goes_back_where_no_step_begins_with_it(resolved_first: bool) -> None:
+    """At once where its step is resolved, else with the others of its step; only that step's."""
+    bench = Bench(FakeDevice(FakeClock()))
+    readings, layer = Readings(bench), bench.label("layer")
+    for _ in range(3):
+        if resolved_first:
+            raw = bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
+            bench.frames()
+            assert readings.out == 1
+            bench.resolver.release_end(raw)
+        else:
+            raw = bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
+            bench.resolver.release_end(raw)
+            assert readings.out == 4
+            bench.frames()
+        assert readings.out == 0
+        bench._start = None  # the next step begins after a gap
+        bench.step((layer | marks.ENTER, 1))
+        bench.frames()
+        assert readings.out == 1
+
+
+def test_the_end_of_a_step_of_the_hosts_clock_needs_no_release() -> None:
+    """Its readings are numbers."""
+    bench = Bench()
+    bench.resolver.release_end(bench.step())
+    assert len(bench.frames()) == 1
+
+
+def test_a_step_given_up_for_the_next_one_gives_its_readings_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is bounded, and so is what it holds."""
+    monkeypatch.setattr(resolving, "PENDING", 2)
+    bench = Bench(FakeDevice(FakeClock(), lag_ns=10**9))
+    readings, layer = Readings(bench), bench.label("layer")
+    out = []
+    for _ in range(6):
+        bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
+        assert bench.frames() == []
+        out.append(readings.out)
+    assert out == [4, 7, 7, 7, 7, 7]
+    assert (bench.resolver.late_steps, bench.resolver.waiting) == (4, 2)
+    bench.resolver.give_up()
+    assert (bench.resolver.late_steps, bench.resolver.waiting) == (6, 0)
+    assert bench.frames() == []
