@@ -27,59 +27,40 @@ GOAL = 0.9
 SEED = 17
 NOTICED = ("killed", "timeout", "segfault")
 
-SESSION = ["tests/engine/test_engine_session.py"]
-PLANS = ["tests/engine/test_engine_plans.py"]
-LIMITS = ["tests/faults/test_fault_limits.py"]
-DEVICE = [
-    "tests/engine/test_engine_device.py",
-    "tests/engine/test_engine_devices.py",
-    "tests/engine/test_engine_streams.py",
-    "tests/engine/test_engine_host_bound.py",
-]
+E = "tests/engine/test_engine_"
+PLANS = [f"{E}plans.py", f"{E}resolver.py"]
+DEVICE = [f"{E}device.py", f"{E}devices.py", f"{E}streams.py", f"{E}host_bound.py"]
+BACKWARD = [f"{E}backward.py", f"{E}checkpointing.py", *PLANS]
+STEPS = [f"{E}step_ends.py", f"{E}excluded.py"]
 TESTS = {
-    "autoprof/_resolve/resolver.py": [*PLANS, *SESSION, *LIMITS, *DEVICE],
-    "autoprof/_resolve/plan.py": [
-        *PLANS,
-        "tests/memory/test_memory_peaks.py",
-        "tests/test_detail_levels.py",
-    ],
-    "autoprof/_resolve/planner.py": [
-        *PLANS,
-        "tests/engine/test_engine_backward.py",
-        "tests/engine/test_engine_checkpointing.py",
-        "tests/engine/test_engine_calls.py",
-        "tests/engine/test_engine_excluded.py",
-        "tests/engine/test_engine_truth.py",
-    ],
-    "autoprof/_resolve/grad_accumulation.py": ["tests/engine/test_engine_micro_steps.py"],
+    "autoprof/_resolve/resolver.py": PLANS,
+    "autoprof/_resolve/plan.py": [*PLANS, "tests/test_detail_levels.py", "tests/memory/test_memory_extents.py"],
+    "autoprof/_resolve/planner.py": BACKWARD,
+    "autoprof/_resolve/grad_accumulation.py": [f"{E}micro_steps.py"],
     "autoprof/_resolve/launch_lag.py": DEVICE,
-    "autoprof/_resolve/frames.py": [*PLANS, *SESSION, *DEVICE, "tests/test_detail_levels.py"],
-    "autoprof/_resolve/raw.py": [*DEVICE, *PLANS],
+    "autoprof/_resolve/frames.py": [*PLANS, *DEVICE, "tests/test_detail_levels.py"],
+    "autoprof/_resolve/raw.py": [*PLANS, *DEVICE],
     "autoprof/_resolve/device.py": DEVICE,
     "autoprof/_resolve/memory.py": ["tests/memory/test_memory_peaks.py", "tests/memory/test_memory_extents.py"],
     "autoprof/_session/governor.py": ["tests/test_governor_account.py", "tests/test_governor.py"],
-    "autoprof/_session/sampling.py": ["tests/engine/test_engine_sampling.py", *SESSION],
-    "autoprof/_session/step_tracker.py": ["tests/engine/test_engine_step_ends.py", *PLANS, *SESSION, *LIMITS],
-    "autoprof/_session/pipeline.py": [*PLANS, *SESSION, *LIMITS, "tests/faults/test_fault_processes.py"],
-    "autoprof/_session/outputs.py": [*LIMITS, *PLANS, *SESSION],
-    "autoprof/_session/training_state.py": [
-        "tests/engine/test_engine_step_ends.py",
-        "tests/engine/test_engine_excluded.py",
-        *SESSION,
-    ],
-    "autoprof/_session/optimizer_cycle.py": ["tests/engine/test_engine_step_ends.py"],
+    "autoprof/_session/sampling.py": [f"{E}sampling.py"],
+    "autoprof/_session/step_tracker.py": [*STEPS, f"{E}session.py"],
+    "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
+    "autoprof/_session/outputs.py": [f"{E}pipeline.py", f"{E}sampling.py"],
+    "autoprof/_session/training_state.py": [*STEPS, f"{E}session.py"],
+    "autoprof/_session/optimizer_cycle.py": [f"{E}step_ends.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""
 
-# Each mutant is a process that has imported torch and the tests but run none of them: torch's threads do not fork. The tests
-# that run with marks in C and in Python run with those in C.
+# Each mutant is a process that has imported torch and the tests but run none of them: torch's threads do not fork.
+# Tests that run with marks in C and in Python run with those in C. Those of torch.compile take seconds.
 SETTINGS = """
 [tool.mutmut]
 source_paths = ["autoprof"]
 only_mutate = [{module!r}]
 also_copy = ["benchmarks", "configs", "docs", "examples", "setup.py", "README.md"]
 pytest_add_cli_args_test_selection = {tests}
-pytest_add_cli_args = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", "not python"]
+pytest_add_cli_args = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", "not python and not compil"]
 process_isolation = "forkserver"
 timeout_multiplier = 4.0
 timeout_constant = 3.0

@@ -147,6 +147,19 @@ def test_the_first_twenty_steps_are_recorded_whatever_they_cost() -> None:
     assert gaps[-1] > 0
 
 
+def test_a_burst_ends_early_where_credit_pays_for_its_steps_but_not_for_its_hooks() -> None:
+    """Detaching them takes more than there is: the burst has its eight steps, and a gap pays the debt back."""
+    ledger = Ledger(Governor(BUDGET))
+    ledger.start()
+    while not (gap := ledger.record(0)):
+        pass
+    ledger.skip(gap)
+    gaps = [ledger.record(0, toggle_ns=3 * MS) for _ in range(BURST_STEPS)]
+    assert ledger.credit_ns + 3 * MS > 0
+    assert gaps[:-1] == [0] * (BURST_STEPS - 1)
+    assert gaps[-1] > CONTROL_STEPS
+
+
 def test_a_small_debt_is_paid_back_by_one_step() -> None:
     """A gap is no longer than the debt makes it."""
     ledger = Ledger(Governor(BUDGET))
@@ -268,6 +281,22 @@ def test_the_charge_changes_only_with_every_eighth_pair() -> None:
     assert governor.spendable_share == charged
     pair(governor, 1_200_000, 300_000)
     assert governor.spendable_share == pytest.approx(SHARE)
+
+
+def test_what_was_charged_too_low_for_a_long_time_is_paid_back_by_one_short_gap() -> None:
+    """The whole run is charged anew, but no more than what 256 steps earn: a long run would pause for hours."""
+    ledger = Ledger(Governor(BUDGET))
+    ledger.start()
+    for _ in range(100):
+        ledger.skip(ledger.burst(MS // 2))
+    pair(ledger.governor, 2 * MS, 100_000, MIN_PAIRS - 1)
+    while not ledger.governor.after_recorded(2 * MS, 100_000):
+        pass
+    ledger.governor.compare(1, MS)
+    assert ledger.governor.spendable_share == pytest.approx(SHARE / MAX_CHARGE)
+    while not (gap := ledger.governor.after_recorded(MS, 0)):
+        pass
+    assert MAX_CREDIT_STEPS < gap < 6 * MAX_CREDIT_STEPS
 
 
 def test_the_cost_by_pairs_names_the_share_of_steps_recorded() -> None:
