@@ -78,6 +78,9 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 
-        value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+        from ._process.gc_paused import GcPaused
+
+        with GcPaused():
+            value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,10 +8,11 @@ kind's attribute (``autoprof.sinks.jsonl.SINK``). Another package adds a part th
 from __future__ import annotations
 
 import logging
-from functools import cached_property
+import sys
+from functools import cached_property, lru_cache
 from importlib import import_module, metadata
 from pkgutil import iter_modules
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from ._process.signals import raised_by_handler
 
@@ -42,7 +43,7 @@ class PartKind(Generic[Part]):
     @cached_property
     def entry_points(self) -> dict[str, metadata.EntryPoint]:
         """The entry points of installed packages by name; a built-in part keeps its name."""
-        found = metadata.entry_points(group=self.package)
+        found = _installed(tuple(sys.path)).select(group=self.package)
         return {one.name: one for one in found if one.name not in self.modules}
 
     @cached_property
@@ -79,3 +80,9 @@ class PartKind(Generic[Part]):
         if not isinstance(part, self._type):
             raise TypeError(f"{where}: of type {type(part).__name__}; it must be a {self._type.__name__}")
         return part
+
+
+@lru_cache(maxsize=1)
+def _installed(path: tuple[str, ...]) -> metadata.EntryPoints:
+    """Return the entry points of all packages on this ``sys.path``: one search serves every kind of part."""
+    return cast(metadata.EntryPoints, metadata.entry_points())  # before Python 3.12 another class with ``select``

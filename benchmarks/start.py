@@ -82,6 +82,7 @@ def start(command: list[str], folder: str) -> Start:
     """Return the time from the start of a command to the moment that its program prints, on each clock, in ms."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     environment.pop("AUTOPROF_RUN", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # torch has its bytecode; that of autoprof is kept as pip keeps it
     began = time.monotonic_ns()
     result = subprocess.run(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True

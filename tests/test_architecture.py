@@ -154,6 +154,29 @@ def test_import_stays_light() -> None:
     assert found.stdout.strip() == "[]"
 
 
+def test_a_session_without_a_written_configuration_loads_no_parser(tmp_path: Path) -> None:
+    """``instrument(model)`` loads no module that only YAML files, notebooks or masked arrays need."""
+    code = (
+        "import sys, torch; before = set(sys.modules); import autoprof; autoprof.instrument(torch.nn.Linear(1, 1)); "
+        "unused = {'yaml', 'numpy.ma', 'numpy.polynomial', "
+        "'autoprof._reports.html', 'autoprof.config.read', 'autoprof.config.publish'}; "
+        "print(sorted(unused & (set(sys.modules) - before)), file=sys.stderr)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert found.stderr.strip() == "[]"
+
+
+def test_a_command_loads_no_other_command() -> None:
+    """``autoprof run`` starts with its own module: those of the other commands and ``inspect`` are not imported."""
+    code = (
+        "import sys; from autoprof.cli import make_parser; make_parser('run'); "
+        "print(sorted(name for name in sys.modules if name.startswith('autoprof.cli.') and '._' not in name), "
+        "'inspect' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['autoprof.cli.run'] False"
+
+
 def test_functions_are_short() -> None:
     """No function is longer than 80 lines; a file is as long as its one concept."""
     long = []

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from itertools import compress
 from types import FrameType
 from typing import Any, Final
 
@@ -98,13 +99,17 @@ def _cover(roots: Mapping[int, nn.Module], covers: Mapping[int, set[int]], aroun
 
 def _living_modules() -> Iterator[nn.Module]:
     """Yield every module of the process; the class alone decides, so no property of a proxy object is run."""
-    kinds: dict[type, bool] = {}
-    for one in gc.get_objects():
-        kind = type(one)
-        known = kinds.get(kind)
-        if known is None:
-            known = kinds[kind] = nn.Module in kind.__mro__ and kind is not Models
-        if known and "_modules" in one.__dict__:
+    kinds: dict[int, type] = {}  # by id: a metaclass may make its classes unhashable
+    pending: list[type] = [nn.Module]
+    while pending:
+        kind = pending.pop()
+        if id(kind) not in kinds:
+            kinds[id(kind)] = kind
+            pending += type.__subclasses__(kind)
+    kinds.pop(id(Models), None)
+    objects = gc.get_objects()  # hundreds of thousands: the loop over them is in C
+    for one in compress(objects, map(kinds.__contains__, map(id, map(type, objects)))):
+        if "_modules" in one.__dict__:
             yield one
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 VARIABLE: Final = "AUTOPROF_RUN"
 """The environment variable that holds the settings."""
@@ -16,8 +15,7 @@ ON_PATH: Final = str(Path(__file__).resolve().parent / "on_path")
 """The folder whose ``sitecustomize`` Python imports at its start."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchSettings:
+class LaunchSettings(NamedTuple):  # no dataclass: every process that a program starts would import ``inspect``
     """Where ``autoprof run`` was called, and its options."""
 
     pid: int
@@ -31,7 +29,7 @@ class LaunchSettings:
 
     def write(self, environment: MutableMapping[str, str]) -> None:
         """Add the settings to an environment, and the folder that makes Python read them."""
-        environment[VARIABLE] = json.dumps(asdict(self))
+        environment[VARIABLE] = json.dumps(self._asdict())
         path = environment.get(SEARCH_PATH)
         others = [] if path is None else [one for one in path.split(os.pathsep) if one != ON_PATH]
         environment[SEARCH_PATH] = os.pathsep.join([ON_PATH, *others])

@@ -20,6 +20,7 @@ from .._capture.compiler import around_compiler
 from .._capture.handle import Handle
 from .._process import lifecycle
 from .._process.failures import contain, describe
+from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
 from ..errors import AutoprofError
 from .announced import Announced
@@ -114,7 +115,7 @@ class Trainings:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            with contain(self._give_up):
+            with contain(self._give_up), GcPaused():
                 self._begin(module)
         finally:
             self._lock.release()

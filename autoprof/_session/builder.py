@@ -32,6 +32,7 @@ from .._metrics import RootProbe
 from .._notes import Notes
 from .._observer import Observer
 from .._process import lifecycle
+from .._process.gc_paused import GcPaused
 from .._process.ranks import launch_name, rank, world_size
 from .._process.signals import DeferSigint
 from .._process.switch import is_off
@@ -131,7 +132,7 @@ def open_session(
         return Session()
     undo = Handle()
     try:
-        with DeferSigint():
+        with DeferSigint(), GcPaused():
             return _Builder(model, settings, optimizers, clock, memory, undo, found).build(tuple(sinks))
     except BaseException:
         with DeferSigint():

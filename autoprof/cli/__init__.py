@@ -5,27 +5,30 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
 
 from .. import __version__
 from ..errors import AutoprofError, nearest
-from . import check, compare, completion, config, demo, doctor, explain, init, inspect, report, rules, run, show
 from ._help import HelpFormatter, exit_status_text
+from ._local_rank import move_local_rank
 
-COMMANDS = {
-    "run": run,
-    "demo": demo,
-    "init": init,
-    "check": check,
-    "show": show,
-    "report": report,
-    "explain": explain,
-    "compare": compare,
-    "inspect": inspect,
-    "config": config,
-    "doctor": doctor,
-    "rules": rules,
-    "completion": completion,
-}
+COMMANDS: Final = (
+    "run",
+    "demo",
+    "init",
+    "check",
+    "show",
+    "report",
+    "explain",
+    "compare",
+    "inspect",
+    "config",
+    "doctor",
+    "rules",
+    "completion",
+)
+"""The commands in the order of the help: each is a module of this package, imported when it is called."""
 DESCRIPTION = """An always-on profiler for PyTorch training.
 
 RUN is the folder of a run. Where it is left out, the latest run in the folder runs is meant.
@@ -42,14 +45,14 @@ def make_parser(name: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"autoprof {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (COMMANDS[name],) if name in COMMANDS else COMMANDS.values():
-        command.add(commands)
+    for command in (name,) if name in COMMANDS else COMMANDS:
+        import_module(f".{command}", __name__).add(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status, one of ``EXIT_STATUS``."""
-    given = run.move_local_rank(sys.argv[1:] if argv is None else list(argv))
+    given = move_local_rank(sys.argv[1:] if argv is None else list(argv))
     if given and not given[0].startswith("-") and given[0] not in COMMANDS:
         print(f"autoprof: {given[0]!r} is not a command; {nearest(given[0], COMMANDS)}", file=sys.stderr)
         return 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -16,11 +15,10 @@ from .._launch.settings import LaunchSettings
 from .._process.switch import is_off
 from ..errors import AutoprofError
 from ._help import add_command
+from ._local_rank import LOCAL_RANK
 
 LAUNCHER_VARIABLES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 """Set by a launcher that starts the command once for each rank."""
-LOCAL_RANK: Final = ("--local_rank", "--local-rank")
-"""Options that the launchers of DeepSpeed and ``torch.distributed.launch`` put before a program's own arguments."""
 EPILOG: Final = """\
 Models, optimizers, loaders and steps are found automatically; the report is printed to the standard error at the end \
 of each training. The exit status is that of the program; 2 if the command or its configuration is wrong."""
@@ -69,14 +67,6 @@ def add(commands: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def move_local_rank(given: list[str]) -> list[str]:
-    """Return the arguments with the launcher's option behind ``run``; a launcher puts it behind the module's name."""
-    first = given[0] if given else ""
-    if given[1:2] == ["run"] and first.startswith(tuple(f"{option}=" for option in LOCAL_RANK)):
-        return ["run", first, *given[2:]]
-    return given
-
-
 def _run(arguments: argparse.Namespace) -> int:
     command = _command(arguments)
     environment = dict(os.environ)
@@ -85,6 +75,8 @@ def _run(arguments: argparse.Namespace) -> int:
         _settings(arguments).write(environment)
     sys.stdout.flush()
     if os.name == "nt":  # exec would return to the shell at once
+        import subprocess
+
         return subprocess.call(command, env=environment)
     try:
         os.execvpe(command[0], command, environment)

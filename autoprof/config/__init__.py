@@ -1,7 +1,8 @@
 """The configuration: YAML text → ``Config``. See ``docs/configuration.md``."""
 
+from typing import TYPE_CHECKING, Any
+
 from .load import load_config, parse_config
-from .publish import json_schema, reference_markdown
 from .schema import (
     Config,
     Deep,
@@ -12,6 +13,9 @@ from .schema import (
     TargetRule,
 )
 from .source import Source
+
+if TYPE_CHECKING:
+    from .publish import json_schema, reference_markdown
 
 __all__ = [
     "Config",
@@ -27,3 +31,12 @@ __all__ = [
     "parse_config",
     "reference_markdown",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the schema for others only where it is published: no session needs it."""
+    if name in ("json_schema", "reference_markdown"):
+        from . import publish
+
+        return getattr(publish, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

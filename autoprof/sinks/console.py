@@ -12,7 +12,6 @@ from pydantic import Field
 
 from .._options import Options
 from .._reports.card import verdict_line
-from .._reports.html import render_html
 from .._reports.panel import render_panel
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
@@ -188,6 +187,8 @@ class ConsoleSink:
         width = min(size[0], WIDEST) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))
         if self._notebook is not None and size is None:
+            from .._reports.html import render_html  # only notebooks need it
+
             with contextlib.suppress(Exception):  # a kernel that ends may show nothing any more: print the text
                 self._notebook.show(report, render_html(summary, self._folder))
                 return
