@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from .._stats.name_averages import NameAverages
 from .._stats.name_lines import name_lines, walk
 from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS, above, format_bytes, format_percent
-from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
+from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Summary
 from .measurements import measured_lines, overhead_lines
 from .memory_text import readings
@@ -21,10 +22,50 @@ LABEL: Final = 40
 """Cells of a name with its indentation; longer names move the numbers to the right, up to ``LABEL_MAX`` cells."""
 LABEL_MAX: Final = 72
 
+_OTHER: Final = Phase.OTHER
+
 _LINE: Final = "%s: %10.3fms (%5.1f%%) [avg: %10.3fms]"
 _LINE_WITHOUT_AVERAGE: Final = "%s: %10.3fms (%5.1f%%)"
+SUM_OF_PARTS: Final = " (sum of parts)"
+HOST_BOUND: Final = " host-bound"
 _TEXT_LINE: Final = "%s: %sms (%s%%) [avg: %sms]"
 _TEXT_LINE_WITHOUT_AVERAGE: Final = "%s: %sms (%s%%)"
+
+
+class LoggedStep(NamedTuple):
+    """The values of one step that its section shows; nothing in it refers to the frame's arrays."""
+
+    title: str
+    layout: Layout
+    step_ns: int
+    total_ns: Nanoseconds
+    host_bound_ns: Nanoseconds | None
+    warmup: bool
+    clock_limit_ns: int
+    model_ns: Mapping[Phase, int]
+    shapes: list[str]
+    """The lines of shapes that occurred first."""
+    facts: list[str]
+    """What the last line shows beside the phases."""
+
+
+def logged_step(frame: StepFrame, clock_limit_ns: int) -> LoggedStep:
+    """Return the values of a frame that its section shows."""
+    host_bound_ns = None
+    if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
+        host_bound_ns = frame.host_bound_ns.clip(min=0)
+    return LoggedStep(
+        f"Step {frame.step}{' (warm-up, excluded from averages)' if frame.warmup else ''}",
+        frame.layout,
+        frame.step_ns,
+        frame.total_ns.copy(),
+        host_bound_ns,
+        frame.warmup,
+        clock_limit_ns,
+        frame.model_ns,
+        render_shape_changes(frame),
+        _facts(frame),
+    )
 
 
 def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 0) -> str:
@@ -33,32 +74,46 @@ def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 
     Siblings are in descending order of time and, with ``self``, add up to their parent; the top level, with ``other``,
     adds up to Total. All percentages are of the step. Times below ``clock_limit_ns`` a span are shown as ``<``.
     """
-    tree = name_tree(frame.layout)
-    values = tree.values_ns(frame.total_ns)
-    if not frame.warmup:
+    step, tree = logged_step(frame, clock_limit_ns), name_tree(frame.layout)
+    values = tree.values_ns(step.total_ns)
+    if not step.warmup:
         averages.add(frame.layout, tree, values[:, 0])
-    step_ns = frame.step_ns
-    section = _StepTree(tree, values, averages.of(frame.layout, tree), step_ns, clock_limit_ns)
-    if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
-        section.host_bound_ns = tree.values_ns(frame.host_bound_ns.clip(min=0))[:, 0].tolist()
-    lines = [RULE, f"Step {frame.step}{' (warm-up, excluded from averages)' if frame.warmup else ''}", RULE]
+    (phases,) = render_phases([step], step.total_ns[None])
+    return render_section(step, phases, values, averages.of(frame.layout, tree))
+
+
+def render_section(step: LoggedStep, phases: str, values: Nanoseconds, averages: Sequence[float | None]) -> str:
+    """Return a step's section; ``values`` and ``averages`` have a row for each node of its tree of names."""
+    tree = name_tree(step.layout)
+    section = StepTree(tree, values, averages, step.step_ns, step.clock_limit_ns)
+    if step.host_bound_ns is not None:
+        section.host_bound_ns = tree.values_ns(step.host_bound_ns)[:, 0].tolist()
+    lines: list[str] = []
     covered = section.write(tree.children[0], lines)
-    lines.append(section.plain("other", 0, step_ns - covered))
-    lines += ["", f"Total{'-' * (LABEL - 5)}: {step_ns / NS_PER_MS:10.3f}ms"]
+    separate: list[str] = []
     if tree.separate:
-        lines += ["", "Not part of the step's time (other threads, logged durations):"]
-        section.write(tree.separate, lines)
-    lines += ["", *render_shape_changes(frame), _facts(frame, clock_limit_ns), ""]
-    return "\n".join(lines) + "\n"
+        section.write(tree.separate, separate)
+    other = section.plain("other", 0, step.step_ns - covered)
+    below = "\n".join([*separate, ""]) if separate else ""
+    return frame_section(step, phases, "\n".join([*lines, ""]), other, below)
 
 
-class _StepTree:
+def frame_section(step: LoggedStep, phases: str, tree: str, other: str, separate: str) -> str:
+    """Return a section: the lines of the tree between its title, the rest of the step and the facts."""
+    if separate:
+        separate = f"\nNot part of the step's time (other threads, logged durations):\n{separate}"
+    total = f"Total{'-' * (LABEL - 5)}: {step.step_ns / NS_PER_MS:10.3f}ms"
+    facts = "\n".join([*step.shapes, printable(" | ".join([phases, *step.facts]))])
+    return f"{RULE}\n{step.title}\n{RULE}\n{tree}{other}\n\n{total}\n{separate}\n{facts}\n\n"
+
+
+class StepTree:
     """The lines of one step's tree."""
 
     __slots__ = ("_averages", "_limit_ns", "_ns_percent", "_tree", "_values", "host_bound_ns")
 
     def __init__(
-        self, tree: NameTree, values: Nanoseconds, averages: list[float | None], step_ns: int, limit_ns: int
+        self, tree: NameTree, values: Nanoseconds, averages: Sequence[float | None], step_ns: int, limit_ns: int
     ) -> None:
         self._tree = tree
         self._values: list[list[int]] = values.tolist()
@@ -69,22 +124,12 @@ class _StepTree:
 
     def write(self, siblings: list[int], lines: list[str]) -> int:
         """Append the lines of these nodes and all below; return their time."""
-        values, nodes, children, averages = self._values, self._tree.nodes, self._tree.children, self._averages
+        values, nodes, children = self._values, self._tree.nodes, self._tree.children
         covered = 0
         for index in sorted(siblings, key=lambda index: -values[index][0]) if len(siblings) > 1 else siblings:
-            total, node, average = values[index][0], nodes[index], averages[index]
+            total, node = values[index][0], nodes[index]
             covered += total
-            head = _head(node.label, node.depth)
-            limit_ns = node.calls * self._limit_ns
-            if total < limit_ns or (average is not None and average < limit_ns):
-                text = self._below(head, total, average, limit_ns)
-            else:
-                numbers = (head, total / NS_PER_MS, total * self._ns_percent)
-                text = _LINE_WITHOUT_AVERAGE % numbers if average is None else _LINE % (*numbers, average / NS_PER_MS)
-            text += " (sum of parts)" if node.is_header else _split(values[index], limit_ns)
-            if self.host_bound_ns is not None and not node.is_header and 2 * self.host_bound_ns[index] > total:
-                text += " host-bound"
-            lines.append(text)
+            lines.append(self.line(index))
             below = children[index + 1]
             if below:
                 rest = total - self.write(below, lines)
@@ -92,11 +137,26 @@ class _StepTree:
                     lines.append(self.plain("self", node.depth + 1, rest))
         return covered
 
+    def line(self, index: int) -> str:
+        """Return the line of one node."""
+        total, node, average = self._values[index][0], self._tree.nodes[index], self._averages[index]
+        head = name_cells(node.label, node.depth)
+        limit_ns = node.calls * self._limit_ns
+        if total < limit_ns or (average is not None and average < limit_ns):
+            text = self._below(head, total, average, limit_ns)
+        else:
+            numbers = (head, total / NS_PER_MS, total * self._ns_percent)
+            text = _LINE_WITHOUT_AVERAGE % numbers if average is None else _LINE % (*numbers, average / NS_PER_MS)
+        text += SUM_OF_PARTS if node.is_header else _split(self._values[index], limit_ns)
+        if self.host_bound_ns is not None and not node.is_header and 2 * self.host_bound_ns[index] > total:
+            text += HOST_BOUND
+        return text
+
     def plain(self, name: str, depth: int, ns: int) -> str:
         """Return a line without an average: the rest of a name or of the step."""
         if 0 < ns < self._limit_ns:
-            return self._below(_head(name, depth), ns, None, self._limit_ns)
-        return _LINE_WITHOUT_AVERAGE % (_head(name, depth), ns / NS_PER_MS, ns * self._ns_percent)
+            return self._below(name_cells(name, depth), ns, None, self._limit_ns)
+        return _LINE_WITHOUT_AVERAGE % (name_cells(name, depth), ns / NS_PER_MS, ns * self._ns_percent)
 
     def _below(self, head: str, ns: int, average: float | None, limit_ns: int) -> str:
         """Return a line whose time or average is below the resolution of the clock."""
@@ -113,7 +173,8 @@ def _ms(ns: float, limit_ns: float) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _head(name: str, depth: int) -> str:
+def name_cells(name: str, depth: int) -> str:
+    """Return a name with its indentation, padded to the column of the numbers."""
     indent = "  " * depth + ("- " if depth else "")
     return pad(elide(indent + safe(name), LABEL_MAX), LABEL)
 
@@ -126,13 +187,30 @@ def _split(values: list[int], limit_ns: int) -> str:
     return f" fwd {_ms(forward, limit_ns if forward else 0)}{middle} bwd {_ms(backward, limit_ns)}"
 
 
-def _facts(frame: StepFrame, limit_ns: int) -> str:
-    """Return the step's phases, scalars and memory in one line."""
-    step_ns = frame.step_ns or 1
-    shares = [(phase, ns / step_ns) for phase, ns in frame.phase_ns().items() if ns]
-    facts = [" ".join(f"{phase} {format_percent(share, limit_ns / step_ns)}" for phase, share in shares)]
+def render_phases(steps: Sequence[LoggedStep], total_ns: Nanoseconds) -> list[str]:
+    """Return for each step the shares of its phases; the steps share a layout, and are rows of ``total_ns``."""
+    layout = steps[0].layout
+    own = layout.self_ns(total_ns)
+    sums = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in layout.phase_groups]
+    texts = []
+    for at, step in enumerate(steps):
+        phases = {phase: column[at] for phase, column in sums}
+        for phase, ns in step.model_ns.items():
+            phases[phase] = phases.get(phase, 0) + ns
+        phases[_OTHER] = step.step_ns - sum(phases.values())
+        step_ns = step.step_ns or 1
+        limit = step.clock_limit_ns / step_ns
+        texts.append(
+            " ".join([f"{phase._value_} {format_percent(ns / step_ns, limit)}" for phase, ns in phases.items() if ns])
+        )
+    return texts
+
+
+def _facts(frame: StepFrame) -> list[str]:
+    """Return the step's scalars, memory and overhead."""
+    facts = []
     if frame.scalars:
-        facts.append(" ".join(f"{name}={_scalar(name, value)}" for name, value in frame.scalars.items()))
+        facts.append(" ".join([f"{name}={_scalar(name, value)}" for name, value in frame.scalars.items()]))
     if frame.memory:
         facts.append(" ".join(readings(frame.memory)))
     facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
@@ -141,7 +219,7 @@ def _facts(frame: StepFrame, limit_ns: int) -> str:
     untimed = frame.layout.lanes.count(UNTIMED_LANE)
     if untimed:
         facts.append(f"without a device time {untimed}")
-    return printable(" | ".join(facts))
+    return facts
 
 
 def _scalar(name: str, value: float) -> str:
@@ -155,14 +233,14 @@ def render_log_summary(summary: Summary) -> str:
     grouped = name_lines(summary)
     for line, depth, name in (*walk(grouped.roots), *walk(grouped.separate)):
         for row in line.rows:
-            head = _head(f"{name} {row.phase}" if len(line.rows) > 1 else name, depth)
+            head = name_cells(f"{name} {row.phase}" if len(line.rows) > 1 else name, depth)
             limit_ns = 0 if row.lane == LOGGED_LANE else row.calls / row.steps * summary.clock_limit_ns
             times = (row.mean_ns, row.min_ns, row.max_ns, row.p50_ns, row.p95_ns)
             lines.append(_numbers(head, times, row.steps, limit_ns))
     if summary.steps:
         step = (summary.step_mean_ns, summary.step_min_ns, summary.step_max_ns)
         times = (*step, summary.step_p50_ns, summary.step_p95_ns)
-        lines.append(_numbers(_head("Total", 0), times, summary.steps, summary.clock_limit_ns))
+        lines.append(_numbers(name_cells("Total", 0), times, summary.steps, summary.clock_limit_ns))
     lines += ["", *(f"autoprof: {line}" for line in overhead_lines(summary))]
     lines += ["", *measured_lines(summary, 120)]
     lines += ["", "A name includes the names indented below it; the top level and other add up to Total.", ""]

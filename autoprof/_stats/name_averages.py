@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ..frame import Layout, Nanoseconds, StepFrame
 from .name_tree import NameTree, name_tree
@@ -37,6 +38,18 @@ class NameAverages:
         index = self._places_of(layout, tree)
         self._sums[index] += totals_ns
         self._counts[index] += 1
+
+    def add_steps(self, layout: Layout, tree: NameTree, totals_ns: Nanoseconds) -> npt.NDArray[np.float64]:
+        """Add recorded steps, each a row; return each node's average after each step, NaN where there is none."""
+        index = self._places_of(layout, tree)
+        sums = totals_ns.cumsum(axis=0)
+        counts = np.arange(1, len(sums) + 1)[:, None] + self._counts[index]
+        sums += self._sums[index]
+        self._sums[index] = sums[-1]
+        self._counts[index] = counts[-1]
+        means: npt.NDArray[np.float64] = sums / counts
+        means[:, index == MAX_PLACES] = np.nan
+        return means
 
     def of(self, layout: Layout, tree: NameTree) -> list[float | None]:
         """Return each node's average so far in nanoseconds, None where there is none."""

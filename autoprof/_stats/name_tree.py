@@ -79,8 +79,8 @@ class NameTree:
         return [index for index, node in enumerate(self.nodes) if node.is_separate and node.parent < 0]
 
     def values_ns(self, total_ns: Nanoseconds) -> Nanoseconds:
-        """Return ``VALUES`` numbers for each node (nodes × ``VALUES``) from the spans' times."""
-        return self._sums.of(total_ns).reshape(-1, VALUES)
+        """Return ``VALUES`` numbers for each node (nodes × ``VALUES``) from the spans' times; steps may be stacked."""
+        return self._sums.of(total_ns).reshape(*total_ns.shape[:-1], len(self.nodes), VALUES)
 
     def _add(
         self,

@@ -28,10 +28,10 @@ class SignedSums:
         self._starts = np.cumsum([0, *(len(terms) for terms in filled[:-1])])
 
     def of(self, total_ns: Nanoseconds) -> Nanoseconds:
-        """Return the sums for one step's spans."""
+        """Return the sums for one step's spans. The last axis runs over them; steps may be stacked before it."""
         if not len(self._index):
-            return np.zeros(0, dtype=np.int64)
-        sums: Nanoseconds = np.add.reduceat(total_ns[self._index] * self._sign, self._starts)
+            return np.zeros((*total_ns.shape[:-1], 0), dtype=np.int64)
+        sums: Nanoseconds = np.add.reduceat(total_ns[..., self._index] * self._sign, self._starts, axis=-1)
         return sums
 
 

@@ -8,7 +8,8 @@ from typing import Final
 from pydantic import Field
 
 from .._options import Options
-from .._reports.log import render_log_summary, render_step
+from .._reports.log import logged_step, render_log_summary
+from .._reports.log_block import LogBlock
 from .._stats.name_averages import NameAverages
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
@@ -44,6 +45,7 @@ class LogSink:
         self._count = 0
         self._sections = 0
         self._averages = NameAverages()
+        self._block = LogBlock(self._averages)
         self._clock_limit_ns = 0
         self._file = LineFile(
             folder_of(run).rank_path / "timing.log", options.flush_s, run.clock, max_bytes=run.max_bytes
@@ -54,14 +56,21 @@ class LogSink:
         self._clock_limit_ns = clock_limit_ns
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's section."""
+        """Append the frame's section; those of short steps are rendered several at a time."""
         self._count += 1
+        block = self._block
         if self._count % self._every:
+            self._file.write(block.render())  # its averages are of the steps before this one
             self._averages.count(frame)
             return
-        self._file.write(render_step(frame, self._averages, self._clock_limit_ns))
+        step = logged_step(frame, self._clock_limit_ns)
+        if not block.takes(step):
+            self._file.write(block.render())
         self._sections += 1
-        if self._flush_every is not None and self._sections % self._flush_every == 0:
+        flush = self._flush_every is not None and self._sections % self._flush_every == 0
+        if block.add(step) or flush or self._file.is_due():
+            self._file.write(block.render())
+        if flush:
             self._file.flush()
 
     @property
@@ -72,17 +81,23 @@ class LogSink:
     def close(self, summary: Summary) -> None:
         """Append the statistics of the run, write the pending lines and close the file."""
         try:
-            self._file.write(render_log_summary(summary))
+            self._file.write(self._block.render() + render_log_summary(summary))
         finally:
             self._file.close()
 
 
 def export_log(saved: SavedSteps, path: Path) -> None:
     """Write the readable log of one rank."""
-    averages, summary = NameAverages(), saved.summary()
+    summary = saved.summary()
+    block = LogBlock(NameAverages())
     with open_replacing(path) as file:
-        file.writelines(render_step(frame, averages, summary.clock_limit_ns) for frame in saved.frames(saved.rank))
-        file.write(render_log_summary(summary))
+        for frame in saved.frames(saved.rank):
+            step = logged_step(frame, summary.clock_limit_ns)
+            if not block.takes(step):
+                file.write(block.render())
+            if block.add(step):
+                file.write(block.render())
+        file.write(block.render() + render_log_summary(summary))
 
 
 SINK = SinkKind(
