@@ -25,8 +25,11 @@ class Device:
 
     types: tuple[str, ...] = ()
     """The ``torch.device.type`` values of this kind; the part of another package precedes a built-in one."""
-    copy_methods: tuple[str, ...] = ()
-    """Methods of ``torch.Tensor`` that copy to this device whatever their arguments (``Tensor.cuda``)."""
+
+    @property
+    def copy_methods(self) -> tuple[str, ...]:
+        """Methods of ``torch.Tensor`` that copy to this device whatever their arguments (``Tensor.cuda``)."""
+        return ()
 
     def clock(self, place: torch.device) -> tuple[Clock, str | None]:
         """Return the clock for work on the device, and a note where there are host times only."""

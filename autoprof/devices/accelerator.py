@@ -1,9 +1,9 @@
-"""Accelerators other than CUDA (xpu, hpu, mps, …), through torch's generic ``torch.accelerator``."""
+"""Any accelerator (xpu, hpu, mps, …), through what torch has for all of them; ``cuda.py`` adds what only CUDA has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import ModuleType
+from collections.abc import Callable, Iterable, Mapping
+from types import MethodDescriptorType, ModuleType
 from typing import Any, Final
 
 import torch
@@ -24,19 +24,41 @@ class AcceleratorEvents(TorchEvents):
     def __init__(self, device_type: str) -> None:
         super().__init__()
         self.device_type = device_type
+        self._module: Any = getattr(torch, device_type, None)
+        self._capturing: Callable[[], bool] = getattr(self._module, "is_current_stream_capturing", _never)
 
     def here(self, device: int | None = None) -> Place | None:
         stream = torch.accelerator.current_stream(device)
+        if self._capturing is not _never:  # torch can capture graphs on this device
+            if self._capturing():
+                return None
+            if stream.device_index != torch.accelerator.current_device_index() and self._captures(stream.device_index):
+                return None
         place = (stream.device_index, stream.stream_id)
         self._streams.setdefault(place, stream)
         return place
+
+    def _captures(self, device: int) -> bool:
+        """Return whether the current stream of another device than the current one is being captured."""
+        with self._module.device(device):
+            return self._capturing()
 
     def new(self) -> Any:
         return torch.Event(device=self.device_type, enable_timing=True)
 
 
+def _never() -> bool:
+    return False
+
+
 class Accelerator(Device):
     """Any type that no other part claims: device times where torch has timed events for it, else host times."""
+
+    @property
+    def copy_methods(self) -> tuple[str, ...]:
+        kind = self._type()
+        method = None if kind is None else getattr(Tensor, kind, None)
+        return (str(kind),) if isinstance(method, MethodDescriptorType) else ()  # one in Python calls Tensor.to
 
     def clock(self, place: torch.device) -> tuple[Clock, str | None]:
         try:
@@ -49,55 +71,71 @@ class Accelerator(Device):
 
     def memory(self, place: torch.device) -> Memory:
         try:
-            index = torch.accelerator.current_device_index() if place.index is None else place.index
-            memory = AllocatorMemory(index, torch._C._accelerator_getDeviceStats, _capacity)
+            module = self._module()
+            index = _current_device(module) if place.index is None else place.index
+            stats = getattr(module, "memory_stats_as_nested_dict", None) or torch._C._accelerator_getDeviceStats
+            memory = AllocatorMemory(index, stats, self._capacity)
             memory.level_bytes()
         except Exception:  # a torch without these counters, or a backend whose allocator has none
             return HostMemory()
         return memory
 
+    def _capacity(self, index: int) -> int:
+        properties = getattr(self._module(), "get_device_properties", None)
+        if properties is not None:
+            return int(properties(index).total_memory)
+        return int(torch.accelerator.get_memory_info(index)[1])
+
+    def name(self, place: torch.device) -> str:
+        named = getattr(self._module(), "get_device_name", str)
+        return str(named(place))
+
     def waiting_calls(self) -> Iterable[tuple[Any, str]]:
-        module = _module()
+        module = self._module()
         if module is None:
             return
-        yield torch.accelerator, "synchronize"
+        if hasattr(torch, "accelerator"):
+            yield torch.accelerator, "synchronize"
         for holder in (module, getattr(module, "Event", None), getattr(module, "Stream", None)):
             if isinstance(holder, ModuleType) or "synchronize" in vars(holder or object):
                 yield holder, "synchronize"
 
     def in_use(self) -> bool:
-        module = _module()
+        module = self._module()
         return module is not None and bool(getattr(module, "is_initialized", lambda: True)())
 
+    def capturing(self) -> bool:
+        return self.in_use() and bool(getattr(self._module(), "is_current_stream_capturing", _never)())
+
     def synchronize(self, place: torch.device) -> None:
-        torch.accelerator.synchronize(place)
+        getattr(torch, "accelerator", self._module()).synchronize(place)
 
     def random_states(self) -> dict[str, Tensor]:
-        module = _module()
-        if module is None or not self.in_use() or not hasattr(module, "get_rng_state"):
+        module = self._module()
+        if not self.in_use() or not hasattr(module, "get_rng_state"):
             return {}
-        return {f"{_type()}:{index}": module.get_rng_state(index) for index in range(torch.accelerator.device_count())}
+        return {f"{self._type()}:{index}": module.get_rng_state(index) for index in range(module.device_count())}
 
     def set_random_states(self, states: Mapping[str, Tensor]) -> None:
         for place, state in states.items():
-            torch.get_device_module(place).set_rng_state(state, torch.device(place).index)
+            self._module().set_rng_state(state, torch.device(place).index)
+
+    def _type(self) -> str | None:
+        """Return the type of this process's accelerator where no other part has it; None before torch 2.6."""
+        accelerator = getattr(torch, "accelerator", None)
+        place = None if accelerator is None else accelerator.current_accelerator()
+        return place.type if place is not None and device_of(place) is self else None
+
+    def _module(self) -> Any:
+        """Return torch's module of that accelerator (``torch.xpu``); None where there is none."""
+        kind = self._type()
+        return None if kind is None else getattr(torch, kind, None)
 
 
-def _type() -> str | None:
-    """Return the type of torch's current accelerator where no other part has it; None before torch 2.6."""
-    accelerator = getattr(torch, "accelerator", None)
-    place = None if accelerator is None else accelerator.current_accelerator()
-    return place.type if place is not None and device_of(place) is DEVICE else None
-
-
-def _module() -> Any:
-    """Return torch's module of that accelerator (``torch.xpu``); None where there is none."""
-    kind = _type()
-    return None if kind is None else getattr(torch, kind, None)
-
-
-def _capacity(index: int) -> int:
-    return int(torch.accelerator.get_memory_info(index)[1])
+def _current_device(module: Any) -> int:
+    """Return the index of the current device; not every module of torch (``torch.mps``) says it."""
+    named = getattr(module, "current_device", None)
+    return int(torch.accelerator.current_device_index() if named is None else named())
 
 
 def _try_events(source: AcceleratorEvents) -> None:

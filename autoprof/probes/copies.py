@@ -1,4 +1,4 @@
-"""Spans of copies from the host to the model's device: ``Tensor.to`` and ``Tensor.cuda``.
+"""Spans of copies from the host to the model's device: ``Tensor.to``, ``Tensor.cuda`` and their kind.
 
 Only where the session reads the clock of a device; a call that copies nothing costs a look at its arguments. Other
 copies (``copy_`` into a buffer on the device, ``torch.tensor(…, device=…)``) are not seen.

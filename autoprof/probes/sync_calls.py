@@ -169,7 +169,7 @@ def _find_replacements() -> Iterator[Replacement]:
     for name in METHODS:
         yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
     calls = ask_devices(lambda device: tuple(device.waiting_calls()))
-    for owner, name in (call for _, found in calls for call in found):
+    for owner, name in dict.fromkeys(call for _, found in calls for call in found):  # several kinds share one
         place = Attribute(owner, name)
         if isinstance(owner, type):
             yield Replacement(place, _timed_method(name, False), listeners=listeners)

@@ -10,7 +10,8 @@ import torch
 from autoprof._metrics.flops import FlopCount, FlopKey, Kind
 from autoprof._metrics.utilization import arithmetic, utilization
 from autoprof.devices import Tf32Flags, device_of, find_peak
-from autoprof.devices.cuda import PEAKS, tf32_flags
+from autoprof.devices._cuda_peaks import PEAKS
+from autoprof.devices.cuda import tf32_flags
 from autoprof.frame import Phase
 
 BF16, FP32, CONV = Kind("bfloat16", "matmul"), Kind("float32", "matmul"), Kind("float32", "conv")

@@ -20,7 +20,7 @@ from autoprof._metrics.utilization import peak_seconds
 from autoprof.demo.model import VRTWithSpike
 from autoprof.demo.presets import PRESETS
 from autoprof.devices import Tf32Flags, find_peak
-from autoprof.devices.cuda import PEAKS
+from autoprof.devices._cuda_peaks import PEAKS
 from autoprof.frame import Phase
 from autoprof.summary import Summary, UnfusedAttention, Work, WorkKind
 from autoprof.testing import FakeClock, ListSink, open_session

@@ -112,7 +112,7 @@ def train_in_float32(broken: bool) -> Summary:
     from ..._metrics.utilization import peak_seconds
     from ...demo.defects import COUNTED_STEP_NS, diagnose_again, train_counted
     from ...devices import Tf32Flags, find_peak
-    from ...devices.cuda import PEAKS
+    from ...devices._cuda_peaks import PEAKS
 
     device, width = "NVIDIA A10", 512
 
