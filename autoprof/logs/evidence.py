@@ -183,7 +183,21 @@ def is_precise(values: Any) -> bool:
     known = known[np.isfinite(known) & (known > 0)][:2000]
     if not len(known):
         return False
+    return bool(_resolution(known) / 2 / np.median(known) <= _MAX_ROUNDING)
+
+
+def is_clock_precise(seconds: Any) -> bool:
+    """Return whether the differences of a clock have enough digits to derive a step time from them."""
+    known = np.asarray(seconds, dtype=np.float64)
+    known = known[np.isfinite(known)][:2000]
+    each = np.diff(known)
+    each = each[each > 0]
+    return bool(len(each) and _resolution(known) / 2 / np.median(each) <= _MAX_ROUNDING)
+
+
+def _resolution(known: Any) -> float:
+    """Return the unit of the last digit of values; 0 if they have more than four decimals."""
     for unit in (1.0, 0.1, 0.01, 0.001, 0.0001):
         if np.allclose(known / unit, np.round(known / unit), rtol=0, atol=1e-6):
-            return bool(unit / 2 / np.median(known) <= _MAX_ROUNDING)
-    return True
+            return unit
+    return 0.0

@@ -44,7 +44,7 @@ FIELDS: Final[dict[str, Field]] = {
     "step": Field("", "count", _keys(
         "step global_step iteration iter num_updates current_steps trainer_global_step train_step _step "
         "global_steps training_step optimizer_step update updates it n_iter itr "
-        "cur_iter train_iter steps iters iterations batch batch_idx total_timesteps timesteps "
+        "cur_iter train_iter steps iters iterations batch batch_idx batch_id total_timesteps timesteps "
         "步 步数 第 迭代 迭代次数 训练步数 "
         "全局步数 当前步数 global_step_max_steps"
     )),
@@ -52,9 +52,9 @@ FIELDS: Final[dict[str, Field]] = {
         "epoch train_epoch epoch_train ep current_epoch epoch_num cur_epoch epoch_idx 轮 轮次 epoch轮 训练轮次"
     )),
     "loss": Field("", "plain", _keys(
-        "loss train_loss lm_loss total_loss tot_loss training_loss trl train_total_loss global_avg_loss "
-        "loss_metrics_global_avg_loss loss_train reduced_train_loss train_loss_step "
-        "loss_step loss_total ce_loss nll_loss mlm_loss train_ce_loss crossentropyloss train_crossentropyloss "
+        "batch_loss loss_step step_loss train_loss_step loss train_loss lm_loss total_loss tot_loss training_loss trl "
+        "train_total_loss global_avg_loss loss_metrics_global_avg_loss loss_train reduced_train_loss "
+        "loss_total ce_loss nll_loss mlm_loss train_ce_loss crossentropyloss train_crossentropyloss "
         "损失 训练损失 损失值"
     )),
     "val_loss": Field("", "plain", _keys(
@@ -74,14 +74,14 @@ FIELDS: Final[dict[str, Field]] = {
         "tokens_sec_device tokens_s_gpu tokens_sec_gpu throughput_device_tokens_per_second"
     )),
     "step_time_s": Field("s", "time", _keys(
-        "step_time train_speed_s_it iter_time iteration_time elapsed_time_per_iteration time_per_iter time_per_step "
+        "step_time iter_time iteration_time elapsed_time_per_iteration time_per_iter time_per_step "
         "step_duration sec_per_step seconds_per_step sec_per_iter s_it s_iter s_step dt batch_time batch_cost "
         "time_per_iteration time_per_batch seconds_per_batch train_step_time train_step_timing step_timing "
         "iteration_duration iter_cost step_cost avg_batch_cost last_time perf_time_per_step timing_s_step "
         "timing_step time_iter time_batch 每步耗时 步耗时 单步耗时 time seconds duration train_time 耗时"
     )),
     "steps_per_s": Field("steps/s", "rate", _keys(
-        "train_speed_iter_s steps_per_second steps_per_sec steps_per_s it_s it_per_s iter_s iters_per_sec steps_s ups "
+        "steps_per_second steps_per_sec steps_per_s it_s it_per_s iter_s iters_per_sec steps_s ups "
         "iterations_per_second iter_per_sec batches_per_second throughput_device_batches_per_second"
     )),
     "lr": Field("", "plain", _keys(
@@ -94,8 +94,8 @@ FIELDS: Final[dict[str, Field]] = {
     "memory": Field("GiB", "size", _keys(
         "memory max_memory max_mem peak_memory peak_mem maxmemallocated max_allocated max_memory_allocated "
         "memory_max_active peak_vram vram_allocated memory_allocated memallocated gpu_mem gpu_memory mem vram "
-        "allocated mem_allocated cuda_memory memory_used memory_peak peak_gpu_memory system_peak_gpu_memory "
-        "显存 显存占用"
+        "allocated mem_allocated cuda_memory memory_used memory_usage memory_peak peak_gpu_memory "
+        "system_peak_gpu_memory 显存 显存占用"
     )),
     "data_time": Field("s", "time", _keys(
         "last_data_time data_time data data_load_time data_loading_time dataload_time data_wait batch_generator "
@@ -107,7 +107,7 @@ FIELDS: Final[dict[str, Field]] = {
         "gpu利用率"
     )),
     "mfu": Field("%", "percent", _keys(
-        "mfu model_flops_utilization"
+        "mfu bf16_mfu model_flops_utilization"
     )),
     "tflops": Field("TFLOP/s", "rate", _keys(
         "tflops throughput_per_gpu_tflop_s_gpu throughput_per_gpu tflops_per_gpu tflop_s tflops_gpu "
@@ -158,14 +158,19 @@ _SPLIT_WORDS: Final = frozenset(
 _AVERAGES: Final = frozenset(
     {"avg", "average", "averaged", "mean", "running", "runningavg", "ema", "smooth", "smoothed", "moving", "median"}
 )
+_EXTREMES: Final = frozenset(
+    {"best", "min", "max", "minimum", "maximum", "lowest", "highest", "initial", "first", "final", "target", "previous",
+     "prev", "micro", "p50", "p90", "p95", "p99"}
+)  # fmt: skip
+"""Words for one of many values, or a part of one: ``best val loss``, ``max grad norm``, ``Micro Step``."""
 _NEUTRAL: Final = frozenset(
     {"train", "training", "trainer", "current", "currently", "cur", "curr", "latest", "completed", "learning", "batch",
      "minibatch", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
 )  # fmt: skip
 """Words in front of a key that leave its meaning as it is."""
 _GROUPS: Final = frozenset(
-    {"train", "training", "trainer", "perf", "performance", "metric", "metrics", "stats", "speed", "system", "scalars",
-     "charts", "log", "info", "global", "debug", "other", "progress", "throughput", "time"}
+    {"train", "training", "trainer", "main", "perf", "performance", "metric", "metrics", "stats", "speed", "system",
+     "scalars", "charts", "log", "info", "global", "debug", "other", "progress", "throughput", "time"}
 )  # fmt: skip
 """Groups (``train/loss``) that leave the meaning of a key as it is."""
 _OPTIMIZER_GROUPS: Final = frozenset({"optim", "optimizer"})
@@ -188,6 +193,11 @@ def is_loss(key: str) -> bool:
 def is_validation_word(text: str) -> bool:
     """Return whether a word names validation data."""
     return text.lower() in _SPLIT_WORDS
+
+
+def is_qualifier(word: str) -> bool:
+    """Return whether a word in front of a key says that the value is an average, or one of many values."""
+    return word.lower() in _AVERAGES or word.lower() in _EXTREMES
 
 
 class Meaning(NamedTuple):
@@ -297,6 +307,8 @@ def _match_key(name: str) -> Meaning | None:
     if suffix is None:
         return None
     base = name[: suffix.start()]
+    if base in ("step", "iter", "iteration", "batch") and suffix[1] in ("ms", "msec", "us"):
+        return Meaning("step_time_s", 4, suffix[1])
     if base in _BY_KEY:
         field, preference = _BY_KEY[base]
         if suffix[1] in UNITS.get(FIELDS[field].kind, ()):
@@ -322,6 +334,8 @@ def scale_of(kind: str, unit: str | None) -> float | None:
     if unit is None or not unit.strip():
         return None
     text = unit.strip()
+    if kind == "plain":
+        return _THOUSANDS.get(text) if text not in ("m", "M") else None
     if kind in UNITS:
         return UNITS[kind].get((text.lower() if kind != "time" or len(text) > 1 else text).partition("/")[0])
     if kind in ("rate", "count"):
@@ -331,6 +345,16 @@ def scale_of(kind: str, unit: str | None) -> float | None:
             return _THOUSANDS[text[0]]
         return 1.0
     return None
+
+
+def is_unit_of_another_kind(kind: str, unit: str | None) -> bool:
+    """Return whether a unit contradicts the kind of a column: a share of the memory, a time of 3 GiB."""
+    if unit is None or kind not in UNITS:
+        return False
+    text = unit.strip()
+    return scale_of(kind, text) is None and any(
+        text.lower() in units for other, units in UNITS.items() if other != kind
+    )
 
 
 def is_unit_known(kind: str, scale: float | None) -> bool:

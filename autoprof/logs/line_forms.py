@@ -19,7 +19,9 @@ from .fields import (
     Meaning,
     column_of_rate,
     is_loss,
+    is_qualifier,
     is_unit_known,
+    is_unit_of_another_kind,
     meaning_of,
     normalize_key,
     scale_of,
@@ -42,12 +44,14 @@ _UNIT: Final = re.compile(
 _POSITIONS: Final = (
     re.compile(r"\[(?P<epoch>\d+)(?:/\d+)?\]\s*\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"),
     re.compile(
-        r"(?i)(?:epoch|train|training|test|val|valid|validate|validation|eval)\w*\s*:?\s*\[?(?P<epoch>\d+)\]?(?:\s*/\s*\d+)?\s*[:,-]?\s*"
+        r"(?i)(?:epoch|train|training|test|val|valid|validate|validation|eval)\w*\s*:?\s*\[?(?P<epoch>\d+)\]?(?:\s*/\s*\d+)?\s*(?:\(\s*[\d.]+%\))?\s*[:,-]?\s*"
         r"\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"
     ),
     re.compile(r"[\[(|]\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\)\s*)?(?=[\])[|(<])"),
     re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)(?:\s+(?=\|\||\[|-\s)|(?=, ))"),
     re.compile(r"\] \[(?P<step>\d+)\] (?=\w+=)"),
+    re.compile(r"^\[ ?(?P<step>\d+) ?\] ?(?=[A-Za-z_][\w ./-]*[:=])"),
+    re.compile(r"^(?P<step>\d+)(?=\s*\|\s*(?i:train(?:ing)?[ _])?(?i:loss)\b)"),
     re.compile(r"(?<![\w./])(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=(?:batches|batch|steps|iters|iterations|it)\b)"),
 )
 _SPLIT: Final = re.compile(
@@ -66,6 +70,11 @@ _OPENING: Final = re.compile(r"(?:tensor\(|np\.\w+\(|[\[(<~≈$\"'{\s])+$")
 _LEVELS: Final = re.compile(
     r"^(?:\s*(?:INFO|DEBUG|WARNING|WARN|ERROR|TRAIN|root|__main__|main|train)\b\s*-?)+\s*(?=\S)"
 )
+_EMPTY_BAR: Final = re.compile(r"\[00:00<\?, +\?\w*/s")
+"""A bar of tqdm that has done nothing yet: the values behind it are those of the bar before."""
+_EPOCH_SO_FAR: Final = re.compile(r"^\s*\d+/\d+ (?:\|\| )?-? ?(?:ETA: |\d+s )")
+"""The bar of Keras: but for the last line of an epoch its values are means over the epoch so far."""
+_TASK: Final = re.compile(r"\d{1,4}: ")
 _CALL: Final = re.compile(r"\b[A-Za-z_]\w*\((?:\s*\w+=[^,()]*,){2}")
 """A call or the text of an object, such as ``Namespace(lr=0.1, epochs=90, …)``: settings, no record."""
 _COMPOSITE: Final = re.compile(r"^(.+?) ?\(([A-Za-z_ ]+)\)$")
@@ -77,6 +86,8 @@ _SOURCE_CODE: Final = re.compile(
 """A line of a program: the speedrun's logs begin with their source."""
 _MAX_KEY_WORDS: Final = 6
 COUNTERS: Final = frozenset({"step", "epoch"})
+_ROUNDED: Final = frozenset({"k", "K", "M", "B", "G", "T"})
+"""Units of rounded numbers: ``504K``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,10 @@ class LineForm:
     """The rank, if it is a part of a word: ``[rank0]``."""
     is_validation: bool = False
     """Whether the line is about validation data; its counter may be that of the validation."""
+    is_bar: bool = False
+    """Whether the line is a progress bar, which shows the last values again and again."""
+    is_epoch_so_far: bool = False
+    """Whether the values are means over the epoch so far, unless the position is the end of the epoch."""
 
     @property
     def fields(self) -> frozenset[str]:
@@ -151,6 +166,13 @@ class FormatHints:
 
     rename: Mapping[str, str] = field(default_factory=dict)
     """Columns by normalized key; an empty column: the key has no known meaning in this format."""
+    qualifiers: Mapping[str, str] = field(default_factory=dict)
+    """Normalized keys of values that are not those of a step, and what they are, such as ``mean of the epoch so far``.
+
+    They keep their key and get these words behind it, so that no column holds them.
+    """
+    spoiled_by_validation: frozenset[str] = frozenset()
+    """Normalized keys of times that include the validation in the steps that validate."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Units by column, for values and keys without a unit."""
     ignore: frozenset[str] = frozenset(
@@ -161,14 +183,21 @@ class FormatHints:
     def meaning(self, key: str) -> Meaning | None:
         """Return the meaning of a key in this format; None for an unknown key."""
         name = normalize_key(key)
+        if name in self.qualifiers:
+            return None
         if name in self.rename:
             return Meaning(self.rename[name], 0) if self.rename[name] else None
         return meaning_of(key)
 
+    def qualify(self, key: str) -> str:
+        """Return a key with the words that say what its value is; a key of a step's value is returned as it is."""
+        words = self.qualifiers.get(normalize_key(key))
+        return key if words is None else f"{key}, {words}"
+
 
 def plain_line(line: str) -> str:
     """Return a line without progress bars, with single spaces and dates written in one way."""
-    if "%|" in line or "[=" in line or "━" in line or "[>" in line:
+    if "%|" in line or "[=" in line or "[.." in line or "━" in line or "[>" in line:
         line = _BAR.sub("|| ", line)
     if "  " in line or "\t" in line:
         line = " ".join(line.split())
@@ -180,9 +209,10 @@ def parse_line(line: str, hints: FormatHints, unnamed: tuple[tuple[str, str], ..
 
     ``unnamed`` are expressions with one group, and the column of the number in the group.
     """
-    if _CALL.search(line) or _SOURCE_CODE.search(line):
+    if _CALL.search(line) or _SOURCE_CODE.search(line) or _EMPTY_BAR.search(line):
         return LineForm(())
-    return _Parser(line, hints, unnamed).form()
+    form = _Parser(line, hints, unnamed).form()
+    return replace(form, is_bar="|| " in line, is_epoch_so_far=_EPOCH_SO_FAR.match(line) is not None)
 
 
 class _Parser:
@@ -221,6 +251,8 @@ class _Parser:
                 number = replace(number, key=f"_val{number.key}", meaning=None)  # of the validation, not of training
             if number.field is None or number.field not in fields:
                 self._found.setdefault(number.key, number)
+        if rank is None and rank_value is None:
+            self._find_task()
         return LineForm(tuple(self._found.values()), rank, date, rank_value, is_validation)
 
     # Numbers with a place of their own --------------------------------------------------------------------------------
@@ -243,6 +275,13 @@ class _Parser:
             return None, int(match[1])
         self._taken.add(index)
         return index, None
+
+    def _find_task(self) -> None:
+        """Note the number and the colon that ``srun --label`` puts before each line, if the line names its step."""
+        is_used = any(part[0] == 0 for number in self._found.values() for part in number.parts)
+        names_step = any(number.field == "step" and number.is_named for number in self._found.values())
+        if _TASK.match(self._line) and names_step and not is_used and 0 not in self._taken:
+            self._found["_task"] = LineNumber("_task", None, ((0, 1.0),), is_named=False)
 
     def _find_unnamed(self) -> None:
         for number, (pattern, column) in enumerate(self._unnamed):
@@ -280,7 +319,7 @@ class _Parser:
         for match in _SPLIT.finditer(gap):
             rest = gap[match.end() :]
             is_key = index is not None and re.match(r"^[\s_-]*\w[\w ]*\s*[:= ]\s*[\[(\"']*$", rest) is not None
-            if is_key and not re.match(r"\s*(?i:(?:global )?step|iter|epoch)", rest):
+            if is_key and not re.match(r"\s*(?i:(?:global )?step|iter|epoch|batch\b)", rest):
                 continue  # ``val loss 2.1``: a part of the name
             if (
                 index is not None
@@ -309,7 +348,7 @@ class _Parser:
             return token.end()
         if self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) and not after.startswith("/"):
             return self._read_average(index, token)
-        unit = _UNIT.match(after)
+        unit = _UNIT.match(self._line, token.end())
         chinese = re.match(r"\s?(轮|步|次迭代)", after) if gap.rstrip().endswith("第") else None
         if chinese is not None:
             name, field = ("epoch", "epoch") if chinese[1] == "轮" else ("step", "step")
@@ -323,7 +362,7 @@ class _Parser:
             self._last = None
             return token.end()  # a part of a word, a version, a range
         text = unit["unit"].strip() if unit is not None else None
-        stop = token.end() + (unit.end() if unit is not None else 0)
+        stop = unit.end() if unit is not None else token.end()
         number = self._named(index, token, gap, text) or self._by_unit(index, text)
         self._last = None
         if number is not None:
@@ -368,7 +407,7 @@ class _Parser:
         last = self._last
         second = re.search(r"\(([A-Za-z_ ]+)\)$", last.key) if last is not None else None
         if last is not None and second is not None and len(inside) == 1:
-            unit = _UNIT.match(self._line[token.end() :])
+            unit = _UNIT.match(self._line, token.end())
             meaning = self._hints.meaning(second[1])
             number = self._with_split(normalize_key(second[1]), index, unit["unit"] if unit else None, meaning)
             self._found.setdefault(number.key, number)
@@ -423,6 +462,8 @@ class _Parser:
             )  # fmt: skip
             if not rest_is_free:
                 return None  # ``forward time 12ms`` is not the time of the step
+            if count < len(words) and is_qualifier(words[-count - 1]):
+                part = f"{words[-count - 1]} {part}"
             return self._make(part, index, unit, token)
         return None
 
@@ -434,6 +475,8 @@ class _Parser:
             composite is not None and composite[2].lower() not in TIMES and bool(self._hints.meaning(composite[2]))
         )
         meaning = self._hints.meaning(composite[1] if is_composite and composite is not None else key)
+        if self._split == "val" and normalize_key(key) in self._hints.qualifiers:
+            return self._with_split(normalize_key(key), index, unit, meaning_of(key))  # the result of a validation
         if is_composite and meaning is not None:
             meaning = meaning._replace(is_ambiguous=False)
         if meaning is not None and meaning.field == "rank":
@@ -447,9 +490,13 @@ class _Parser:
                 meaning = Meaning(column, 20 + meaning.preference)
             elif meaning.field not in ("step_time_s", "data_time"):
                 meaning = None
+        if meaning is not None and is_unit_of_another_kind(FIELDS[meaning.field].kind, unit):
+            meaning = None  # ``mem: 45%``
+        if meaning is not None and meaning.field in COUNTERS and unit in _ROUNDED:
+            meaning = None  # ``step: 1.2K``
         if meaning is not None and meaning.field == "step" and not float(token[0].replace(",", "")).is_integer():
             meaning = None
-        name = key if is_composite else normalize_key(key)
+        name = key if is_composite else self._hints.qualify(normalize_key(key))
         return self._with_split(name, index, unit, meaning)
 
     def _with_split(self, name: str, index: int, unit: str | None, meaning: Meaning | None) -> LineNumber:
@@ -471,15 +518,18 @@ class _Parser:
             column is None or self._split == "val" or column == "tflops" or is_keras
         ):  # Keras': the mean of the epoch so far
             return None
+        name = normalize_key(str(unit))
+        if name in self._hints.qualifiers:
+            return LineNumber(self._hints.qualify(name), None, ((index, 1.0),), is_named=False)
         if column in {number.field for number in self._found.values()}:
             return None
         scale, known = self._scale(Meaning(column, 50), unit)
-        return LineNumber(normalize_key(str(unit)), Meaning(column, 50), ((index, scale),), known, is_named=False)
+        return LineNumber(name, Meaning(column, 50), ((index, scale),), known, is_named=False)
 
     def _scale(self, meaning: Meaning | None, unit: str | None) -> tuple[float, bool]:
         """Return the factor to the column's unit, and whether the log gives the unit."""
         if meaning is None:
-            return 1.0, True
+            return (scale_of("count", unit) or 1.0) if unit in _ROUNDED else 1.0, True
         kind = FIELDS[meaning.field].kind
         for candidate in (unit, meaning.unit, self._hints.units.get(meaning.field)):
             scale = scale_of(kind, candidate)

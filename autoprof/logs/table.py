@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .evidence import check_columns, is_precise
+from .evidence import check_columns, is_clock_precise, is_precise
 from .extras import import_pandas
 from .fields import FIELDS, METRICS, Meaning, normalize_key
 from .formats._base import RawRecords
@@ -51,6 +51,8 @@ class LogTable:
         table = self._units(table)
         table = self._fill_steps(table, frame)
         table = self._merge(table)
+        self._drop_spoiled_times(table)
+        self._drop_repeated_validations(table)
         table = self._rename_environment_rates(table)
         table = check_columns(table, self._sources, self.notes, by_epoch=self._by_epoch)
         return _derive(table, self.notes, counted=not self._no_steps, sources=self._sources)
@@ -274,6 +276,24 @@ class LogTable:
         table["step"] += ((table["epoch"] - epoch.min()) * length).where(known, 0.0)
         self.notes.append(f"steps restart in each epoch: numbered through, {length:.0f} steps per epoch")
 
+    def _drop_repeated_validations(self, table: pd.DataFrame) -> None:
+        """Keep only the first of equal validation losses beside training losses: a bar shows the last one again."""
+        if self._raw.has_bars and {"loss", "val_loss"} <= set(table):
+            known = table["val_loss"].dropna()
+            again = table["val_loss"].index.isin(known.index[known == known.shift()]) & table["loss"].notna()
+            if "rank" not in table and again.any():
+                table["val_loss"] = table["val_loss"].mask(again)
+                self.notes.append(f"val_loss: shown again in {int(again.sum())} records, only the first is used")
+
+    def _drop_spoiled_times(self, table: pd.DataFrame) -> None:
+        """Drop the times that include a validation."""
+        for name, (key, _) in self._sources.items():
+            if key in self._raw.spoiled_by_validation and {name, "val_loss"} <= set(table):
+                spoiled = table["val_loss"].notna() & table[name].notna()
+                table[name] = table[name].mask(spoiled)
+                if spoiled.any():
+                    self.notes.append(f"{name}: includes the validation in {int(spoiled.sum())} records, dropped there")
+
     def _rename_environment_rates(self, table: pd.DataFrame) -> pd.DataFrame:
         """Rename the rates of a log that counts the steps of an environment: they are not of training."""
         if not any(_ENVIRONMENT.search(normalize_key(str(key))) for key in self._raw.keys):
@@ -349,11 +369,16 @@ def _derive(
             "train" in key for key in keys
         ):  # the time until the next record includes the validation
             seconds = seconds.mask(table["val_loss"].notna().shift(fill_value=False))
-        add(
-            "step_time_s",
-            (seconds / steps).where((steps > 0) & (seconds > 0)),
-            "elapsed time between records / steps between them",
-        )
+        if "loss" in table:  # the other records are of a validation, or of the end of the run
+            seconds = seconds.mask(table["loss"].isna())
+        if is_clock_precise(table["elapsed_s"]):
+            add(
+                "step_time_s",
+                (seconds / steps).where((steps > 0) & (seconds > 0)),
+                "elapsed time between records / steps between them",
+            )
+        elif "step_time_s" not in table:
+            notes.append("elapsed time: too few digits to derive a step time")
     if "batch_size" in table and "step_time_s" in table:
         add(
             "throughput",

@@ -25,6 +25,11 @@ _VALUE: Final = re.compile(
 _CLOCK: Final = re.compile(
     r"^\s*(?:(?P<d>\d+)\s*days?,?\s*)?(?P<h>\d+):(?P<m>\d{1,2})(?::(?P<s>\d{1,2}(?:\.\d+)?))?\s*$"
 )
+_DURATION: Final = re.compile(
+    r"^\s*(?=\d+\s?[dhm])(?:(?P<d>\d+)\s?d(?:ays?)?,?\s*)?(?:(?P<h>\d+)\s?h(?:ours?)?,?\s*)?"
+    r"(?:(?P<m>\d+)\s?m(?:in)?,?\s*)?(?:(?P<s>\d+(?:\.\d+)?)\s?s(?:ec)?)\s*$"
+)
+"""``9h 30m 16s``. A duration of minutes alone is a number with a unit."""
 _DATE: Final = re.compile(r"^\s*\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 
 
@@ -43,6 +48,10 @@ def parse_value(text: str) -> Value | None:
     clock = _CLOCK.match(text)
     if clock is not None:
         return Value(_clock_s(clock), "s")
+    duration = _DURATION.match(text)
+    if duration is not None:
+        days, hours, minutes, seconds = (float(duration[name] or 0) for name in "dhms")
+        return Value(((days * 24 + hours) * 60 + minutes) * 60 + seconds, "s")
     if _DATE.match(text):
         return _parse_date(text)
     found = _VALUE.match(text)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..extras import import_pandas
 from ..fields import Meaning
+from ..line_forms import FormatHints
 from ..log_file import LogFile
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -34,6 +35,10 @@ class RawRecords:
     """Keys with a meaning whose unit the log does not give."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the user about assumptions and omissions."""
+    has_bars: bool = False
+    """Whether records are progress bars, which show the last values again."""
+    spoiled_by_validation: set[str] = field(default_factory=set)
+    """Keys of times that include the validation in the steps that validate."""
     _parts: list[dict[str, Floats]] = field(default_factory=list)
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _keys: dict[str, None] = field(default_factory=dict)
@@ -56,6 +61,13 @@ class RawRecords:
             self.meanings.setdefault(key, meaning)
             if not unit_known:
                 self.unknown_units.add(key)
+
+    def drop(self, key: str) -> None:
+        """Remove a key from all records."""
+        self._keys.pop(key, None)
+        self.meanings.pop(key, None)
+        for part in self._parts:
+            part.pop(key, None)
 
     def add_rows(self, rows: Sequence[Mapping[str, float]]) -> None:
         """Append records given one by one; a key that a record lacks is NaN."""
@@ -114,6 +126,13 @@ class RawRecords:
     def skipped(self) -> int:
         """The number of lines that are not empty and gave no record."""
         return max(self.lines - self.used_lines, 0)
+
+
+def note_qualified(raw: RawRecords, hints: FormatHints) -> None:
+    """Add a note for each value that the format knows to be none of a step."""
+    for key, words in hints.qualifiers.items():
+        if hints.qualify(key) in raw.keys:
+            raw.notes.append(f"{key}: {words}, so it is no value of a step")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from ..fields import (
 from ..line_forms import RANK_PATTERN, TIME_PATTERN, FormatHints
 from ..log_file import LogFile
 from ..values import parse_list, parse_texts, parse_value
-from ._base import LogFormat, RawRecords
+from ._base import LogFormat, RawRecords, note_qualified
 
 SPLIT_KEYS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event"})
 """Keys that may mark a record as one of validation."""
@@ -38,6 +38,12 @@ _MAX_TEXT: Final = 80
 _MAX_STRUCTURES: Final = 2000
 _VALIDATION_PREFIX: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
 """The end of the text before an object of validation: ``val: {…}``."""
+_VALIDATION_LINE: Final = re.compile(r"(?i)^\W*(?:val|valid|validation|eval|evaluation|test|dev)\b\s*[|:]")
+"""The beginning of the text before an object of validation: ``eval | step: 100 | output:``."""
+_COUNTERS: Final = {
+    "step": re.compile(r"(?i)(?<![\w/])(?:global |train )?(?:step|iter|iteration)\b\s*[:=#]?\s*(\d+)(?![\w.])"),
+    "epoch": re.compile(r"(?i)(?<![\w/])epoch\b\s*[:=#]?\s*(\d+)(?![\w.])"),
+}
 _PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
 
 
@@ -67,14 +73,15 @@ class JsonFormat(LogFormat):
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file block by block."""
         raw, reader = RawRecords(self.name), _ObjectReader(self)
-        offset = 0
+        offset, above = 0, ""
         for block in log_file.blocks():
             lines = block.split("\n")
             raw.lines += sum(1 for line in lines if line and not line.isspace())
             for n, line in enumerate(lines, offset + 1):
                 if "{" in line:
                     for data, prefix in find_objects(line):
-                        reader.add(data, n, prefix)
+                        reader.add(data, n, prefix if prefix.strip() or not above.endswith(":") else above)
+                above = line.rstrip() or above
             offset += len(lines)
             reader.settle()
         reader.finish(raw)
@@ -192,6 +199,7 @@ class _ObjectReader:
         self.settle()
         raw.take(self._pending)
         raw.used_lines += self.used_lines
+        note_qualified(raw, self._format.hints)
 
     def _convert(self, structure: _Structure) -> dict[str, Any]:
         """Bring every column to the unit of its field, and texts to numbers."""
@@ -209,11 +217,24 @@ class _ObjectReader:
                 continue
             known = is_unit_known(kind, scale)
             numbers, in_text = self._to_numbers(key, values, meaning, kind, scale, columns)
+            key = self._format.hints.qualify(key)
             columns[key] = numbers
             self._pending.add_meaning(key, self._meanings.get(key, meaning), known or in_text)
         if any(structure.prefixes):
             _read_prefixes(structure.prefixes, columns)
+            self._read_counters(structure.prefixes, columns)
         return {key: values for key, values in columns.items() if key == "_n" or not np.isnan(values).all()}
+
+    def _read_counters(self, prefixes: Sequence[str], columns: dict[str, Any]) -> None:
+        """Add the counters from the text before objects that have none: ``step 10: {…}``."""
+        known = {meaning.field for key in columns if (meaning := self._format.hints.meaning(key)) is not None}
+        if known & {"step", "epoch"}:
+            return
+        for name, pattern in _COUNTERS.items():
+            found = [pattern.search(prefix) for prefix in prefixes]
+            if any(found):
+                columns[name] = [float(match[1]) if match else math.nan for match in found]
+                self._pending.add_meaning(name, Meaning(name, 0))
 
     @cached_property
     def _meanings(self) -> dict[str, Meaning]:
@@ -282,7 +303,10 @@ def _read_prefixes(prefixes: Sequence[str], columns: dict[str, Any]) -> None:
     ranks = [re.search(RANK_PATTERN, prefix) for prefix in prefixes]
     if any(ranks):
         columns["_rank"] = [float(found[1]) if found else math.nan for found in ranks]
-    validation = [_VALIDATION_PREFIX.search(prefix) is not None for prefix in prefixes]
+    validation = [
+        _VALIDATION_PREFIX.search(prefix) is not None or _VALIDATION_LINE.match(prefix) is not None
+        for prefix in prefixes
+    ]
     if any(validation) and "_validation" not in columns:
         columns["_validation"] = [float(found) for found in validation]
     times = [re.search(TIME_PATTERN, prefix) for prefix in prefixes]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..line_forms import NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
 from ..log_file import LogFile
-from ._base import Floats, LogFormat, RawRecords
+from ._base import Floats, LogFormat, RawRecords, note_qualified
 
 _QUOTED_KEY: Final = re.compile(r"\{\s*[\"'][^{}]*[\"']\s*:")
 """A JSON object in a line: such lines belong to the JSON formats."""
@@ -38,6 +38,8 @@ class TextFormat(LogFormat):
     hints: FormatHints = field(default_factory=FormatHints)
     unnamed: tuple[tuple[str, str], ...] = ()
     """Numbers without a name: an expression with one group, and the column."""
+    secondary_counter: str | None = None
+    """The key of a counter that is used only in a log without the key ``step``."""
     weight: float = 1.0
     """The score per record; above 1 for a format that is more specific than another with the same lines."""
     needs_step: bool = True
@@ -77,6 +79,9 @@ class TextFormat(LogFormat):
             reader.read(lines, offset)
             offset += len(lines)
         reader.finish(raw, is_cut=not log_file.ends_with_newline, last_line=offset)
+        if self.secondary_counter is not None and "step" in raw.keys:
+            raw.drop(self.secondary_counter)
+        raw.spoiled_by_validation |= self.hints.spoiled_by_validation
         return raw
 
     def form(self, line: str) -> LineForm | None:
@@ -164,6 +169,7 @@ class _FormReader:
         """Append all records. ``is_cut`` says that the last line has no end, so that its last number may be cut."""
         if self._is_prose(raw):
             return
+        self._settle_tasks()
         for number, rows in enumerate(self._forms.values()):
             form = rows.form
             if not rows.count or (
@@ -172,11 +178,13 @@ class _FormReader:
                 continue  # one line with a counter and unknown numbers: a setting, a summary
             if is_cut and self._last is not None and self._last[0] is rows:
                 _drop_cut_number(rows, self._last[1], raw, last_line)
+            _drop_uncertain_counter(rows)
             if form.is_header:
                 for part in rows.parts:
                     part["_header"] = np.ones(len(part["_n"]))
-            used = sum(_keep_results(part) for part in rows.parts)
+            used = sum(_keep_results(part, form) for part in rows.parts)
             raw.used_lines += used
+            raw.has_bars |= form.is_bar
             self._dropped += rows.count - used
             for part in rows.parts:
                 part["_validation"] = np.full(len(part["_n"]), float(form.is_validation))
@@ -184,7 +192,21 @@ class _FormReader:
             for line_number in form.numbers:
                 raw.add_meaning(line_number.key, line_number.meaning, line_number.unit_known)
         if self._dropped:
-            raw.notes.append(f"lines about the progress of a validation, not used: {self._dropped}")
+            raw.notes.append(f"lines about the progress of a validation or an epoch, not used: {self._dropped}")
+        note_qualified(raw, self._format.hints)
+
+    def _settle_tasks(self) -> None:
+        """Use the numbers before the lines as ranks if the tasks take turns; else they are unknown."""
+        parts = [part for rows in self._forms.values() for part in rows.parts if "_task" in part]
+        if not parts:
+            return
+        lines = np.concatenate([part["_n"] for part in parts])
+        tasks = np.concatenate([part["_task"] for part in parts])[np.argsort(lines)]
+        take_turns = bool((np.diff(tasks) < 0).any() and (np.diff(tasks) > 0).any())
+        for part in parts:
+            task = part.pop("_task")
+            if take_turns and "_rank" not in part:
+                part["_rank"] = task
 
     def _is_prose(self, raw: RawRecords) -> bool:
         """Return whether the lines with numbers are single sentences of a text, such as a README."""
@@ -192,8 +214,26 @@ class _FormReader:
         return max(counts, default=0) < 2 and raw.lines > _MAX_LINES_OF_SINGLES
 
 
-def _keep_results(part: dict[str, Floats]) -> int:
-    """Keep only the last line of each validation that is logged batch by batch; return the number of lines kept."""
+def _drop_uncertain_counter(rows: _FormRows) -> None:
+    """Drop a number without a name and without a total that does not grow: it is no counter."""
+    if not any("_position" in part and "_of" not in part for part in rows.parts):
+        return
+    values = np.concatenate([part["_position"] for part in rows.parts])
+    if len(values) > 1 and not ((np.diff(values) >= 0).all() and values[-1] > values[0]):
+        for part in rows.parts:
+            del part["_position"]
+
+
+def _keep_results(part: dict[str, Floats], form: LineForm) -> int:
+    """Keep only the last line of what is logged as a mean so far; return the number of lines kept.
+
+    That is a validation that is logged batch by batch, and an epoch of Keras' bar.
+    """
+    if form.is_epoch_so_far and {"_position", "_of"} <= part.keys():
+        done = part["_position"] >= part["_of"]
+        for key in list(part):
+            part[key] = part[key][done]
+        return int(done.sum())
     if "_val_position" not in part:
         return len(part["_n"])
     total = part.pop("_val_of", None)

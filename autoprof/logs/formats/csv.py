@@ -68,7 +68,7 @@ class CsvFormat(LogFormat):
                 low_memory=False, skipinitialspace=True,
                 decimal=_decimal_mark(header, text), quoting=0, encoding_errors="replace",
             )  # fmt: skip
-            raw.add(_convert(raw, part, lines - len(part)), offset)
+            raw.add(convert_table(raw, part, lines - len(part)), offset)
             offset += lines
         return raw
 
@@ -80,7 +80,7 @@ def _decimal_mark(header: _Header, text: str) -> str:
     return "."
 
 
-def _convert(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, Any]:
+def convert_table(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, Any]:
     """Return the rows that are records, as numbers in the units of ``fields``."""
     import numpy as np
 
@@ -123,7 +123,7 @@ def _find_header(lines: Sequence[str]) -> _Header | None:
             if separator not in line or len(line) > _HEADER_MAX_CHARACTERS:
                 continue
             names = tuple(name.strip().strip("\"'#").strip() for name in line.split(separator))
-            if len(names) < 2 or len(set(names)) < len(names) or not all(map(_is_name, names)):
+            if len(names) < 2 or len(set(names)) < len(names) or not all(map(is_name, names)):
                 continue
             fields = {meaning.field for name in names if (meaning := meaning_of(name))}
             if not fields & METRICS and not any(map(is_loss, names)):
@@ -136,7 +136,8 @@ def _find_header(lines: Sequence[str]) -> _Header | None:
     return None
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Return whether a cell of a header can be the name of a column."""
     return bool(re.match(r"^[^\W\d][^:=(){}]*(?:\([^()]*\))?[^:=(){}]*$", text)) and len(text) < 80
 
 

@@ -14,6 +14,6 @@ from ._text import TextFormat
 FORMAT: Final = TextFormat(
     name="cyclegan",
     record=r"\(epoch: \d+, iters: \d+, time: ",
-    hints=FormatHints(rename={"time": "", "data": "", "iters": "step"}),
+    hints=FormatHints(rename={"time": "", "data": "", "iters": ""}),
     weight=1.3,
 )

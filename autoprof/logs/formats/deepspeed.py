@@ -2,7 +2,8 @@
 
 Source of the lines: ``_report_progress`` in deepspeed/runtime/engine.py, and ``ThroughputTimer`` in
 deepspeed/utils/timer.py, which divides by 1024 three times and writes GB. ``CurrSamplesPerSec`` is of the last step
-from its first forward on; ``global_step`` counts the steps of this process.
+from its first forward on; ``global_step`` counts the steps of this process; ``step`` those of
+the run, so it is the counter where both are printed.
 """
 
 from __future__ import annotations
@@ -18,5 +19,6 @@ FORMAT: Final = TextFormat(
     attached=r"\[Rank \d+\] time \(ms\) \|",
     hints=FormatHints(units={"memory": "GiB"}),
     unnamed=((r"(?:\] \d+/|global_step=)(\d+), RunningAvgSamplesPerSec", "step"),),
+    secondary_counter="step_0",
     weight=1.15,
 )

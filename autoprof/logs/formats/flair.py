@@ -14,6 +14,8 @@ from ._text import TextFormat
 FORMAT: Final = TextFormat(
     name="flair",
     record=r"epoch \d+ - iter \d+/\d+ - loss ",
-    hints=FormatHints(rename={"time_sec": "", "samples_sec": "", "time": ""}),
+    hints=FormatHints(
+        rename={"time_sec": "", "samples_sec": "", "time": ""}, qualifiers={"loss": "mean of the epoch so far"}
+    ),
     weight=1.3,
 )

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's ``trainer_log.jsonl``. Its throughput is in tokens/s, its ``vram_allocated`` in GiB.
+"""LLaMA-Factory's ``trainer_log.jsonl``. Its ``vram_allocated`` is in GiB.
 
 Source of the records: ``LogCallback`` in src/llamafactory/train/callbacks.py. ``throughput`` is the mean since the
 start: all tokens seen / the time since the process began to train. ``vram_allocated`` is the peak so far.
@@ -15,5 +15,7 @@ FORMAT: Final = JsonFormat(
     name="llamafactory",
     priority=30,
     own_keys=frozenset({"current_steps", "total_steps"}),
-    hints=FormatHints(rename={"throughput": "tokens_per_s", "total_tokens": "tokens"}, units={"memory": "GiB"}),
+    hints=FormatHints(
+        rename={"total_tokens": "tokens"}, units={"memory": "GiB"}, qualifiers={"throughput": "mean of the run so far"}
+    ),
 )

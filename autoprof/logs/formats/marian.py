@@ -15,6 +15,9 @@ from ._text import TextFormat
 FORMAT: Final = TextFormat(
     name="marian",
     record=r"Ep\. [\d.]+ : Up\. \d+",
-    hints=FormatHints(rename={"up": "step", "sen": "samples", "cost": "loss", "time": "", "l_r": "lr", "ep": "epoch"}),
+    hints=FormatHints(
+        rename={"up": "step", "sen": "", "cost": "loss", "time": "", "l_r": "lr", "ep": "epoch"},
+        qualifiers={"gnorm": "moving average"},
+    ),
     weight=1.3,
 )

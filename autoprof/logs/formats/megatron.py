@@ -22,5 +22,6 @@ FORMAT: Final = TextFormat(
         units={"data_time": "ms", "memory": "MiB"},
     ),
     unnamed=((r"(?:\] \d+/|global_step=)(\d+), RunningAvgSamplesPerSec", "step"),),
+    secondary_counter="step_0",
     weight=1.1,
 )

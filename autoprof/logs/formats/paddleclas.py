@@ -15,6 +15,8 @@ from ._text import TextFormat
 FORMAT: Final = TextFormat(
     name="paddleclas",
     record=r"ppcls INFO: \[(?:Train|Eval)\]",
-    hints=FormatHints(rename={"batch_cost": "", "reader_cost": "", "ips": ""}),
+    hints=FormatHints(
+        rename={"batch_cost": "", "reader_cost": "", "ips": ""}, qualifiers={"loss": "mean of the epoch so far"}
+    ),
     weight=1.3,
 )

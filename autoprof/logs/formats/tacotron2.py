@@ -12,8 +12,14 @@ from ._text import TextFormat
 
 FORMAT: Final = TextFormat(
     name="tacotron2",
-    record=r"^Train loss \d+ [\d.]+ Grad Norm",
-    hints=FormatHints(rename={}),
-    unnamed=((r"Train loss (\d+) ", "step"), (r"Train loss \d+ ([\d.]+)", "loss")),
+    record=r"^Train loss \d+ [\d.]+ Grad Norm|^Validation loss \d+: ",
+    hints=FormatHints(qualifiers={"s_it": "without the wait for the batch"}),
+    unnamed=(
+        (r"Train loss (\d+) ", "step"),
+        (r"Train loss \d+ ([\d.]+)", "loss"),
+        (r"Grad Norm ([\d.]+)", "grad_norm"),
+        (r"Validation loss (\d+): ", "step"),
+        (r"Validation loss \d+: ([\d.]+)", "val_loss"),
+    ),
     weight=1.3,
 )

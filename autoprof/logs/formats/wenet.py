@@ -13,7 +13,7 @@ from ._text import TextFormat
 
 FORMAT: Final = TextFormat(
     name="wenet",
-    record=r"TRAIN \|.*Batch \d+/\d+ loss",
+    record=r"\bTRAIN (?:\|.*)?Batch \d+/\d+ loss",
     hints=FormatHints(rename={}),
     unnamed=((r"Batch (\d+)/", "epoch"), (r"Batch \d+/(\d+)", "step")),
     weight=2.0,

@@ -15,7 +15,7 @@ def nanogpt() -> Log:
     log = Log(
         "nanogpt/train",
         "karpathy/nanoGPT, train.py (2023)",
-        note="iter: the step's time; step: the validation; mfu -100 before it is known",
+        note="iter: the step's time; step: the validation; mfu is a moving average, -100 before it is known; a time behind a validation includes it",
     )
     log.line(
         "tokens per iteration will be: 491,520",
@@ -30,7 +30,7 @@ def nanogpt() -> Log:
         t, loss = log.around(2906.11, 2), log.loss(index // 10, 4, 10.9)
         mfu = -100.0 if index < 50 else log.around(38.2, 2)
         log.line(f"iter {index}: loss {loss:.4f}, time {t:.2f}ms, mfu {mfu:.2f}%")
-        log.row(index, loss=loss, step_time_s=t / 1000, mfu=None if mfu < 0 else mfu)
+        log.row(index, loss=loss, step_time_s=t / 1000 if index % 50 else None)
     return log
 
 
@@ -171,10 +171,9 @@ def llmc() -> Log:
             grad_norm=norm,
             lr=float(f"{lr:.2e}"),
             step_time_s=t / 1000,
-            tokens_per_s=tok,
             mfu=float(log.text.splitlines()[-1].split("% bf16")[0].split()[-1]),
         )
-    log.derivable = {"tokens_per_s": 1e-3, "mfu": 1e-3}
+    log.derivable = {"mfu": 1e-3}
     return log
 
 
@@ -722,7 +721,7 @@ def marian() -> Log:
     log = Log(
         "marian/train",
         "marian-nmt/marian, src/training/scheduler.h, Scheduler::update (1.12)",
-        note="Time is that of the interval of 500 updates; Up. is the step; [valid] lines are validation; words/s",
+        note="Time is that of the interval of 500 updates; Up. is the step; [valid] lines are validation; words/s; gNorm is a moving average",
     )
     now = clock()
     for step in range(500, 4001, 500):
@@ -736,7 +735,7 @@ def marian() -> Log:
         log.line(
             f"[{now(seconds):%Y-%m-%d %H:%M:%S}] Ep. 1 : Up. {step} : Sen. {step * 128:,} : Cost {cost:.8f} * {step * 2470:,} @ 4,120 after {step * 2470:,} : Time {seconds:.2f}s : {wps:.2f} words/s : gNorm {norm:.4f} : L.r. {lr:.4e}"
         )
-        log.row(step, loss=cost, step_time_s=seconds / 500, tokens_per_s=wps, grad_norm=norm, lr=float(f"{lr:.4e}"))
+        log.row(step, loss=cost, step_time_s=seconds / 500, tokens_per_s=wps, lr=float(f"{lr:.4e}"))
         if step == 2000:
             log.line(
                 f"[{now(20):%Y-%m-%d %H:%M:%S}] [valid] Ep. 1 : Up. 2000 : cross-entropy : 6.12345 : new best",
@@ -1045,7 +1044,6 @@ def flair() -> Log:
             log.row(
                 (epoch - 1) * 52 + index * 10,
                 lr=0.1,
-                loss=float(log.text.splitlines()[-1].split("loss ")[1].split()[0]),
             )
         log.line(
             "-" * 60,

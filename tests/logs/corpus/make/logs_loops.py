@@ -464,7 +464,7 @@ def fastai() -> Log:
     log = Log(
         "fastai/learner",
         "fastai/fastprogress, fastprogress/fastprogress.py, ConsoleMasterBar.write (1.0), and fastai's Recorder",
-        note="a table without separators; time is the epoch's",
+        note="a table without separators; time is the epoch's; train_loss is a moving average",
         counter="order",
         suffix="txt",
     )
@@ -472,7 +472,7 @@ def fastai() -> Log:
     for epoch in range(6):
         loss, val = log.loss(epoch, 6, 1.2), log.loss(epoch, 6, 1.1)
         log.line(f"{epoch:<8}  {loss:<10.6f}  {val:<10.6f}  {0.6 + epoch / 20:<8.6f}  00:{41 + epoch}   ")
-        log.row(epoch, loss=loss)
+        log.row(epoch)
         log.valid(epoch, val_loss=val)
     return log
 

@@ -203,7 +203,7 @@ def tacotron2() -> Log:
     log = Log(
         "tacotron2/train",
         "NVIDIA/tacotron2, train.py, train and validate (2020)",
-        note="Train loss STEP LOSS Grad Norm NORM TIMEs/it",
+        note="Train loss STEP LOSS Grad Norm NORM TIMEs/it; the time begins behind the wait for the batch, so it is a part of the step",
         counter="exact",
     )
     for step in range(12):
@@ -215,7 +215,7 @@ def tacotron2() -> Log:
             )
             log.valid(10, val_loss=31.121212)
         log.line(f"Train loss {step} {loss:.6f} Grad Norm {norm:.6f} {t:.2f}s/it")
-        log.row(step, loss=loss, grad_norm=norm, step_time_s=t)
+        log.row(step, loss=loss, grad_norm=norm)
     return log
 
 
