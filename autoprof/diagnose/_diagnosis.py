@@ -22,7 +22,7 @@ from ._compilations import summarize_compilations
 from ._evidence import EvidenceCollector
 from ._facts import RunFacts
 from ._garbage import CollectionTracker
-from ._judge import diagnose, find_rules
+from ._judge import diagnose_in_parts, find_rules
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._python_threads import ThreadMonitor
 from ._ranks import RankMonitor
@@ -84,15 +84,13 @@ class CallMonitor:
             spent = table.count(calls)
             table.close_step(spent, min(spent, idle))
 
-    def facts(self) -> dict[str, Any]:
-        """Return the fields of ``RunFacts`` that are measured here."""
-        return {
-            "waits": summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None,
-            "logs": summarize_calls(self._logs.table),
-            "cleanups": summarize_calls(self._cleanups.table),
-            "debug": {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()},
-            "compiled": summarize_compilations(self._compilations),
-        }
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields of ``RunFacts`` that are measured here."""
+        yield "waits", summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None
+        yield "logs", summarize_calls(self._logs.table)
+        yield "cleanups", summarize_calls(self._cleanups.table)
+        yield "debug", {name: count / max(self._debug.steps, 1) for name, count in self._debug.counts.items()}
+        yield "compiled", summarize_compilations(self._compilations)
 
 
 class Diagnosis(Observer):
@@ -148,22 +146,26 @@ class Diagnosis(Observer):
         self._final = True
 
     def facts(self) -> RunFacts:
-        """Return the facts known so far. Optimizers are described once, when all that have state have created it."""
+        """Return the facts known so far."""
+        return replace(self._start_facts, **dict(self._measured()))
+
+    def _measured(self) -> Iterator[tuple[str, Any]]:
+        """Yield the facts that are not known at the start, one after the other.
+
+        Optimizers are described once, when all that have state have created it.
+        """
         optimizers = self._footprint.optimizers()
         if optimizers and self._optimizer_infos is None and (self._has_steps or all(one.state for one in optimizers)):
             self._optimizer_infos = describe_optimizers(optimizers)
+        yield "optimizers", self._optimizer_infos
         longest = tuple(long.step for long in self._collector.longest())
         collected = set(self._collections.steps)
-        return replace(
-            self._start_facts,
-            collected=tuple(sorted(step for step in longest if step in collected)),
-            collections=self._collections.count,
-            optimizers=self._optimizer_infos,
-            ranks=self._ranks.comparison(longest, final=self._final),
-            stacks=self._stacks.statistics(),
-            threads=self._threads.statistics(),
-            **self._calls.facts(),
-        )
+        yield "collected", tuple(sorted(step for step in longest if step in collected))
+        yield "collections", self._collections.count
+        yield "ranks", self._ranks.comparison(longest, final=self._final)
+        yield "stacks", self._stacks.statistics()
+        yield "threads", self._threads.statistics()
+        yield from self._calls.facts()
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with its findings and its what-if table."""
@@ -171,13 +173,15 @@ class Diagnosis(Observer):
         return annotated
 
     def annotate_in_parts(self, summary: Summary) -> Iterator[Summary]:
-        """Yield the summary after each part of the work: the facts, the evidence, the findings."""
+        """Yield the summary after each part of the work: each of the facts, the evidence, each of the rules."""
         self._has_steps = summary.steps >= MIN_STEPS
-        facts = self.facts()
+        measured = {}
+        for name, fact in self._measured():
+            measured[name] = fact
+            yield summary
+        evidence = self._collector.evidence(summary, replace(self._start_facts, **measured))
         yield summary
-        evidence = self._collector.evidence(summary, facts)
-        yield summary
-        yield diagnose(evidence)
+        yield from diagnose_in_parts(evidence)
 
     def run_info(self) -> dict[str, Any]:
         """Return the facts as the entry of ``run.json`` from which the saved run is diagnosed again."""

@@ -224,18 +224,33 @@ def test_before_a_gap_what_waits_is_passed_on_and_a_long_slice_asks_for_another_
 
 
 def test_before_a_gap_a_full_slice_leaves_the_rest_for_later(work: Work) -> None:
-    """Each call passes on one slice."""
+    """Each call passes on one slice, which may end within a frame: between an observer that takes long and a sink."""
     bench = Bench(Busy(work, frame_ns=SLICE_NS + 1))
     bench.pipeline.postpone(0)
     for _ in range(3):
         bench.step()
     assert [(bench.pipeline.rest(1.0), len(bench.passed)) for _ in range(5)] == [
+        (False, 0),
         (False, 1),
         (False, 2),
-        (False, 3),
         (True, 3),
         (True, 3),
     ]
+
+
+def test_a_frame_that_was_passed_on_in_part_reaches_its_sinks_once_and_before_the_next(work: Work) -> None:
+    """Whatever passes on the rest of it: the end of a recorded step, or a flush."""
+    for flush in (True, False):
+        bench = Bench(Busy(work, frame_ns=SLICE_NS + 1))
+        bench.pipeline.postpone(0)
+        bench.step(), bench.step()
+        assert not bench.pipeline.rest(1.0)
+        assert bench.passed == []
+        bench.pipeline._due_ns = 0
+        bench.pipeline.flush() if flush else bench.step()
+        assert bench.passed == [1, 2]
+        bench.pipeline.flush()
+        assert bench.passed == list(range(1, bench.steps + 1))
 
 
 class Live(ListSink):

@@ -19,6 +19,7 @@ from autoprof._capture import recorder as recording
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder, sampling
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
+from autoprof.diagnose import find_rules
 from autoprof.summary import Summary
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
 
@@ -115,24 +116,27 @@ def test_a_step_that_is_left_alone_carries_no_hooks(govern: Any) -> None:
         train(model, optimizer)
 
 
-@pytest.mark.parametrize(("slice_ns", "expected"), [(10**12, [4] * 5), (-1, [1, 2, 3, 4, 4])])
+ONE_BY_ONE = [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3), (4, 4)]
+
+
+@pytest.mark.parametrize(("slice_ns", "expected"), [(10**12, [(4, 4)]), (-1, ONE_BY_ONE)])
 def test_no_step_that_is_left_alone_delivers_all_that_waits(
-    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[int]
+    govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, expected: list[tuple[int, int]]
 ) -> None:
-    """A slice after each step, from the second on: the first two are compared."""
+    """A slice after each step, from the second on: the first two are compared. One may be a frame for one sink."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
-    govern(0, 0, 0, 20)
+    govern(0, 0, 0, 40)
     model, optimizer = model_and_optimizer()
-    sink, seen = ListSink(), []
-    with autoprof.instrument(model, MANUAL, sinks=[sink]) as session:
+    first, second, seen = ListSink(), ListSink(), []
+    with autoprof.instrument(model, MANUAL, sinks=[first, second]) as session:
         session._pipeline.postpone(10**30)  # nothing before the gap
-        for at in range(11):
+        for at in range(34):
             train(model, optimizer)
             session.step()
             if at > 4:
-                seen.append(len(sink.frames))
-    assert seen[:5] == expected
-    assert [f.step for f in sink.frames] == [1, 2, 3, 4]
+                seen.append((len(first.frames), len(second.frames)))
+    assert list(dict.fromkeys(counts for counts in seen if any(counts))) == expected
+    assert [f.step for f in first.frames] == [f.step for f in second.frames] == [1, 2, 3, 4]
 
 
 class Watched(ListSink):
@@ -154,11 +158,11 @@ class Watched(ListSink):
         self.shown.append((summary.steps + summary.warmup_steps, step))
 
 
-@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 15)])
+@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 6)])
 def test_a_live_sink_is_asked_before_a_gap(
     govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
 ) -> None:
-    """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or one in a step."""
+    """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or in pieces."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
     monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
     govern(0, 0, 20)
@@ -190,18 +194,18 @@ def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monke
 def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One part at the end of each, until all of it is shown; the sink is not asked again before."""
     monkeypatch.setattr("autoprof._session.outputs.PART_S", -1.0)
-    govern(0, 0, 20)
+    govern(0, 0, 100)
     model, optimizer = model_and_optimizer()
     watched = Watched()
     counts = []
     with autoprof.instrument(model, MANUAL, sinks=[watched]) as session:
-        for _ in range(23):
+        for _ in range(103):
             train(model, optimizer)
             session.step()
-            counts.append(len(watched.shown))
-    parts = 1 + len(session._pipeline._summarizer._observers) + 2  # the verdict comes in three
-    assert len(watched.idle) == 1
-    assert counts.index(1) == 4 + parts
+            counts.append((len(watched.idle), len(watched.shown)))
+    parts = len(list(session._pipeline._summarizer.parts()))
+    assert parts > len(session._pipeline._summarizer._observers) + len(find_rules())  # each rule is a part
+    assert counts.index((1, 1)) == 4 + parts
 
 
 class AlwaysDue(ListSink):
@@ -423,6 +427,7 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
 
 def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolving and writing the burst before it is work of ours like any other."""
+    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)  # the burst waits for the gap
     now = fake_host_time(monkeypatch)
     governor = govern(0, 4)
 

@@ -68,7 +68,7 @@ class Console:
 
     def step(self, step: int, seconds: float = 1.0) -> None:
         self.clock.now += seconds
-        self.outputs.write(frame_of(step=step))
+        list(self.outputs.write_in_parts(frame_of(step=step)))
         self.outputs.show()
 
     def close(self) -> None:
@@ -367,7 +367,7 @@ def _in_parts(stream: io.StringIO, clock: Clock, *, part_s: float, **options: ob
 
 
 def _deliver(outputs: Outputs, frame: StepFrame) -> None:
-    outputs.write(frame)
+    list(outputs.write_in_parts(frame))
     outputs.show()
 
 
