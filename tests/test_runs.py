@@ -223,6 +223,8 @@ SECOND = {
     "a time that is text": ('"start_ns":[0,5]', '"start_ns":["0","5"]'),
     "a time with a fraction": ('"start_ns":[0,5]', '"start_ns":[0,5.5]'),
     "a time of 292 years": ('"host_ns":[60', '"host_ns":[9223372036854775807'),
+    "a duration that is text": ('"step_time_s":', '"step_time_s":"1","was":'),
+    "a duration that is a list": ('"step_time_s":', '"step_time_s":[1],"was":'),
     "a step that is text": ('"step":2', '"step":"2"'),
     "no memory": ('"memory":{}', '"memory":null'),
     "a byte that is no UTF-8": ('"loss"', '"lo\udcff"'),

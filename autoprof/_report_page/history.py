@@ -143,7 +143,7 @@ class _HistoryReader:
         self._trees.add(frame)
         if len(self._slow) < SLOW_STEPS or frame.step_ns > self._slow[0][0]:
             slow = SlowStep(frame.step, frame.start_unix_ns, frame.step_ns, phases, dict(frame.scalars), codes)
-            entry = (frame.step_ns, frame.step, slow)
+            entry = (frame.step_ns, self._steps, slow)  # the count differs also for a step that is recorded twice
             (heapq.heappush if len(self._slow) < SLOW_STEPS else heapq.heapreplace)(self._slow, entry)
 
     def _codes(self, frame: StepFrame) -> Codes:

@@ -29,7 +29,8 @@ PARTS: Final[tuple[tuple[str, Callable[[TreeRow], float]], ...]] = (
 
 def column_unit(summary: Summary) -> tuple[int, str]:
     """Return the nanoseconds and the name of the unit in which this run's steps have few digits."""
-    return next((unit_ns, word) for least_ns, unit_ns, word in _UNITS if summary.step_mean_ns >= least_ns)
+    units = ((unit_ns, word) for least_ns, unit_ns, word in _UNITS if summary.step_mean_ns >= least_ns)
+    return next(units, _UNITS[-1][1:])  # of a damaged summary the mean may be negative
 
 
 def name_cells(summary: Summary, width: int, *, calls: bool = False) -> int:

@@ -263,7 +263,12 @@ class FrameDecoder:
 def duration_of(data: Mapping[str, Any]) -> int:
     """Return the length of a record's step by the host's clock. Raises for a value that is none."""
     ns = data.get("duration_ns")
-    return _whole(round(data["step_time_s"] * NS_PER_S) if ns is None else ns, MAX_NS)
+    if ns is None:
+        seconds = data["step_time_s"]
+        if type(seconds) not in (int, float):  # a billion times a text would be a billion texts
+            raise ValueError("step_time_s is not a number")
+        ns = round(seconds * NS_PER_S)
+    return _whole(ns, MAX_NS)
 
 
 def _check_layout(layout: Layout) -> None:

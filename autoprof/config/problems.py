@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from .._names import quoted, visible
 from ..errors import nearest
 from .describe import allowed, choices, keys_named, locate, strip_none
-from .source import KeyPath, Problem
+from .source import MAX_PROBLEMS, KeyPath, Problem
 
 _LONG_BITS: Final = 128  # Python refuses to write out numbers of thousands of digits
 _OUT_OF_RANGE: Final = frozenset(
@@ -27,14 +27,11 @@ _OUT_OF_RANGE: Final = frozenset(
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Translate all errors of the validation of ``model``."""
+    """Translate the errors of the validation of ``model``: all, or more than are reported."""
     findings = error.errors(include_url=False)
     around = {key[:depth] for key in (finding["loc"] for finding in findings) for depth in range(len(key))}
-    return [
-        Problem(finding["loc"], _sentence(finding, model))
-        for finding in findings
-        if finding["loc"] not in around  # a list with invalid items is not also reported as too short
-    ]
+    own = [finding for finding in findings if finding["loc"] not in around]  # not the list around invalid items
+    return [Problem(finding["loc"], _sentence(finding, model)) for finding in own[: MAX_PROBLEMS + 1]]
 
 
 def shown(value: Any) -> str:

@@ -17,6 +17,9 @@ IN_PYTHON: Final = "config"
 KeyPath = tuple[str | int, ...]
 """The path to a value: ``("targets", 1, "match")`` is ``targets[1].match``."""
 
+MAX_PROBLEMS: Final = 100
+"""The largest number of problems that one error reports: a text with more is no configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -68,4 +71,7 @@ def config_error(source: Source, problems: Iterable[Problem]) -> ConfigError:
     """Return the error that reports the problems together, in the order of their lines."""
     lined = [(problem.line or source.line(problem.key) or 0, problem) for problem in problems]
     lined.sort(key=itemgetter(0))
-    return ConfigError(f"{source.place(problem.key, line)}: {problem.text}" for line, problem in lined)
+    shown = [f"{source.place(problem.key, line)}: {problem.text}" for line, problem in lined[:MAX_PROBLEMS]]
+    if len(lined) > MAX_PROBLEMS:
+        shown.append(f"{source.where}: more problems than these {MAX_PROBLEMS}; is this a configuration of autoprof?")
+    return ConfigError(shown)

@@ -9,16 +9,20 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
-from .._names import quoted, visible
+from .._names import quoted, shorten, visible
 from ..errors import ConfigError
 from .source import KeyPath, Problem, Source
 
 VALUES_LIMIT: Final = 100_000
 """The largest number of values of a text with its aliases expanded; a configuration has hundreds."""
+NODES_LIMIT: Final = 100_000
+"""The largest number of keys and values of a text as it is written: PyYAML takes seconds for more."""
 DEPTH_LIMIT: Final = 50
 PARSER_DEPTH_LIMIT: Final = 4 * DEPTH_LIMIT
 """Levels parsed, in parts of other programs too: PyYAML's time grows with the square of the depth."""
 NUMBER_BITS: Final = 64
+MAX_SHOWN: Final = 300
+"""Characters shown of PyYAML's message, which may hold a whole name."""
 
 _YAML: Final = "tag:yaml.org,2002:"
 _MERGE: Final = f"{_YAML}merge"
@@ -33,15 +37,19 @@ _EXPONENT: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1; its depth is bounded."""
+    """PyYAML's safe loader, but a date is text and ``1e-2`` is a number, contrary to YAML 1.1; its size is bounded."""
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node and those below it, down to ``PARSER_DEPTH_LIMIT``."""
+        """Compose a node and those below it, down to ``PARSER_DEPTH_LIMIT``, up to ``NODES_LIMIT``."""
         self.depth += 1
+        self.nodes += 1
         if self.depth > PARSER_DEPTH_LIMIT:
             raise _TooDeep(self.line + 1)
+        if self.nodes > NODES_LIMIT:
+            raise _TooMany(self.line + 1)
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -49,6 +57,10 @@ class _Loader(yaml.SafeLoader):
 
 class _TooDeep(Exception):
     """More nested values than ``PARSER_DEPTH_LIMIT``, at this line."""
+
+
+class _TooMany(Exception):
+    """More keys and values than ``NODES_LIMIT``, at this line."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -73,6 +85,9 @@ def read_yaml(
         raise ConfigError([_syntax_problem(error, text, where)]) from None
     except _TooDeep as error:
         raise ConfigError([f"{where}:{error}: nested too deeply; allowed: {DEPTH_LIMIT} levels"]) from None
+    except _TooMany as error:
+        text = f"more than {NODES_LIMIT:,} keys and values; allowed: a YAML file of ordinary size"
+        raise ConfigError([f"{where}:{error}: {text}"]) from None
     except RecursionError:
         raise ConfigError([f"{where}: nested too deeply; allowed: {DEPTH_LIMIT} levels"]) from None
     reader = _Reader(loader, where)
@@ -209,4 +224,5 @@ def _syntax_problem(error: yaml.YAMLError, text: str, where: str) -> str:
         return f"{place}: a second document begins with '---'; allowed: one document in a file"
     context = f" ({error.context})" if error.context else ""
     column = error.problem_mark.column + 1
-    return f"{place}: not YAML at column {column}: {visible(problem + context)}; check the indentation and the quotes"
+    shown = shorten(visible(problem + context), MAX_SHOWN)
+    return f"{place}: not YAML at column {column}: {shown}; check the indentation and the quotes"

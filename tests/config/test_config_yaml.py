@@ -90,6 +90,37 @@ def test_the_depth_is_bounded_while_the_text_is_parsed(opening, monkeypatch):
     assert len(parsed) < 1000
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"k{i}: 1" for i in range(2000)),
+        "a: 1\n" * 2000,
+        "targets: [" + "1," * 2000 + "]",
+        "? [a, b]\n: 1\n" * 2000,
+    ],
+    ids=["unknown keys", "a repeated key", "wrong values", "keys that are lists"],
+)
+def test_no_more_than_a_hundred_problems_are_reported(text):
+    """A large file of another program is one error of readable length."""
+    found = problems(text)
+    assert len(found) == 101
+    assert found[-1] == "train.yaml: more problems than these 100; is this a configuration of autoprof?"
+
+
+@pytest.mark.parametrize("text", ["-\n" * 300, "a: [" + "1," * 300 + "]", "\n".join(f"k{i}: 1" for i in range(200))])
+def test_the_number_of_values_is_bounded_while_the_text_is_parsed(text, monkeypatch):
+    """Counting them afterwards is too late: PyYAML takes seconds for the values of the largest accepted file."""
+    monkeypatch.setattr(yaml_text, "NODES_LIMIT", 200)
+    (problem,) = problems(text)
+    assert "more than 200 keys and values" in problem
+
+
+def test_a_long_name_is_not_repeated_in_full():
+    """An alias of half a megabyte is no message of half a megabyte."""
+    (problem,) = problems("a: *" + "b" * 10_000)
+    assert len(problem) < 500
+
+
 def test_a_key_that_is_there_twice_is_an_error():
     """YAML parsers keep the last one silently; here both lines are named, and other problems are still found."""
     assert problems("step: auto\noutput: a\nstep: nope\ntargets:\n  - {match: a, match: b}\nstepp: a\n") == (

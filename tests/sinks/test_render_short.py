@@ -308,3 +308,8 @@ def test_many_phases_take_a_second_block() -> None:
     lines = render_short(summary_of([frame_of(tuple((str(phase), str(phase), -1, 100) for phase in names))]))
     assert sum(line.startswith("phase ") for line in lines) == 2
     assert all(any(f" {phase}" in line for line in lines if line.startswith("phase ")) for phase in names)
+
+
+def test_a_damaged_mean_is_shown_as_it_is(judged: Summary) -> None:
+    """Whoever shows a summary that something has changed sees the change, and no traceback."""
+    assert any("mean -" in line for line in render_short(replace(judged, step_mean_ns=-5_000)))
