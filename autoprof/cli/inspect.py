@@ -58,6 +58,13 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="draw only this plot, as wide as one column of a paper; may be repeated (loss, 'step time', …)",
     )
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="draw only this column of the log, whatever its name; may be repeated",
+    )
     parser.add_argument("--x", choices=("step", "time", "tokens"), default="step", help="x axis of the figure (step)")
     parser.add_argument(
         "--smooth", type=int, metavar="N", help="records of the moving average; 1: none (default: a hundredth of all)"
@@ -183,9 +190,13 @@ def _numbers(df: Any) -> dict[str, Any]:
 
 
 def _figure_path(arguments: argparse.Namespace) -> str | None:
-    """Return the file of the figure; None without ``-o``, ``--format`` and ``--plot``."""
+    """Return the file of the figure; None without ``-o``, ``--format``, ``--plot`` and ``--column``."""
     if arguments.output is None:
-        return f"training_metrics.{arguments.format or 'png'}" if arguments.format or arguments.plot else None
+        return (
+            f"training_metrics.{arguments.format or 'png'}"
+            if arguments.format or arguments.plot or arguments.column
+            else None
+        )
     path = Path(arguments.output)
     suffix = path.suffix.lstrip(".").lower()
     if arguments.format is None or suffix == arguments.format:

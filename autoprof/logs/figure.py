@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .._reports.figures import (
@@ -55,14 +56,18 @@ PLOTS: Final[Mapping[str, _Plot]] = {
     "time by name": panels.draw_timers,
 }
 """All plots, in the order of the figure."""
+OTHER_COLUMNS: Final = "other columns"
+"""The plots of columns whose names are not known, one each."""
+MAX_OTHER_COLUMNS: Final = 6
+"""Columns of unknown names with a plot each; beside the plots of a training two less."""
+_MAX_NAMED_COLUMNS: Final = 12
 _NAMED_IF_MISSING: Final = ("lr", "loss", "throughput", "step time", "utilisation", "gradient norm", "memory")
 """Columns that a training log usually has; the figure names those that are missing."""
 
 
 def plot_metrics(
     df: pd.DataFrame, output: str | os.PathLike[str] | None = OUTPUT, *, x: str = "step", smooth: int | None = None,
-    plots: Collection[str] = (),
-    show: bool = False,
+    plots: Collection[str] = (), columns: Collection[str] = (), show: bool = False,
 ) -> Figure:  # fmt: skip
     """Draw a table of ``load_logs`` and save the figure.
 
@@ -73,6 +78,7 @@ def plot_metrics(
         smooth: records of the moving average; 1 for none, None for a hundredth of the records.
         plots: only these, of ``loss``, ``throughput``, ``step time`` and the others in ``PLOTS``; one alone is as wide
             as one column of a paper.
+        columns: only these columns of the log, whatever their names, in addition to ``plots``.
         show: whether to open a window. A notebook displays the returned figure without it.
 
     Returns:
@@ -84,12 +90,12 @@ def plot_metrics(
     if not len(df):
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
     runs, notes = _make_runs(df, x, smooth)
-    chosen, missing = _choose_plots(runs, check_plots(plots))
+    chosen, missing = _choose_plots(runs, check_plots(plots)) if plots or not columns else ([], [])
+    drawn, further = _choose_columns(runs, plots, columns, MAX_OTHER_COLUMNS - 2 * bool(chosen and not plots))
+    chosen, missing = chosen + drawn, missing + further
     if not chosen:
-        columns = ", ".join(str(name) for name in df.columns)
-        raise AutoprofError(
-            f"plot_metrics: nothing to draw in the columns {columns}; allowed: loss, throughput, step_time_s, …"
-        )
+        names = ", ".join(str(name) for name in df.columns)
+        raise AutoprofError(f"plot_metrics: nothing to draw in the columns {names}; allowed: a column of numbers")
     figure = _draw(runs, chosen, missing + notes)
     if output is not None:
         save_figure(figure, output)
@@ -106,7 +112,7 @@ def _make_runs(df: pd.DataFrame, x: str, smooth: int | None) -> tuple[Runs, list
     names = list(dict.fromkeys(table["run"].astype(str))) if "run" in table else [""]
     tables = {name: table[table["run"].astype(str) == name] for name in names} if "run" in table else {"": table}
     has_ranks = any("rank" in part and part["rank"].nunique() > 1 for part in tables.values())
-    notes = ["A line is the mean over the ranks, its shade their range."] if has_ranks else []
+    notes = ["Lines and bars are means over the ranks, shades and thin lines their range."] if has_ranks else []
     notes += [f"{len(names) - MAX_RUNS} more runs are not drawn."] if len(names) > MAX_RUNS else []
     tables = dict(list(tables.items())[:MAX_RUNS])
     column = X_COLUMNS[x]
@@ -130,10 +136,32 @@ def _label_x(x: str, largest: float) -> tuple[str, float]:
 
 def check_plots(plots: Collection[str]) -> Collection[str]:
     """Return the plots. Raises ``AutoprofError`` for one that does not exist."""
-    unknown = [plot for plot in plots if plot not in PLOTS]
+    allowed = [*PLOTS, OTHER_COLUMNS]
+    unknown = [plot for plot in plots if plot not in allowed]
     if unknown:
-        raise AutoprofError(f"plots: {unknown[0]!r} is not a plot; {nearest(unknown[0], PLOTS)}")
+        raise AutoprofError(f"plots: {unknown[0]!r} is not a plot; {nearest(unknown[0], allowed)}")
     return plots
+
+
+def _choose_columns(
+    runs: Runs, plots: Collection[str], columns: Collection[str], most: int
+) -> tuple[list[_Plot], list[str]]:
+    """Return the plots of the wanted columns, or of all whose names are not known, and a note that names the rest."""
+    for name in columns:
+        if not runs.has(name):
+            known = sorted({str(column) for table in runs.tables.values() for column in table.select_dtypes("number")})
+            raise AutoprofError(f"columns: {name!r} is not a column of numbers in the log; {nearest(name, known)}")
+    others = panels.other_columns(runs) if OTHER_COLUMNS in plots or not (plots or columns) else []
+    varying = [name for name in others if runs.varies(name)] or others
+    shown = varying[:most]
+    rest = [name for name in others if name not in shown]
+    notes = [f"Not drawn (--column NAME draws one): {_list_names(rest, runs)}."] if rest else []
+    return [partial(panels.draw_column, name=name) for name in dict.fromkeys([*columns, *shown])], notes
+
+
+def _list_names(names: Collection[str], runs: Runs) -> str:
+    shown = [elide(runs.show(name), RUN_CELLS) for name in list(names)[:_MAX_NAMED_COLUMNS]]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
 def _choose_plots(runs: Runs, wanted: Collection[str]) -> tuple[list[_Plot], list[str]]:
@@ -154,7 +182,9 @@ def _choose_plots(runs: Runs, wanted: Collection[str]) -> tuple[list[_Plot], lis
         "memory": runs.has("memory"),
         "time by name": panels.has_timers(runs),
     }
-    asked = [name for name in (wanted or _NAMED_IF_MISSING) if not can_draw.get(name, runs.has("lr"))]
+    can_name = {**can_draw, "lr": runs.has("lr"), OTHER_COLUMNS: bool(panels.other_columns(runs))}
+    has_any = any(can_draw[name] for name in can_draw if name != "time by name")  # else it is no log of a training
+    asked = [name for name in (wanted or (_NAMED_IF_MISSING if has_any else ())) if not can_name[name]]
     shown = ["GPU utilisation" if name == "utilisation" else name for name in asked]
     notes = [f"Not in the log, so not drawn: {', '.join(shown)}."] if shown else []
     return [draw for name, draw in PLOTS.items() if can_draw[name] and (not wanted or name in wanted)], notes

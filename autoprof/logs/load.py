@@ -14,6 +14,7 @@ from .extras import import_pandas
 from .fields import FIELDS
 from .files import drop_duplicates, find_files, name_runs, rank_of
 from .formats import LogFormat, PatternFormat, detect_format, formats_by_name
+from .formats.numbers import FORMAT as NUMBERS
 from .inputs import PipeCopies, shown_name
 from .log_file import LogFile
 from .table import LogTable
@@ -67,27 +68,26 @@ def read_logs(
     pd = import_pandas()
     paths = list_paths(path)
     chosen = _choose_format(pattern, reader)
-    files = [file for entry in paths for file in find_files(entry)]
+    found = {Path(entry).expanduser(): find_files(entry) for entry in paths}
+    files = [file for part in found.values() for file in part]
+    named = {path for path, part in found.items() if part == [path]}
     where = ", ".join(shown_name(Path(entry)) for entry in paths)
     if not files:
         raise NoRecordError(f"{where}: contains no file; allowed: a log file, or a folder with log files")
-    tables: list[tuple[Path, Any]] = []
-    reports: list[dict[str, Any]] = []
-    unread: list[str] = []
     files = drop_duplicates(list({file.resolve(): file for file in reversed(files)}.values())[::-1])
+    reports: list[dict[str, Any]] = []
     with _progress_bar(files, progress) as on_progress:
-        for file in files:
-            source = pipes.source_of(file)
-            log_file = LogFile(file, on_progress, None if source == file else source)
-            table = _read_file(log_file, chosen, reports)
-            if table is None:
-                unread.append(shown_name(file))
-            else:
-                tables.append((file, table))
+        logs = [_open_log(file, pipes, on_progress) for file in files]
+        formats = [(chosen or detect_format(log)) if log.is_text() else None for log in logs]
+        certain = [at for at, one in enumerate(formats) if one is not NUMBERS or files[at] in named]
+        tables = _read_files(logs, formats, certain, reports)
+        if not tables:  # in a folder with logs a table of other numbers is no log
+            tables = _read_files(logs, formats, range(len(logs)), reports)
+    unread = [shown_name(file) for file in files if file not in tables]
     if not tables:
         raise NoRecordError(f"{where}: {_no_record(len(unread), pattern)}")
-    runs = name_runs([file for file, _ in tables])
-    labelled = [_label(table, file, runs[file]) for file, table in tables]
+    runs = name_runs(list(tables))
+    labelled = [_label(table, file, runs[file]) for file, table in tables.items()]
     frame = pd.concat(labelled, ignore_index=True) if len(labelled) > 1 else labelled[0]
     frame["run"] = frame["run"].astype("category")
     units = {name: FIELDS[name].unit for name in frame.columns if name in FIELDS and FIELDS[name].unit}
@@ -112,13 +112,25 @@ def _choose_format(pattern: str | None, reader: str | None) -> LogFormat | None:
     return formats[reader]
 
 
-def _read_file(log_file: LogFile, chosen: LogFormat | None, reports: list[dict[str, Any]]) -> pd.DataFrame | None:
+def _open_log(file: Path, pipes: PipeCopies, on_progress: Callable[[int], None]) -> LogFile:
+    source = pipes.source_of(file)
+    return LogFile(file, on_progress, None if source == file else source)
+
+
+def _read_files(
+    logs: Sequence[LogFile], formats: Sequence[LogFormat | None], at: Sequence[int], reports: list[dict[str, Any]]
+) -> dict[Path, pd.DataFrame]:
+    """Return the table of each of these files that has a record, and append their reports."""
+    tables = {}
+    for log_file, log_format in ((logs[n], formats[n]) for n in at):
+        table = None if log_format is None else _read_file(log_file, log_format, reports)
+        if table is not None:
+            tables[log_file.path] = table
+    return tables
+
+
+def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return the table of one file and append a report; None if the file has no record."""
-    if not log_file.is_text():
-        return None
-    log_format = chosen if chosen is not None else detect_format(log_file)
-    if log_format is None:
-        return None
     raw = log_format.read(log_file)
     table = LogTable(raw)
     if not len(table.frame):
@@ -159,7 +171,8 @@ def _no_record(files: int, pattern: str | None) -> str:
     where = "" if files == 1 else f" in any of {files} files"
     return (
         f"no training record found{where}; allowed: lines with a step and a loss, throughput, time, … (docs/logs.md "
-        r"lists the formats), or a pattern for your own, such as --pattern 'step (?P<step>\d+) .* loss (?P<loss>\S+)'"
+        r"lists the formats), a pattern for your own, such as --pattern 'step (?P<step>\d+) .* loss (?P<loss>\S+)', or "
+        "--reader numbers for numbers without a step"
     )
 
 

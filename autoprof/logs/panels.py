@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .._reports.figures import FAINT, INK, SMALL, Legend, bare, legend_of, set_title
+from .._reports.text import elide
 from .fields import FIELDS, is_loss
-from .series import COLORS, RATES, Runs, Series
+from .series import COLORS, RATES, TIMER_SUFFIX, Runs, Series, unknown_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +21,18 @@ RED: Final = "#d00000"
 _MAX_GPUS: Final = 16
 """GPUs of one run with a box of their own."""
 _MAX_TIMERS: Final = 6
+_MAX_BAR_NAME: Final = 24
+"""Cells of a name beside its bar."""
 _MAX_LOSSES: Final = 4
+_MAX_TITLE: Final = 44
+"""Cells of a plot's title that is a name of the log."""
 _MAX_SLOW_POINTS: Final = 300
 """Slow records that are marked: the slowest. More would hide the line."""
 _MAX_VALIDATION_MARKERS: Final = 12
 """More diamonds would hide the training curve; further values are a line without markers."""
 _MAX_SCATTER_POINTS: Final = 2000
+_MAX_LARGE_POINTS: Final = 100
+_EXPONENT: Final = re.compile(r"e(?:\+|(-))0*(\d+)")
 _BY_WAIT: Final = "1 − waiting for data / step time"
 _BY_RATE: Final = "throughput / its P95 in the run"
 
@@ -35,7 +43,7 @@ def draw_loss(axes: Axes, runs: Runs) -> Legend:
     for name in names:
         for run, line in runs.lines(name):
             color = runs.color(run) if len(names) == 1 else COLORS[names.index(name) % len(COLORS)]
-            _draw_line(axes, line, color, runs, label=runs.show(name) if len(names) > 1 else "loss")
+            _draw_line(axes, line, color, runs, label=runs.show(name))
     for run, line in runs.lines("val_loss"):
         _draw_validation(axes, line, runs.color(run) if len(runs.tables) > 1 else VALIDATION)
     _finish(axes, runs, "Loss", "loss")
@@ -62,7 +70,7 @@ def _draw_lr(axes: Axes, runs: Runs) -> Axes:
     right = axes.twinx()
     lines = [(run, line.thin()) for run, line in runs.lines("lr")]
     most = max((float(line.y.max()) for _, line in lines), default=0.0)
-    power = int(np.floor(np.log10(most))) if most > 0 else 0
+    power = int(np.floor(np.log10(float(f"{most:.3g}")))) if most > 0 else 0  # 9.9999e-5 is 1e-4
     for run, line in lines:
         color = FAINT if len(runs.tables) == 1 else runs.color(run)
         right.plot(line.x, line.y, color=color, linewidth=0.9, linestyle=(0, (1, 1.2)), label="lr (right)", zorder=1)
@@ -81,6 +89,24 @@ def other_losses(runs: Runs) -> list[str]:
     return sorted(name for name in names if runs.has(name))[:_MAX_LOSSES]
 
 
+def other_columns(runs: Runs) -> list[str]:
+    """Return the columns of numbers whose names are not known and that no other plot draws."""
+    drawn = [] if runs.has("loss") else other_losses(runs)
+    names = dict.fromkeys(name for table in runs.tables.values() for name in unknown_columns(table))
+    return [name for name in names if name not in drawn and not name.endswith(TIMER_SUFFIX)]
+
+
+def draw_column(axes: Axes, runs: Runs, name: str) -> Legend:
+    """Draw a column under the name that the log gives it."""
+    for run, line in runs.lines(name):
+        _draw_line(axes, line, runs.color(run), runs)
+    _finish(axes, runs, elide(runs.show(name), _MAX_TITLE), "")
+    values = np.concatenate([line.y for _, line in runs.lines(name)])
+    if values.min() > 0 and _spread(values) > 300:
+        axes.set_yscale("log")
+    return legend_of(axes)
+
+
 def draw_throughput(axes: Axes, runs: Runs) -> Legend:
     """Draw the throughput with its moving average; records below the run's P10 are red."""
     label = "below P10"
@@ -92,7 +118,9 @@ def draw_throughput(axes: Axes, runs: Runs) -> Legend:
         slow = np.flatnonzero(line.y < limit)
         slow = slow[np.argsort(line.y[slow])][:_MAX_SLOW_POINTS]
         slow.sort()
-        axes.plot(line.x[slow], line.y[slow], ".", color=RED, markersize=2.6, label=label, zorder=1.95)
+        above = runs.window_for(len(line.y)) <= 1  # a curve of few points has markers, which would hide them
+        style: dict[str, Any] = {"markersize": 5.0, "zorder": 2.1} if above else {"markersize": 2.6, "zorder": 1.95}
+        axes.plot(line.x[slow], line.y[slow], ".", color=RED, label=label, **style)
         axes.axhline(limit, color=RED, linewidth=0.6, linestyle=(0, (4, 3)), zorder=1)
         label = "_"
     _finish(axes, runs, "Throughput", RATES[runs.rate], from_zero=True)
@@ -142,23 +170,41 @@ def draw_memory(axes: Axes, runs: Runs) -> Legend:
 
 def has_timers(runs: Runs) -> bool:
     """Return whether a run has columns of a timing log: ``Forward (ms)``."""
-    return any(str(name).endswith(" (ms)") for table in runs.tables.values() for name in table)
+    return any(str(name).endswith(TIMER_SUFFIX) for table in runs.tables.values() for name in table)
 
 
 def draw_timers(axes: Axes, runs: Runs) -> Legend:
     """Draw the longest names of the first run's timing log."""
     run, table = next(iter(runs.tables.items()))
-    names = [name for name in table if str(name).endswith(" (ms)") and name != "other (ms)"]
+    names = [name for name in table if str(name).endswith(TIMER_SUFFIX) and name != f"other{TIMER_SUFFIX}"]
     names = sorted(names, key=lambda name: -float(table[name].mean()))[:_MAX_TIMERS]
+    if table[runs.x].nunique() == 1:
+        return _draw_timers_of_one_step(axes, runs, run, names)
     for at, name in enumerate(names):
         line = runs.series(run, name)
         if line is not None:
             thin = line.thin()
             axes.plot(
                 thin.x, thin.y, color=COLORS[at], linewidth=1.1, marker="." if len(thin.x) < 40 else None,
-                label=runs.show(str(name).removesuffix(" (ms)")),
+                label=runs.show(str(name).removesuffix(TIMER_SUFFIX)),
             )  # fmt: skip
     _finish(axes, runs, "Time by name", "ms", from_zero=True)
+    return legend_of(axes)
+
+
+def _draw_timers_of_one_step(axes: Axes, runs: Runs, run: str, names: list[str]) -> Legend:
+    """Draw a bar per name, with a line for the range over the ranks."""
+    lines = [(name, line) for name in names if (line := runs.series(run, name)) is not None]
+    for at, (_, line) in enumerate(lines):
+        axes.barh(at, line.y[0], 0.6, color=COLORS[0], alpha=0.75)
+        if line.low is not None and line.high is not None:
+            axes.hlines(at, line.low[0], line.high[0], color=INK, linewidth=1.2)
+    shown = [elide(runs.show(str(name).removesuffix(TIMER_SUFFIX)), _MAX_BAR_NAME) for name, _ in lines]
+    axes.set_yticks(range(len(lines)), shown, parse_math=False)
+    axes.invert_yaxis()
+    set_title(axes, "Time by name")
+    bare(axes, grid="x")
+    axes.set_xlabel(f"ms, in the only {'step' if runs.x == 'step' else 'record'}")
     return legend_of(axes)
 
 
@@ -241,7 +287,8 @@ def draw_throughput_by_step_time(axes: Axes, runs: Runs) -> Legend:
         complete = across.notna() & table[name].notna()
         chosen = _choose_evenly(np.flatnonzero(complete.to_numpy()), _MAX_SCATTER_POINTS)
         xs, ys = across.to_numpy()[chosen], table[name].to_numpy()[chosen]
-        axes.plot(xs, ys, ".", color=runs.color(run), markersize=3, alpha=0.55, markeredgewidth=0)
+        size = 3 if len(xs) > _MAX_LARGE_POINTS else 6
+        axes.plot(xs, ys, ".", color=runs.color(run), markersize=size, alpha=0.55, markeredgewidth=0)
         if ideal and len(xs):
             most = max(most, float(np.nanmax(xs)), float(np.nanmax(ys)))
     if ideal:
@@ -299,11 +346,22 @@ def _spread(values: Any) -> float:
 def _finish(axes: Axes, runs: Runs, title: str, y_label: str, *, from_zero: bool = False) -> None:
     _style(axes, title, y_label)
     axes.set_xlabel(runs.x_label)
-    if runs.x == "step" and all((table["step"] % 1 == 0).all() for table in runs.tables.values()):
+    if axes.dataLim.width == 0 and np.isfinite(axes.dataLim.x0):  # one record
+        axes.set_xticks([axes.dataLim.x0])
+    elif runs.x == "step" and all((table["step"] % 1 == 0).all() for table in runs.tables.values()):
         axes.locator_params(axis="x", integer=True)
+    _write_ticks(axes)
     if from_zero:
         most = axes.dataLim.ymax  # autoscaling leaves no margin above values that differ little
         axes.set_ylim(0, 1.06 * most if np.isfinite(most) and most > 1e-12 else 1)
+
+
+def _write_ticks(axes: Axes) -> None:
+    """Write an exponent in each label: one for the whole axis would stand where the legend is."""
+    axes.ticklabel_format(axis="y", useOffset=False)
+    most = max(map(abs, axes.get_ylim()))
+    if not 1e-3 <= most < 1e6:
+        axes.yaxis.set_major_formatter(lambda value, _: _EXPONENT.sub(r"e\1\2", f"{value:.6g}"))
 
 
 def _style(axes: Axes, title: str, y_label: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
-from .._reports.text import elide, safe
+import numpy as np
+
+from .._reports.text import cells, elide, fit, pad, safe
 from .._units import NS_PER_S, format_ns, format_span
-from .series import RATES
+from .series import RATES, is_constant, unknown_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 _MAX_UNREAD: Final = 5
 """Names of files without a record that are listed."""
 _MIN_PATH_WIDTH: Final = 20
+_MAX_COLUMNS: Final = 12
+"""Columns of unknown names with a row in the report of a run."""
+_MAX_PLAIN: Final = 1e8
+"""Larger numbers are written with an exponent."""
+_NUMBER_WIDTH: Final = 12
+_MIN_NAME_WIDTH: Final = 12
 _MAX_RUNS_IN_LINE: Final = 4
 _LINE_LABELS: Final = {"val_loss": "val loss", "step_time_s": "step time", **dict.fromkeys(RATES, "")}
 
@@ -23,7 +31,8 @@ def render_report(df: pd.DataFrame, *, width: int = 80, encoding: str = "utf-8")
     """Return the lines of the report, ``width`` cells wide; a run's facts may be longer in a narrow terminal."""
     lines: list[str] = []
     for run, table in df.groupby("run", observed=True, sort=False):
-        lines += [elide(str(run), width), *(f"  {name:<11}{text}" for name, text in _facts(table)), ""]
+        lines += [elide(str(run), width), *(f"  {name:<11}{text}" for name, text in _facts(table))]
+        lines += [*_other_columns(table, width), ""]
     for entry in df.attrs.get("files", []):
         path = elide(entry["path"], max(width - 40, _MIN_PATH_WIDTH))
         lines += _wrap(f"read {path} as {entry['reader']}: {_counts(entry)}", width)
@@ -75,6 +84,39 @@ def _facts(table: pd.DataFrame) -> list[tuple[str, str]]:
     return facts
 
 
+def _other_columns(table: pd.DataFrame, width: int) -> list[str]:
+    """Return a row for each column whose name is not known, of many only for the first."""
+    names = unknown_columns(table)
+    varying = [name for name in names if not is_constant(table[name])]
+    constant = [f"{name} {_constant(table[name])}" for name in names if name not in varying]
+    shown = varying[:_MAX_COLUMNS]
+    rows = []
+    if shown:
+        room = max(width - 2 - 4 * _NUMBER_WIDTH, _MIN_NAME_WIDTH)
+        wide = min(room, max(cells(name) for name in ["column", *shown]) + 1)
+        head = "".join(f"{word:>{_NUMBER_WIDTH}}" for word in ("min", "median", "max", "last"))
+        rows = [f"  {pad('column', wide)}{head}"]
+        for name in shown:
+            known = _finite(table[name])
+            numbers = (known.min(), known.median(), known.max(), known.iloc[-1])
+            rows.append(f"  {fit(name, wide)}" + "".join(f"{_short(value):>{_NUMBER_WIDTH}}" for value in numbers))
+    if len(varying) > len(shown):
+        rows.append(f"  and {_count(len(varying) - len(shown), 'more column')}: --json has all")
+    if constant:
+        more = f" and {len(constant) - _MAX_COLUMNS} more" if len(constant) > _MAX_COLUMNS else ""
+        rows += _wrap(f"constant: {', '.join(constant[:_MAX_COLUMNS])}{more}", width, "  ")
+    return rows
+
+
+def _constant(values: Any) -> str:
+    known = _finite(values)
+    return _short(known.iloc[0]) + (" (in one record)" if len(known) == 1 and len(values) > 1 else "")
+
+
+def _finite(values: Any) -> Any:
+    return values[np.isfinite(values)]
+
+
 def render_line(df: pd.DataFrame, *, encoding: str = "utf-8") -> str:
     """Return the last step of each run with its latest values, as one line."""
     parts = []
@@ -121,4 +163,4 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < _MAX_PLAIN else f"{value:.4g}"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from .fields import FIELDS, meaning_of
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,6 +21,27 @@ MIN_RECORDS_TO_SMOOTH: Final = 24
 """Records from which on a moving average is drawn by default."""
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b", "#7f7f7f", "#b2a900")
 RATES: Final = {"throughput": "samples/s", "tokens_per_s": "tokens/s"}
+
+
+TIMER_SUFFIX: Final = " (ms)"
+"""The end of a name of a timing log's column."""
+
+
+def unknown_columns(table: pd.DataFrame) -> list[str]:
+    """Return the columns of numbers whose names are not known, without empty ones.
+
+    A second key of a known column (``learning_rate`` beside ``lr``) has a known name.
+    """
+    names = [str(name) for name in table.select_dtypes("number") if name not in FIELDS and name != "rank"]
+    names = [name for name in names if not name.startswith("gpu_util_") and np.isfinite(table[name]).any()]
+    meanings = {name: meaning_of(name) for name in names}
+    return [name for name, meaning in meanings.items() if meaning is None or meaning.field not in table]
+
+
+def is_constant(values: pd.Series) -> bool:
+    """Return whether the finite values of a column are all the same."""
+    known = values[np.isfinite(values)]
+    return not len(known) or bool((known == known.iloc[0]).all())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -97,11 +120,15 @@ class Runs:
         return COLORS[list(self.tables).index(run) % len(COLORS)]
 
     def has(self, name: str) -> bool:
-        """Return whether a run has at least two values of a column."""
-        return any(name in table and int(table[name].notna().sum()) > 1 for table in self.tables.values())
+        """Return whether a run has a finite value of a column."""
+        return any(name in table and bool(np.isfinite(table[name]).any()) for table in self.tables.values())
+
+    def varies(self, name: str) -> bool:
+        """Return whether a column of a run has two different values."""
+        return any(name in table and not is_constant(table[name]) for table in self.tables.values())
 
     def has_positive(self, name: str) -> bool:
-        """Return whether a run has at least two values of a column, and one above zero."""
+        """Return whether a run has a value of a column above zero."""
         return self.has(name) and any(name in table and bool((table[name] > 0).any()) for table in self.tables.values())
 
     def series(self, run: str, name: str, values: pd.Series | None = None) -> Series | None:

@@ -137,7 +137,7 @@ def test_ranks_are_a_mean_with_their_range() -> None:
     """Of several ranks the mean is drawn, with the range as a shade and a note."""
     figure = plot_metrics(load_logs(FIXTURES / "accelerate_two_ranks.log"), None)
     assert len(figure.axes[0].collections) == 1
-    assert "A line is the mean over the ranks, its shade their range." in figure.notes
+    assert "Lines and bars are means over the ranks, shades and thin lines their range." in figure.notes
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -194,7 +194,8 @@ def test_losses_without_one_called_loss_are_all_drawn() -> None:
     ("table", "options", "message"),
     [
         (pd.DataFrame(), {}, "the table is empty"),
-        (pd.DataFrame({"step": [1, 2], "n": [1, 2]}), {}, "nothing to draw in the columns step, n"),
+        (pd.DataFrame({"step": [1, 2], "n": ["a", "b"]}), {}, "nothing to draw in the columns step, n"),
+        (_table(), {"columns": ["los"]}, "columns: 'los' is not a column of numbers in the log; did you mean 'loss'"),
         (_table(), {"plots": ["los"]}, "plots: 'los' is not a plot; did you mean 'loss'"),
         (_table(), {"x": "tim"}, "did you mean 'time'"),
         (_table(), {"x": "tokens"}, "is not in the log; allowed: 'step'"),

@@ -34,13 +34,21 @@ class _Header:
 class CsvFormat(LogFormat):
     """A table with separators. Lines above its header and repeated headers are skipped."""
 
+    needs_metric: bool = True
+    """Whether one of the names is a known metric. False: any names of columns with numbers are a header."""
+
     def score(self, sample: Sequence[str]) -> float:
         """Count the lines below the header with as many values as it has names."""
-        header = _find_header(sample)
+        header = _find_header(sample, self.needs_metric)
         if header is None:
             return 0.0
         rows = sum(line.count(header.separator) == len(header.names) - 1 for line in sample[header.index + 1 :])
         return float(rows) if rows >= 0.3 * sum(bool(line.strip()) for line in sample) else 0.0
+
+    def header(self, lines: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the names of the columns; None without a header in these lines."""
+        header = _find_header(lines, self.needs_metric)
+        return None if header is None else header.names
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file block by block with pandas' C parser."""
@@ -53,7 +61,7 @@ class CsvFormat(LogFormat):
             raw.lines += lines - block.count("\n\n") - (not block.strip())
             text = block
             if header is None:
-                header = _find_header(block.split("\n", _HEADER_SEARCHED_LINES))
+                header = _find_header(block.split("\n", _HEADER_SEARCHED_LINES), self.needs_metric)
                 if header is None:
                     offset += lines
                     continue
@@ -68,7 +76,7 @@ class CsvFormat(LogFormat):
                 low_memory=False, skipinitialspace=True,
                 decimal=_decimal_mark(header, text), quoting=0, encoding_errors="replace",
             )  # fmt: skip
-            raw.add(convert_table(raw, part, lines - len(part)), offset)
+            raw.add(convert_table(raw, part, lines - len(part), self.needs_metric), offset)
             offset += lines
         return raw
 
@@ -80,7 +88,7 @@ def _decimal_mark(header: _Header, text: str) -> str:
     return "."
 
 
-def convert_table(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, Any]:
+def convert_table(raw: RawRecords, part: pd.DataFrame, start: int, needs_metric: bool = True) -> dict[str, Any]:
     """Return the rows that are records, as numbers in the units of ``fields``."""
     import numpy as np
 
@@ -92,7 +100,7 @@ def convert_table(raw: RawRecords, part: pd.DataFrame, start: int) -> dict[str, 
         scale = scale_of(kind, meaning.unit) if meaning is not None else None
         columns[key], unit_in_text = _to_numbers(part[key], kind, scale)
         raw.add_meaning(key, meaning, unit_in_text or is_unit_known(kind, scale))
-        if (meaning is not None and meaning.field in METRICS) or is_loss(key):
+        if (meaning is not None and meaning.field in METRICS) or is_loss(key) or not needs_metric:
             measured.append(key)
     frame = import_pandas().DataFrame(columns)
     is_record = frame[measured].notna().any(axis="columns")
@@ -116,17 +124,19 @@ def _to_numbers(column: Any, kind: str, scale: float | None) -> tuple[Any, bool]
     return numbers, any(scale_of(kind, unit) is not None for unit in units)
 
 
-def _find_header(lines: Sequence[str]) -> _Header | None:
+def _find_header(lines: Sequence[str], needs_metric: bool = True) -> _Header | None:
     """Return the first line of distinct names, one of them a known metric, that has numbers below it."""
     for index, line in enumerate(lines[:_HEADER_SEARCHED_LINES]):
         for separator in _SEPARATORS:
             if separator not in line or len(line) > _HEADER_MAX_CHARACTERS:
                 continue
             names = tuple(name.strip().strip("\"'#").strip() for name in line.split(separator))
+            if not needs_metric and not names[0]:
+                names = ("index", *names[1:])  # the index of a table that pandas wrote
             if len(names) < 2 or len(set(names)) < len(names) or not all(map(is_name, names)):
                 continue
             fields = {meaning.field for name in names if (meaning := meaning_of(name))}
-            if not fields & METRICS and not any(map(is_loss, names)):
+            if needs_metric and not fields & METRICS and not any(map(is_loss, names)):
                 continue
             below = next((text for text in lines[index + 1 :] if text.strip()), None)
             if below is None or below.count(separator) != len(names) - 1:
