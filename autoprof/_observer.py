@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._resolve import RawStep
-    from .frame import StepFrame
+    from .frame import FrameRun, StepFrame
     from .summary import Summary
 
 
@@ -34,6 +34,11 @@ class Observer:
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Take the frame of a step, once the device has passed it."""
+
+    def observe_run(self, run: FrameRun) -> None:
+        """Take the frames of steps in a row, all at once; where it is overridden, it is called instead."""
+        for frame in run.frames:
+            self.observe_frame(frame)
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with the annotations of this part."""

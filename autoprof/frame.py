@@ -7,7 +7,7 @@ collector tracks none of them. ``Span`` objects are built only by ``StepFrame.sp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -317,6 +317,55 @@ class StepFrame:
             phases[phase] = phases.get(phase, 0) + ns
         phases[Phase.OTHER] = self.step_ns - sum(phases.values())
         return phases
+
+
+class FrameRun:
+    """Frames of recorded steps in a row with one layout and one cut, in columns with one entry a step.
+
+    ``plain``: each step has host times only, no memory by span, no gap before it, no lost marks and no new shapes, and
+    is no warm-up step; only then the columns are set. ``total_ns`` is a matrix (steps × spans); ``overhead_ns`` is the
+    sum of the steps. ``frames`` are built when they are first asked for: statistics need none.
+    """
+
+    __slots__ = (
+        "_frames",
+        "_make",
+        "cut",
+        "duration_ns",
+        "layout",
+        "memory",
+        "micro_steps",
+        "model_ns",
+        "overhead_ns",
+        "plain",
+        "scalars",
+        "steps",
+        "total_ns",
+    )
+
+    plain: bool
+    layout: Layout
+    cut: int
+    micro_steps: int | None
+    steps: Sequence[int]
+    duration_ns: Sequence[int]
+    total_ns: Nanoseconds
+    overhead_ns: int
+    scalars: Sequence[Mapping[str, float]]
+    memory: Sequence[Mapping[str, int]]
+    model_ns: Mapping[Phase, Sequence[int]]
+
+    def __init__(self, make: Callable[[], Sequence[StepFrame]]) -> None:
+        self.plain = False
+        self._make = make
+        self._frames: Sequence[StepFrame] | None = None
+
+    @property
+    def frames(self) -> Sequence[StepFrame]:
+        """The frames of the steps, in order."""
+        if self._frames is None:
+            self._frames = self._make()
+        return self._frames
 
 
 def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:

@@ -10,7 +10,7 @@ from .._notes import Notes
 from .._observer import Observer
 from .._process.failures import contain, describe
 from .._resolve import RawStep
-from ..frame import StepFrame
+from ..frame import FrameRun, StepFrame
 from ..probes import Fetched, FetchedBatches
 from ..summary import Summary
 from .flop_meter import FlopMeter
@@ -88,6 +88,12 @@ class Metrics(Observer):
         if not self._off:
             with contain(self._switch_off):
                 self._throughput.add(frame)
+
+    def observe_run(self, run: FrameRun) -> None:
+        """Add the times of several steps to their samples; never raises."""
+        if not self._off:
+            with contain(self._switch_off):
+                self._throughput.add_run(run)
 
     def took_long(self) -> bool:
         """Return, once, whether FLOPs were counted since the last call: the next step is then a warm-up step."""

@@ -11,7 +11,7 @@ from .._process.signals import raised_by_handler
 from .._resolve import RawStep
 from .._stats.unit_rates import UnitRates
 from .._units import UNITS
-from ..frame import Phase, StepFrame
+from ..frame import FrameRun, Phase, StepFrame
 from ..probes import Fetched, Kind
 from ..summary import Progress, Summary
 from .model_calls import NO_TRAINING, Shape, StepCalls
@@ -110,6 +110,19 @@ class ThroughputMeter:
             return
         self._recognised.add(frame, step.samples, step.gap_samples)
         self._logged.add(frame, *(() if step.logged else ({}, {})))
+
+    def add_run(self, run: FrameRun) -> None:
+        """Add the times of several completed steps."""
+        pending = self._pending
+        if not run.plain or any(step not in pending for step in run.steps):
+            for frame in run.frames:
+                self.add(frame)
+            return
+        steps = [pending.pop(step) for step in run.steps]
+        self._recognised.add_steps(run.duration_ns, [step.samples for step in steps])
+        self._logged.add_steps(
+            run.duration_ns, [scalars if step.logged else {} for step, scalars in zip(steps, run.scalars, strict=True)]
+        )
 
     # Recognised samples.
 

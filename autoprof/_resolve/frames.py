@@ -1,24 +1,26 @@
-"""``Plan`` × times → ``StepFrame``s: a few array operations for all steps that share the plan."""
+"""``Plan`` × times → runs of ``StepFrame``s: a few array operations for all steps that share the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
-from ..frame import NOT_MEASURED, Nanoseconds, Phase, StepFrame
+from ..frame import NOT_MEASURED, FrameRun, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
 from .raw import RawStep
 
-_NO_MODEL_NS: Final[Mapping[Phase, int]] = {}
+_NO_MODEL_NS: Final[Mapping[Phase, list[int]]] = {}
+_NO_SUMS: Final[Mapping[Phase, int]] = {}
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
-def make_frames(
+def make_runs(
     raws: Sequence[RawStep], plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
-) -> list[StepFrame]:
+) -> list[FrameRun]:
     """Measure the plan's spans in each of these steps; with ``device`` there is one step.
 
     ``times`` (steps × marks + 1; the last is the step's end) are host nanoseconds since the step's start. ``values``
@@ -26,65 +28,127 @@ def make_frames(
     """
     if plan.pauses:
         times = _without_pauses(times, plan.pauses)
-    start = times.take(plan.starts, axis=1)
-    host = times.take(plan.ends, axis=1) - start
+    host = times.take(plan.ends, axis=1)
+    host -= times.take(plan.starts, axis=1)
     spans = plan.logged_spans
     if len(spans):
         host[:, spans] = values[:, plan.logged[spans]]
-        start[:, spans] -= host[:, spans]
         if device is not None:
             device = _with_logged(device, spans, host[0])
-    memory = [NO_MEMORY] * len(raws) if plan.memory is None else memory_columns(plan.memory, plan.layout, values)
-    ends = times[:, -1].tolist()
-    layout, model_ns = plan.layout, [_NO_MODEL_NS] * len(raws)
-    if plan.hidden:
-        shown, layout = plan.shown.spans, plan.shown.layout
-        model_ns = _model_ns(
-            plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None]
-        )
-        start, host = start[:, shown], host[:, shown]
-        device = None if device is None else device.only(shown)
-        memory = [level.only(shown) for level in memory]
-    return [
-        StepFrame.of(
-            step=raw.step,
-            start_unix_ns=raw.start_unix_ns,
-            duration_ns=ends[i],
-            layout=layout,
-            start_ns=start[i],
-            host_ns=host[i],
-            device_duration_ns=None if device is None else device.duration_ns,
-            device_start_ns=None if device is None else device.start_ns,
-            device_ns=None if device is None else device.ns,
-            host_bound_ns=None if device is None else device.host_bound_ns,
-            memory_start_bytes=level.memory_start_bytes,
-            memory_end_bytes=level.memory_end_bytes,
-            memory_peak_bytes=level.memory_peak_bytes,
-            memory_bound_bytes=level.memory_bound_bytes,
-            memory_reserved_bytes=level.memory_reserved_bytes,
-            scalars={name: float(value) for name, value in raw.scalars.items()} if raw.scalars else raw.scalars,
-            memory=raw.memory,
-            overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
-            dropped=raw.mark_batch.dropped,
-            warmup=raw.warmup or raw.settles,
-            gap_steps=raw.gap_steps,
-            gap_ns=raw.gap_ns,
-            gap_overhead_ns=raw.gap_overhead_ns,
-            gap_scalars=_sums(raw.gap_scalars),
-            shapes=raw.mark_batch.shapes,
-            micro_steps=plan.micro_steps,
-            model_ns=model_ns[i],
-            cut=raw.cut,
-        )
-        for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
-    ]
+    measured = _MeasuredSteps(raws, plan, values, times, host, device)
+    # A step that is not plain is a run of its own.
+    kinds = [raw.cut if _is_plain(raw) else None for raw in raws]
+    bounds = [at for at in range(1, len(raws)) if kinds[at] is None or kinds[at] != kinds[at - 1]]
+    return [measured.run(slice(begin, end)) for begin, end in pairwise([0, *bounds, len(raws)])]
 
 
-def _model_ns(plan: Plan, total_ns: Nanoseconds) -> list[Mapping[Phase, int]]:
-    """Return for each step (rows of ``total_ns``) the self time of the hidden spans by phase."""
+def _is_plain(raw: RawStep) -> bool:
+    """Return whether statistics need the step's times, scalars and memory readings only."""
+    batch = raw.mark_batch
+    return not (raw.warmup or raw.settles or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+
+
+class _MeasuredSteps:
+    """Steps that share a plan, with their times; all spans of the plan, hidden ones too."""
+
+    __slots__ = ("device", "host", "plan", "raws", "times", "values")
+
+    def __init__(
+        self,
+        raws: Sequence[RawStep],
+        plan: Plan,
+        values: Nanoseconds,
+        times: Nanoseconds,
+        host: Nanoseconds,
+        device: DeviceColumns | None,
+    ) -> None:
+        self.raws, self.plan, self.values, self.times, self.host, self.device = raws, plan, values, times, host, device
+
+    def run(self, steps: slice) -> FrameRun:
+        """Return the run of these steps."""
+        plan, raws = self.plan, self.raws[steps]
+        host = self.host[steps]
+        part = _MeasuredSteps(raws, plan, self.values[steps], self.times[steps], host, self.device)
+        found = FrameRun(part.frames)
+        if self.device is not None or plan.memory is not None or not _is_plain(raws[0]):
+            return found
+        found.plain = True
+        found.cut, found.micro_steps = raws[0].cut, plan.micro_steps
+        found.layout = plan.shown.layout if plan.hidden else plan.layout
+        found.total_ns = host[:, plan.shown.spans] if plan.hidden else host
+        found.model_ns = _model_ns(plan, host) if plan.hidden else _NO_MODEL_NS
+        found.duration_ns = part.times[:, -1].tolist()
+        found.steps = [raw.step for raw in raws]
+        found.overhead_ns = sum([raw.overhead_ns + raw.mark_batch.detail_ns for raw in raws])
+        found.overhead_ns += plan.overhead_ns * len(raws)
+        found.scalars = [_numbers(raw.scalars) for raw in raws]
+        found.memory = [raw.memory for raw in raws]
+        return found
+
+    def frames(self) -> list[StepFrame]:
+        """Return a frame of each step."""
+        raws, plan, device, host = self.raws, self.plan, self.device, self.host
+        start = self.times.take(plan.starts, axis=1)
+        spans = plan.logged_spans
+        if len(spans):
+            start[:, spans] -= host[:, spans]
+        memory = [NO_MEMORY] * len(raws)
+        if plan.memory is not None:
+            memory = memory_columns(plan.memory, plan.layout, self.values)
+        layout, model_ns = plan.layout, [_NO_SUMS] * len(raws)
+        if plan.hidden:
+            shown, layout = plan.shown.spans, plan.shown.layout
+            columns = _model_ns(
+                plan, host if device is None or device.duration_ns is None else device.ns.clip(min=0)[None]
+            )
+            model_ns = [{phase: column[at] for phase, column in columns.items()} for at in range(len(raws))]
+            start, host = start[:, shown], host[:, shown]
+            device = None if device is None else device.only(shown)
+            memory = [level.only(shown) for level in memory]
+        ends = self.times[:, -1].tolist()
+        return [
+            StepFrame.of(
+                step=raw.step,
+                start_unix_ns=raw.start_unix_ns,
+                duration_ns=ends[i],
+                layout=layout,
+                start_ns=start[i],
+                host_ns=host[i],
+                device_duration_ns=None if device is None else device.duration_ns,
+                device_start_ns=None if device is None else device.start_ns,
+                device_ns=None if device is None else device.ns,
+                host_bound_ns=None if device is None else device.host_bound_ns,
+                memory_start_bytes=level.memory_start_bytes,
+                memory_end_bytes=level.memory_end_bytes,
+                memory_peak_bytes=level.memory_peak_bytes,
+                memory_bound_bytes=level.memory_bound_bytes,
+                memory_reserved_bytes=level.memory_reserved_bytes,
+                scalars=_numbers(raw.scalars),
+                memory=raw.memory,
+                overhead_ns=raw.overhead_ns + plan.overhead_ns + raw.mark_batch.detail_ns,
+                dropped=raw.mark_batch.dropped,
+                warmup=raw.warmup or raw.settles,
+                gap_steps=raw.gap_steps,
+                gap_ns=raw.gap_ns,
+                gap_overhead_ns=raw.gap_overhead_ns,
+                gap_scalars=_sums(raw.gap_scalars),
+                shapes=raw.mark_batch.shapes,
+                micro_steps=plan.micro_steps,
+                model_ns=model_ns[i],
+                cut=raw.cut,
+            )
+            for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
+        ]
+
+
+def _model_ns(plan: Plan, total_ns: Nanoseconds) -> Mapping[Phase, list[int]]:
+    """Return the self time of the hidden spans by phase, for each step (rows of ``total_ns``)."""
     own = plan.layout.self_ns(total_ns)
-    columns = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in plan.shown.hidden]
-    return [{phase: column[step] for phase, column in columns} for step in range(len(own))]
+    return {phase: own[:, spans].sum(axis=1).tolist() for phase, spans in plan.shown.hidden}
+
+
+def _numbers(scalars: Mapping[str, Any]) -> Mapping[str, float]:
+    return {name: float(value) for name, value in scalars.items()} if scalars else _NOTHING
 
 
 def _sums(scalars: Mapping[str, Sequence[Any]]) -> Mapping[str, float]:

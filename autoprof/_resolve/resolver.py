@@ -11,9 +11,9 @@ import numpy as np
 from .._capture.mark_cost import MarkCost
 from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
 from ..devices import Reading
-from ..frame import TRAINING_LANE, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, StepFrame
 from .device import DeviceTimer
-from .frames import make_frames
+from .frames import make_runs
 from .plan import BackwardCall, Plan
 from .planner import Planner
 from .raw import RawStep
@@ -22,6 +22,8 @@ PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
 PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
+MAX_READINGS: Final = 1 << 14
+"""Readings of the steps that are resolved together: the work for them takes some tenths of a millisecond."""
 HISTORY: Final = 16
 """Steps whose calls a later backward may still refer to."""
 
@@ -41,7 +43,7 @@ class Resolver:
         self._labels = labels
         self._mark_cost = mark_cost
         self._pending: deque[RawStep] = deque()
-        self._resolved: deque[StepFrame] = deque()
+        self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
         self._released_step = 0
@@ -91,8 +93,14 @@ class Resolver:
 
     def ready(self, *, wait: bool = False) -> Iterator[StepFrame]:
         """Yield the frames of the steps that the device has passed, in order; ``wait`` blocks for the rest."""
-        while self._resolved or self._resolve_next(wait):
-            yield self._resolved.popleft()
+        while (run := self.next_run(wait=wait)) is not None:
+            yield from run.frames
+
+    def next_run(self, *, wait: bool = False) -> FrameRun | None:
+        """Return the next of these frames, several where they can be added up at once; None where there are none."""
+        if self._resolved or self._resolve_next(wait):
+            return self._resolved.popleft()
+        return None
 
     def _resolve_next(self, wait: bool) -> bool:
         """Resolve the oldest step that waits, with those like it; return False when there is none or it is not over."""
@@ -117,7 +125,8 @@ class Resolver:
         pending, raws = self._pending, [self._pending.popleft()]
         first = raws[0]
         plan = self._plan(first)
-        while pending and plan.repeatable and _alike(pending[0], first):
+        most = max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1)
+        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first):
             raws.append(pending.popleft())
             self._remember(raws[-1], plan)
         readings = np.empty((len(raws), first.mark_batch.mark_count + 2), dtype=np.int64)
@@ -129,7 +138,7 @@ class Resolver:
             times[:, plan.values] = 0  # no readings of the clock
         self.unmatched += plan.unmatched * len(raws)
         self.foreign_recomputes += plan.foreign_recomputes * len(raws)
-        self._resolved.extend(make_frames(raws, plan, readings[:, 1:-1], times))
+        self._resolved.extend(make_runs(raws, plan, readings[:, 1:-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
         readings = raw.mark_batch.readings
@@ -144,7 +153,7 @@ class Resolver:
         self.unmatched += plan.unmatched
         self.foreign_recomputes += plan.foreign_recomputes
         plan, columns = self._device_timer.columns(plan, count, times)
-        self._resolved.extend(make_frames([raw], plan, values, host, columns))
+        self._resolved.extend(make_runs([raw], plan, values, host, columns))
 
     def _plan(self, raw: RawStep) -> Plan:
         key = raw.mark_batch.key, raw.lanes()

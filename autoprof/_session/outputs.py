@@ -56,6 +56,11 @@ class Outputs:
         self._written = False
         """Whether a frame was written since a live summary was last asked for."""
 
+    @property
+    def has_sinks(self) -> bool:
+        """Whether a sink takes frames."""
+        return bool(self._sinks)
+
     def calibrate(self, limit_ns: int) -> None:
         """Pass the limit of the clock on: a span shorter than it may be none."""
         if limit_ns == self._limit_ns:

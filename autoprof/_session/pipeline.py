@@ -164,10 +164,14 @@ class Pipeline:
         self._observe_step = _methods(observers, "observe_step")
         self._complete_step = _methods(observers, "complete_step")
         self._took_long = _methods(observers, "took_long")
-        self._observe_frame = _methods(observers, "observe_frame")
+        self._observe_run = _methods(observers, "observe_run")
+        alone = [one for one in observers if not _overrides(one, "observe_run")]
+        self._observe_frame = _methods(alone, "observe_frame")
         self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
         self._outputs = Outputs(sinks, self._summarizer, notes)
         self._gc_paused = GcPaused()
+        self._added: deque[StepFrame] = deque()
+        """Frames that are in the statistics; they wait for the observers that take one at a time, and for the sinks."""
         self._due_ns = 0
         self._owes_summary = False
         """Whether the last slice left no time for a live summary."""
@@ -225,8 +229,7 @@ class Pipeline:
         return raw._replace(mark_batch=batch, overhead_ns=raw.overhead_ns + round(self._mark_cost.of(excess)))
 
     def _pass_on(self, frame: StepFrame) -> Iterator[bool]:
-        """Pass a frame on; yield True after each piece of the work."""
-        self._aggregate.add(frame)
+        """Pass a frame on that is in the statistics; yield True after each piece of the work."""
         for observe in self._observe_frame:
             observe(frame)
         yield True
@@ -235,8 +238,9 @@ class Pipeline:
     def _pass_on_frames(self, *, wait: bool = False) -> Iterator[None]:
         """Pass on the frames of all steps that the device has passed; yield after each of them."""
         _exhaust(self._begun)
-        for frame in self._resolver.ready(wait=wait):
-            _exhaust(self._pass_on(frame))
+        while self._added or self._add_next(wait=wait):
+            if self._added:
+                _exhaust(self._pass_on(self._added.popleft()))
             yield
 
     def _pass_on_pieces(self) -> Iterator[None]:
@@ -245,11 +249,24 @@ class Pipeline:
             yield
 
     def _begin_next(self) -> bool:
-        """Resolve the next step; return whether the device has passed it."""
-        frame = next(self._resolver.ready(), None)
-        if frame is not None:
-            self._begun = self._pass_on(frame)
-        return frame is not None
+        """Begin to pass on the next frame; return whether the device has passed its step."""
+        if not (self._added or self._add_next()):
+            return False
+        if self._added:
+            self._begun = self._pass_on(self._added.popleft())
+        return True
+
+    def _add_next(self, *, wait: bool = False) -> bool:
+        """Add the next frames to the statistics, several at once; return whether the device has passed them."""
+        run = self._resolver.next_run(wait=wait)
+        if run is None:
+            return False
+        self._aggregate.add_run(run)
+        for observe in self._observe_run:
+            observe(run)
+        if self._observe_frame or self._outputs.has_sinks:
+            self._added.extend(run.frames)
+        return True
 
     def _pass_on_some(self) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them.

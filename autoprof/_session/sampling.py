@@ -204,7 +204,7 @@ class Sampling:
 
     def cost_of(self, other: OtherMarks) -> int:
         """Return the cost of module calls on other threads, on these threads, in nanoseconds."""
-        return other.ns + round(self._mark_cost.of(other.skipped))
+        return 0 if other is NO_OTHER_MARKS else other.ns + round(self._mark_cost.of(other.skipped))
 
     def _charge_other_threads(self, cost_ns: float) -> None:
         self._governor.charge_other_threads(round(cost_ns))

@@ -11,7 +11,7 @@ from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
 from .._resolve import RawStep
-from ..frame import Layout, StepFrame
+from ..frame import FrameRun, Layout, StepFrame
 from .observers import CompiledModules
 
 STEPS: Final = 3
@@ -60,6 +60,14 @@ class UncalledModules(Observer):
         if frame.layout is not self._layout:
             self._layout = frame.layout
             self._called.update(fqn for fqn in frame.layout.fqns if fqn is not None)
+
+    def observe_run(self, run: FrameRun) -> None:
+        """Remember the modules of the spans of several steps, which have one layout."""
+        if not run.plain:
+            super().observe_run(run)
+        elif run.layout is not self._layout:
+            self._layout = run.layout
+            self._called.update(fqn for fqn in run.layout.fqns if fqn is not None)
 
     def finish(self, *, complete: bool) -> None:
         """Note the modules that ran without a call."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from ..frame import Phase, StepFrame
+from ..frame import FrameRun, Phase, StepFrame
 from ..summary import OTHER_TARGETS, ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
@@ -75,6 +75,26 @@ class Aggregate:
         if frame.device_ns is not None:
             self._clock = "device"
         cut.add(frame)
+
+    def add_run(self, run: FrameRun) -> None:
+        """Add the frames of a run, all at once where they are plain ones."""
+        if not run.plain:
+            for frame in run.frames:
+                self.add(frame)
+            return
+        for memory in filter(None, run.memory):
+            self._memory.update(memory)
+        for scalars in filter(None, run.scalars):
+            self._scalars.update(scalars)
+        elapsed_ns = sum(run.duration_ns)
+        self._overhead_ns += run.overhead_ns
+        self._observed_ns += elapsed_ns
+        self._units.add_steps(run.duration_ns, run.scalars)
+        self._settling = False
+        self._run_steps += len(run.steps)
+        self._run_ns += elapsed_ns
+        cut = self._cuts.get(run.cut) or self._open_cut(run.cut)
+        cut.add_run(run)
 
     def _add_to_run(self, frame: StepFrame) -> None:
         """Add the step, and the gap before it, to the time of all steps; the settling steps after a gap count."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import LOGGED_LANE, NOT_MEASURED, UNTIMED_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row
 from .rows import RowKey, step_rows
 from .table import UNKNOWN, Table
@@ -66,6 +66,19 @@ class _Block:
         self.last_step = frame.step
         self.count = at + 1
 
+    def add_run(self, run: FrameRun, begin: int) -> int:
+        """Copy steps of a plain run, from the step ``begin`` on, as many as there is room for; return their number."""
+        at = self.count
+        count = min(len(run.steps) - begin, BLOCK_STEPS - at)
+        rows = run.total_ns[begin : begin + count]
+        self.total[at : at + count] = rows
+        if self.host is not None:
+            self.host[at : at + count] = rows
+        self.steps[at : at + count] = run.duration_ns[begin : begin + count]
+        self.last_step = run.steps[begin + count - 1]
+        self.count = at + count
+        return count
+
 
 class CutStatistics:
     """Rows, phases and lengths of the steps of one cut. Children + self = parent: every row rests on the same steps."""
@@ -93,6 +106,20 @@ class CutStatistics:
             self._add_growth(block, frame.memory_start_bytes, frame.memory_end_bytes)
         if block.count == BLOCK_STEPS:
             self._add_block(block)
+
+    def add_run(self, run: FrameRun) -> None:
+        """Add the frames of a plain run of this cut."""
+        count = len(run.steps)
+        self.steps += count
+        if run.micro_steps is not None:
+            self.micro_steps[run.micro_steps] += count
+        for phase, column in run.model_ns.items():
+            self.phases[phase] += sum(column)
+        block, added = self._blocks.get(run.layout) or self._open_block(run.layout), 0
+        while added < count:
+            added += block.add_run(run, added)
+            if block.count == BLOCK_STEPS:
+                self._add_block(block)
 
     def _open_block(self, layout: Layout) -> _Block:
         if len(self._blocks) >= MAX_BLOCKS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import NamedTuple
@@ -83,6 +83,17 @@ class UnitRates:
         if frame.warmup:
             self._warmups += not self._settling
         self._add(frame.duration_ns, 1, frame.scalars if units is None else units)
+
+    def add_steps(self, ns: Sequence[int], units: Sequence[Mapping[str, float]]) -> None:
+        """Add recorded steps without a gap before them: their lengths, and the units of each."""
+        self._settling = False
+        if any(units):
+            for length_ns, one in zip(ns, units, strict=True):
+                self._add(length_ns, 1, one)
+        else:
+            self._ns += sum(ns)
+            self._steps += len(ns)
+            self._segments += len(ns)
 
     def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
         self._ns += ns

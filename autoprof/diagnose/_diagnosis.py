@@ -9,7 +9,7 @@ from typing import Any, Final
 from .._capture.memory import Footprint
 from .._observer import Observer
 from .._resolve import RawStep
-from ..frame import StepFrame
+from ..frame import FrameRun, StepFrame
 from ..probes._call_table import TimedCall
 from ..probes.cleanup_calls import CleanupProbe
 from ..probes.compilations import CompilationProbe
@@ -50,10 +50,17 @@ class CallMonitor:
         self._debug = debug
         self._compilations = compilations
         self._waiting: dict[int, tuple[int, list[TimedCall]]] = {}
+        self._quiet_steps = self._quiet_ns = 0
+        """The recorded steps, since the last count, in which the probes saw nothing; most steps of a run are quiet."""
 
     def observe_step(self, raw: RawStep, begun_ns: int, step_ns: int) -> None:
         """Take the calls of a closed step from the probes; those of a warm-up step are dropped."""
         counts = not raw.warmup
+        if counts and self._saw_nothing():
+            self._quiet_steps += 1
+            self._quiet_ns += step_ns
+            return
+        self._count_quiet_steps()
         self._compilations.close_step(step_ns, counts)
         self._debug.close_step(counts)
         logs, cleanups, waits = self._logs.table, self._cleanups.table, self._syncs.table
@@ -73,6 +80,31 @@ class CallMonitor:
             else:
                 waits.close_step(0, 0)
 
+    def _saw_nothing(self) -> bool:
+        """Return whether the open step has no call, compilation or debugging switch; False on a device."""
+        return not (
+            self._syncs.on_device
+            or self._logs.table.has_calls
+            or self._cleanups.table.has_calls
+            or self._compilations.has_compiled
+            or self._debug.is_on
+        )
+
+    def _count_quiet_steps(self) -> None:
+        """Count the quiet steps in all tables."""
+        count, length_ns = self._quiet_steps, self._quiet_ns
+        if count:
+            self._quiet_steps = self._quiet_ns = 0
+            self._compilations.close_steps_without(count, length_ns)
+            self._debug.steps += count
+            self._logs.table.close_steps_without_calls(count)
+            self._cleanups.table.close_steps_without_calls(count)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether steps wait for their frames."""
+        return bool(self._waiting)
+
     def observe_frame(self, frame: StepFrame) -> None:
         """Add the cost of the waits in a step: its frame shows when the device had work again."""
         if not self._waiting:
@@ -86,6 +118,7 @@ class CallMonitor:
 
     def facts(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields of ``RunFacts`` that are measured here."""
+        self._count_quiet_steps()
         yield "waits", summarize_calls(self._syncs.table, 1) if self._syncs.on_device else None
         yield "logs", summarize_calls(self._logs.table)
         yield "cleanups", summarize_calls(self._cleanups.table)
@@ -140,6 +173,14 @@ class Diagnosis(Observer):
         self._collector.add(frame)
         self._calls.observe_frame(frame)
         self._stacks.observe_frame(frame)
+
+    def observe_run(self, run: FrameRun) -> None:
+        """Observe the frames of several steps."""
+        self._collector.add_run(run)
+        if self._calls.is_waiting:
+            for frame in run.frames:
+                self._calls.observe_frame(frame)
+        self._stacks.observe_run(run)
 
     def finish(self, *, complete: bool) -> None:
         """Prepare for the last summary: it compares the ranks over all their records, however long that takes."""

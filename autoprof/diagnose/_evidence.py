@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._stats import Aggregate
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
 from ._ranks import read_ranks
@@ -111,20 +111,47 @@ class EvidenceCollector:
         """Add a frame; a warm-up frame is ignored."""
         if frame.warmup:
             return
-        step_ns, total_ns = frame.step_ns, frame.total_ns
-        if len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]:
-            total = total_ns.copy()  # a view would keep the whole matrix of its steps alive
-            long = LongStep(frame.step, step_ns, frame.layout, total, frame.scalars.get(CLOCK_SCALAR))
-            push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
-            push(self._longest, (step_ns, frame.step, long))
-        unattributed_ns = step_ns - int(total_ns[frame.layout.roots].sum())
+        step_ns, total_ns, scalars = frame.step_ns, frame.total_ns, frame.scalars
+        if self._is_long(step_ns):
+            self._keep(LongStep(frame.step, step_ns, frame.layout, total_ns.copy(), scalars.get(CLOCK_SCALAR)))
+        self._add_unattributed(step_ns - int(total_ns[frame.layout.roots].sum()))
+        self._add_readings(frame.step, scalars, frame.memory)
+
+    def add_run(self, run: FrameRun) -> None:
+        """Add the frames of a run, all at once where they are plain ones."""
+        if not run.plain:
+            for frame in run.frames:
+                self.add(frame)
+            return
+        layout, lengths = run.layout, run.duration_ns
+        inside = run.total_ns[:, layout.roots].sum(axis=1).tolist()
+        for at, (step, step_ns, scalars, memory) in enumerate(
+            zip(run.steps, lengths, run.scalars, run.memory, strict=True)
+        ):
+            if self._is_long(step_ns):
+                self._keep(LongStep(step, step_ns, layout, run.total_ns[at].copy(), scalars.get(CLOCK_SCALAR)))
+            self._add_unattributed(step_ns - inside[at])
+            if scalars or memory:
+                self._add_readings(step, scalars, memory)
+
+    def _is_long(self, step_ns: int) -> bool:
+        return len(self._longest) < LONGEST_STEPS or step_ns > self._longest[0][0]
+
+    def _keep(self, long: LongStep) -> None:
+        """Keep one of the longest steps. Its times are a copy: a view would keep the whole matrix of its run alive."""
+        push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
+        push(self._longest, (long.step_ns, long.step, long))
+
+    def _add_unattributed(self, ns: int) -> None:
         self._steps += 1
-        self._unattributed_ns += unattributed_ns
-        self._squares += float(unattributed_ns) ** 2
-        if frame.scalars and CLOCK_SCALAR in frame.scalars:
-            self._clocks.append(frame.scalars[CLOCK_SCALAR])
-        if frame.memory:
-            self._add_memory(frame.step, frame.memory)
+        self._unattributed_ns += ns
+        self._squares += float(ns) ** 2
+
+    def _add_readings(self, step: int, scalars: Mapping[str, float], memory: Mapping[str, int]) -> None:
+        if CLOCK_SCALAR in scalars:
+            self._clocks.append(scalars[CLOCK_SCALAR])
+        if memory:
+            self._add_memory(step, memory)
 
     def _add_memory(self, step: int, memory: Mapping[str, int]) -> None:
         if self._memory_kind is None:

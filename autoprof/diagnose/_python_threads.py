@@ -123,8 +123,10 @@ class ThreadMonitor:
     def observe_step(self) -> None:
         """Look at the threads, if that was long ago; the training thread must hold the GIL."""
         now_ns = self._now_ns()
+        if now_ns - self._last_ns < LOOK_EVERY_NS or self._looks >= MAX_LOOKS:
+            return
         threads = self._threads()
-        if len(threads) < 2 or now_ns - self._last_ns < LOOK_EVERY_NS or self._looks >= MAX_LOOKS:
+        if len(threads) < 2:
             return
         wall_ns = now_ns - self._last_ns if self._looks else 0
         self._last_ns = now_ns

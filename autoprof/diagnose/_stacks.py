@@ -13,7 +13,7 @@ from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
 from .._resolve import RawStep
 from .._stats.intervals import proportion_factors
 from .._units import format_percent
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..probes._call_table import Site
 from ..probes.stacks import Sites, StackProbe, StackSample
 from ._calls import MAX_SOURCE, NEARLY_ALL, CallSite
@@ -160,7 +160,7 @@ class StackMonitor:
     def observe_frame(self, frame: StepFrame) -> None:
         """Add the samples of a step by the span that each fell into; enable the samples if much is unexplained."""
         if not self._probe.enabled and not frame.warmup:
-            self._decide(frame)
+            self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
         inside = self._waiting.pop(frame.step, None) if self._waiting else None
         if not inside or frame.warmup:
             return
@@ -175,8 +175,17 @@ class StackMonitor:
             else:
                 self._add(UNATTRIBUTED, sample)
 
-    def _decide(self, frame: StepFrame) -> None:
-        layout = frame.layout
+    def observe_run(self, run: FrameRun) -> None:
+        """Do the same for the frames of several steps."""
+        if run.plain and not self._waiting:
+            if not self._probe.enabled:
+                self._decide(run.layout, sum(run.duration_ns), run.total_ns)
+            return
+        for frame in run.frames:
+            self.observe_frame(frame)
+
+    def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
+        """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""
         if layout is not self._layout:
             phases = layout.phases
             explained = [root for root in layout.roots.tolist() if phases[root] is not Phase.DATA]
@@ -184,10 +193,10 @@ class StackMonitor:
             holding = [at for at in held if at >= 0 and layout.lanes[at] == TRAINING_LANE]
             self._layout, self._explained = layout, np.asarray(explained, dtype=np.int64)
             self._holding = np.asarray(sorted(holding), dtype=np.int64)
-        self._frames += 1
-        self._total_ns += frame.step_ns
-        self._explained_ns += int(frame.total_ns[self._explained].sum())
-        self._own_ns += int(layout.self_ns(frame.total_ns)[self._holding].sum())
+        self._frames += len(total_ns)
+        self._total_ns += step_ns
+        self._explained_ns += int(total_ns[:, self._explained].sum())
+        self._own_ns += int(layout.self_ns(total_ns)[:, self._holding].sum())
         unexplained = self._explained_ns <= (1 - ENABLE_SHARE) * self._total_ns
         if self._frames >= MIN_FRAMES and (unexplained or self._own_ns >= OWN_SHARE * self._total_ns):
             self._probe.enable()

@@ -191,10 +191,20 @@ class CallTable:
                 total_ns += ns
         return total_ns
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether there were calls since the last ``take``."""
+        return bool(self._open or self._more) or self._pending is not None
+
     def close_step(self, *sums: int) -> None:
         """Keep a recorded step's sums."""
         self.recorded_steps += 1
         self.steps.append(sums)
+
+    def close_steps_without_calls(self, count: int) -> None:
+        """Keep the sums of so many recorded steps without a call."""
+        self.recorded_steps += count
+        self.steps.extend([(0,)] * min(count, MAX_STEPS))
 
     def column(self, at: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return one of the sums for each of the steps kept."""

@@ -98,11 +98,15 @@ class CompilationProbe:
             self._open_count += 1
             self._begun_ns = None
 
+    @property
+    def has_compiled(self) -> bool:
+        """Whether torch has compiled in the open step."""
+        return self._open_count > 0
+
     def close_step(self, length_ns: int, recorded: bool) -> None:
         """Called at the end of a step; of an unrecorded one, only the functions' names are kept."""
         if recorded:
-            self.recorded_steps += 1
-            self.recorded_ns += length_ns
+            self.close_steps_without(1, length_ns)
         if not self._open_count:
             return
         for one in self._new():
@@ -115,6 +119,11 @@ class CompilationProbe:
             self.ns += self._open_ns
             self.steps += 1
         self._open_count = self._open_ns = 0
+
+    def close_steps_without(self, count: int, length_ns: int) -> None:
+        """Count so many recorded steps of this length in total, without what torch compiled in them."""
+        self.recorded_steps += count
+        self.recorded_ns += length_ns
 
     def _new(self) -> list[Compilation]:
         new = []

@@ -50,6 +50,13 @@ class DebugProbe(CallProbe):
         """Put ``torch.autograd.backward`` back: a wrapper would cost time in each unsampled step."""
         self.remove()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a switch is on, or was when backward began in the open step."""
+        if self._seen or sys.gettrace() is not None or sys.getprofile() is not None:
+            return True
+        return torch.is_anomaly_enabled() or _profiler_enabled()
+
     def close_step(self, counts: bool) -> None:
         """Count the switches of a recorded step; a warm-up step is not counted."""
         if counts:

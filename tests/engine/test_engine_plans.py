@@ -196,8 +196,8 @@ def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -
     """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
     monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)  # however slow the machine
     rounds: list[int] = []
-    make = resolving.make_frames
-    monkeypatch.setattr(resolving, "make_frames", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
+    make = resolving.make_runs
+    monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))
     model = Choice()
     with Watched(model, clock=FakeClock(tick_ns=1)) as watched:
         for depth in (3, 3, 3, 2, 2):

@@ -1,0 +1,153 @@
+"""Steps in a row are added up at once; the statistics are those of the same steps one by one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_laws import Watched, everything
+from torch import nn
+
+import autoprof
+from autoprof._resolve import frames as making
+from autoprof._resolve import resolver as resolving
+from autoprof._session import pipeline
+from autoprof._stats import Aggregate
+from autoprof._stats import cut_statistics as folding
+from autoprof.frame import FrameRun
+from autoprof.summary import Summary
+from autoprof.testing import FakeClock
+
+ITS_OWN = {"overhead", "overhead_ns", "metrics", "memory", "findings", "held"}
+"""Fields that are measured on the machine, not by the fake clock; findings quote them."""
+
+
+class Block(nn.Module):
+    """Two layers, the second as often as told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor, times: int) -> torch.Tensor:
+        x = self.first(x)
+        for _ in range(times):
+            x = self.second(x)
+        return x
+
+
+def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int]]:
+    """Train steps of two lengths in any order; return the summary and the numbers of steps in the runs."""
+    lengths: list[int] = []
+    add = Aggregate.add_run
+
+    def note(aggregate: Aggregate, run: FrameRun) -> None:
+        lengths.append(len(run.frames) if run.plain else 0)
+        add(aggregate, run)
+
+    model, clock = Block(), FakeClock(tick_ns=1)
+    targets = [{"match": "first", "memory": memory}, *([] if hidden else [{"match": "second"}])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Aggregate, "add_run", note)
+        patch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
+        patch.setattr(pipeline, "CROWDED", 60)
+        patch.setattr(pipeline, "SLICE_NS", 10**15)
+        patch.setattr(folding, "BLOCK_STEPS", 8)
+        if alone:
+            patch.setattr(making, "_is_plain", lambda _raw: False)
+        with Watched(model, clock=clock, config=everything(targets=targets)) as watched:
+            for at in range(48):
+                clock.advance(at * at % 7)
+                loss = model(torch.ones(1, 2), 2 if at in (5, 6, 21) else 1).sum()
+                clock.advance(at % 5)
+                if at == 9:
+                    autoprof.log_timing("elsewhere", 3)
+                loss.backward()
+                if at > 30:
+                    watched.session.log(samples=at, loss=at / 3)
+                watched.step()
+        return watched.sink.summary, lengths  # type: ignore[return-value]
+
+
+def described(summary: Summary) -> dict[str, Any]:
+    """Return the fields that the fake clock decides."""
+    found = {field.name: getattr(summary, field.name) for field in fields(summary) if field.name not in ITS_OWN}
+    rows = [asdict(row) for row in summary.rows]
+    found["rows"] = [{key: row[key] for key in row if not key.endswith("_bytes")} for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("memory", [False, True])
+def test_steps_in_a_row_count_as_each_alone_does(memory: bool, hidden: bool) -> None:
+    """Blocks of 8 steps, runs of up to 26 or 38, logged durations, units that begin in the middle of a run."""
+    together, lengths = train(memory=memory, hidden=hidden, alone=False)
+    alone, each = train(memory=memory, hidden=hidden, alone=True)
+    assert described(together) == described(alone)
+    assert together.steps == 48
+    assert set(each) == {0}
+    assert max(lengths) == (0 if memory else 38 if hidden else 26)
+
+
+def test_a_gap_a_warm_up_and_another_cut_end_a_run() -> None:
+    """What a run has no column for is a frame of its own; a change of targets begins another run."""
+    model = Block()
+    with Watched(model, config=everything(targets=[{"match": "first"}])) as watched:
+        resolver, raws = watched.session._pipeline._resolver, []
+        for _ in range(12):
+            model(torch.ones(1, 2), 1)
+            watched.session.step()
+        submit = watched.session._pipeline.submit
+        watched.session._pipeline.submit = raws.append
+        for _ in range(9):
+            model(torch.ones(1, 2), 1)
+            watched.session.step()
+        watched.session._pipeline.submit = submit
+        watched.session.summary()
+        raws[2] = raws[2]._replace(gap_steps=3, gap_ns=5)
+        raws[5] = raws[5]._replace(warmup=True)
+        raws[7:] = [raw._replace(cut=1) for raw in raws[7:]]
+        for raw in raws:
+            resolver.submit(raw)
+        found = []
+        while (run := resolver.next_run()) is not None:
+            found.append(([frame.step for frame in run.frames], run.plain))
+    first = raws[0].step
+    steps = [[0, 1], [2], [3, 4], [5], [6], [7, 8]]
+    assert found == [([first + at for at in group], group not in ([2], [5])) for group in steps]
+
+
+def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work for steps of very many modules is done in pieces: it would lengthen one step of the user's."""
+    monkeypatch.setattr(resolving, "MAX_READINGS", 3 * 7)  # a step has six marks, and its end
+    monkeypatch.setattr(pipeline, "SLICE_NS", 10**15)
+    monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
+    counts = []
+    make = resolving.make_runs
+    monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: counts.append(len(raws)) or make(raws, *rest))
+    model = Block()
+    config = everything(targets=[{"match": "first|second", "phases": ["forward"]}])
+    with Watched(model, config=config) as watched:
+        for _ in range(8):
+            model(torch.ones(1, 2), 1)
+            watched.step()
+        watched.session.summary()
+    assert counts[1:] == [3, 3, 1]
+
+
+def test_the_longest_steps_do_not_keep_their_run_alive() -> None:
+    """The times of one step are copied: a view would hold the matrix of up to a hundred."""
+    model = Block()
+    with Watched(model, config=everything(targets=[{"match": "first"}])) as watched:
+        for _ in range(12):
+            model(torch.ones(1, 2), 1)
+            watched.step()
+        watched.session.summary()
+        diagnosis = watched.session._pipeline._summarizer._observers
+        (collector,) = [one._collector for one in diagnosis if hasattr(one, "_collector")]
+        longest = collector.longest()
+    assert longest
+    assert all(isinstance(one.total_ns, np.ndarray) and one.total_ns.base is None for one in longest)
