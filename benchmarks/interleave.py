@@ -77,7 +77,7 @@ def run_block(workload: Workload, variant: Variant, number: int, *, warmup: int,
         variant.open(workload)
         times = variant.remote_block(warmup, steps)
         if times is None:
-            for _ in range(warmup):
+            for _ in range(max(warmup, variant.least_warmup) if workload.is_short else warmup):
                 workload.step()
                 variant.end_step()
             variant.flush()
@@ -87,10 +87,10 @@ def run_block(workload: Workload, variant: Variant, number: int, *, warmup: int,
             )
     finally:
         variant.close()
-    return Block(number, _value(times, workload.asynchronous), *times)
+    return Block(number, block_value(times, asynchronous=workload.asynchronous), *times)
 
 
-def _value(times: Times, asynchronous: bool) -> float:
+def block_value(times: Times, *, asynchronous: bool) -> float:
     """Return a step's time: the median of the user's steps plus the mean of the work after them, which may be batched.
 
     On a device the host runs ahead: only the whole block has a length that means anything.

@@ -122,6 +122,9 @@ class Closed(Sessions):
 class Full(Sessions):
     """The workload's configuration as it stands, with every sink, into a temporary folder."""
 
+    least_warmup: ClassVar[int] = 12
+    """The console prints its first line after 10 steps; for that rich is imported and the whole summary computed."""
+
     def __init__(self) -> None:
         super().__init__("full", "autoprof: full config, all sinks", None)
         self._folder: str | None = None

@@ -37,6 +37,8 @@ def render(results: Json, bounds: Sequence[Bound]) -> str:
         lines += ["", *workload_lines(workload)]
     if results.get("further"):
         lines += ["", *further_lines(results["further"])]
+    if results.get("sinks"):
+        lines += ["", *sinks_lines(results["sinks"])]
     if results.get("micro"):
         lines += ["", *micro_lines(results["micro"])]
     if results.get("worst"):
@@ -100,6 +102,17 @@ def further_lines(further: Json) -> list[str]:
             rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
     header = ("a further module", "µs", "95 %")
     return [f"chains of {layers['short']} and of {layers['long']} tiny layers, interleaved", *columns(header, rows)]
+
+
+def sinks_lines(sinks: Json) -> list[str]:
+    """Render the cost of the sinks in sessions that stay open."""
+    rows: list[Row] = []
+    for name, label in sinks["labels"].items():
+        mine, bare = rounds_of(sinks["blocks"], name, "bare")
+        cost = difference(mine, bare, per=1e3 * sinks["modules"])
+        rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
+    turns = f"every step recorded, sessions that stay open: {sinks['rounds']} turns of {sinks['steps']} steps"
+    return [turns, *columns(("sessions that stay open", "µs/module", "95 %"), rows)]
 
 
 def micro_lines(micro: Json) -> list[str]:

@@ -24,6 +24,8 @@ class Variant:
     family: ClassVar[Family] = "bare"
     name = "bare"
     label = "bare"
+    least_warmup: ClassVar[int] = 0
+    """Steps before a block at least, where steps are short: work that a session does once is no cost of a step."""
 
     def open(self, workload: Workload) -> None:
         """Attach whatever the variant attaches."""

@@ -40,6 +40,7 @@ def verdict(results: Json) -> list[Bound]:
         *_states(results),
         *_calls(results),
         _full(results),
+        _sinks(results),
         *_worst(results),
         *_long(results),
         *_rest(results),
@@ -154,6 +155,12 @@ def _full(results: Json) -> Bound:
     return _at_most(
         f"reference ({size}), full config, all sinks", 1.01, _ratio(results, "reference", "full"), digits=3, sign=""
     )
+
+
+def _sinks(results: Json) -> Bound:
+    blocks = results.get("sinks", {}).get("blocks")
+    cost = None if blocks is None else cost_ratio(*rounds_of(blocks, "full", "record_both", "bare"))
+    return _at_most("every step recorded, all default sinks: cost over recording alone", 2.0, cost)
 
 
 def _worst(results: Json) -> list[Bound]:

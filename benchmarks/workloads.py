@@ -45,6 +45,8 @@ class Workload:
     synchronize: Callable[[], object] = _nothing
     asynchronous: bool = False
     clock: Callable[[], int] = perf_counter_ns
+    is_short: bool = True
+    """Whether a dozen steps take no noticeable time."""
     targets: Sequence[Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +125,7 @@ def reference(device: torch.device, size: str = "small", *, checkpoint: bool = T
 
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     title = f"reference workload: VRTWithSpike, {size}, attention and FFN checkpointed, AdamW"
-    return Workload("reference", title, model, step, config, optimizer, **_on(device))
+    return Workload("reference", title, model, step, config, optimizer, is_short=False, **_on(device))
 
 
 def small_gpt(device: torch.device, size: str = "") -> Workload:

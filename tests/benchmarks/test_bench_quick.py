@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import further, memory, micro, micro_step, worst
+from benchmarks import further, memory, micro, micro_step, sinks, worst
 from benchmarks.__main__ import main
 from benchmarks.options import parse
-from benchmarks.table import further_lines
+from benchmarks.table import further_lines, sinks_lines
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -96,3 +96,14 @@ def test_the_slowest_steps_of_each_lane_are_described() -> None:
     tails = worst.run(worst.CHUNK)
     assert all(tails[name]["steps"] == worst.CHUNK for name in ("bare", "session", "sinks"))
     assert tails["survivors"]["session"] == 0
+
+
+def test_the_sinks_are_measured_in_sessions_that_stay_open() -> None:
+    """Each session has its turns, of its own model, and the table has a line for it."""
+    measured = sinks.run(2, steps=12)
+    assert {name: [block["round"] for block in blocks] for name, blocks in measured["blocks"].items()} == {
+        name: [0, 1] for name in ("bare", *sinks.LABELS)
+    }
+    title, *lines = sinks_lines(measured)
+    assert "2 turns of 12 steps" in title
+    assert len(lines) == 2 + len(sinks.LABELS)
