@@ -106,7 +106,7 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
     if "further" in options.parts:
         results["further"] = further.run(options.rounds, options.clock, progress=progress)
     if "sinks" in options.parts:
-        results["sinks"] = sinks.run(options.rounds, options.clock, progress=progress)
+        results["sinks"] = sinks.run(min(options.rounds, FOCUS_ROUNDS), options.clock, progress=progress)
     if "micro" in options.parts:
         progress("single costs")
         results["micro"] = micro.run(workloads, quick=options.quick)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import torch
 
-from benchmarks.interleave import Measured, _value, interleave, steps_per_block
+from benchmarks.interleave import Measured, block_value, interleave, steps_per_block
 from benchmarks.variant import Times, Variant
 from benchmarks.workloads import Workload, tiny_layers
 
@@ -79,8 +79,8 @@ def test_a_variant_that_raises_is_left_out_and_its_reason_kept() -> None:
 def test_a_steps_time_is_its_median_and_its_share_of_the_rest() -> None:
     """A step that the machine interrupted does not count; work put off to one step is shared by all."""
     times = Times(steps_ns=[100, 100, 9000], ends_ns=[0, 0, 30], flush_ns=60, whole_ns=12_000)
-    assert _value(times, asynchronous=False) == 100 + 30
-    assert _value(times, asynchronous=True) == 4000
+    assert block_value(times, asynchronous=False) == 100 + 30
+    assert block_value(times, asynchronous=True) == 4000
 
 
 def test_the_number_of_steps_stays_within_its_limits() -> None:
