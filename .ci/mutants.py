@@ -30,11 +30,16 @@ NOTICED = ("killed", "timeout", "segfault")
 E = "tests/engine/test_engine_"
 PLANS = [f"{E}plans.py", f"{E}resolver.py"]
 DEVICE = [f"{E}device.py", f"{E}devices.py", f"{E}streams.py", f"{E}host_bound.py"]
-BACKWARD = [f"{E}backward.py", f"{E}checkpointing.py", *PLANS]
+BACKWARD = [f"{E}planner.py", f"{E}backward.py", f"{E}checkpointing.py"]
 STEPS = [f"{E}step_ends.py", f"{E}excluded.py"]
 TESTS = {
     "autoprof/_resolve/resolver.py": PLANS,
-    "autoprof/_resolve/plan.py": [*PLANS, "tests/test_detail_levels.py", "tests/memory/test_memory_extents.py"],
+    "autoprof/_resolve/plan.py": [
+        f"{E}planner.py",
+        *PLANS,
+        "tests/test_detail_levels.py",
+        "tests/memory/test_memory_extents.py",
+    ],
     "autoprof/_resolve/planner.py": BACKWARD,
     "autoprof/_resolve/grad_accumulation.py": [f"{E}micro_steps.py"],
     "autoprof/_resolve/launch_lag.py": DEVICE,

@@ -106,7 +106,7 @@ class Work:
     """The time that autoprof's own work takes, in place of the processor's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ns = 0
+        self.ns = 10**12
         monkeypatch.setattr(pipeline, "perf_counter_ns", lambda: self.ns)
 
 
@@ -299,6 +299,47 @@ def test_the_garbage_collector_is_off_while_frames_and_summaries_are_made(work: 
     assert len(live.collecting) == 3
     assert not any(live.collecting)
     assert gc.isenabled()
+
+
+def test_a_live_summary_comes_at_the_end_of_another_step_than_a_full_slice(work: Work, whole_summaries: None) -> None:
+    """Before the frames of the next slice; where a slice is not used up, both fit into one."""
+    live = Live()
+    bench = Bench(Busy(work, frame_ns=SLICE_NS + 1), sinks=[live])
+    bench.pipeline.postpone(0)
+    for _ in range(2):
+        bench.step()
+    bench.pipeline._due_ns = 0
+    seen = []
+    for _ in range(4):
+        bench.step()
+        seen.append((len(live.frames), len(live.summaries)))
+    assert seen == [(1, 0), (1, 1), (2, 1), (2, 2)]
+
+
+class Calibrated(ListSink):
+    """A sink that hears the clock's limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits: list[int] = []
+
+    def calibrate(self, limit_ns: int) -> None:
+        self.limits.append(limit_ns)
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_sink_hears_the_clocks_limit_before_the_first_frame(work: Work, flushed: bool) -> None:
+    """And again when another clock is read."""
+    sink = Calibrated()
+    bench = Bench(sinks=[sink], limit_ns=40)
+    bench.pipeline.postpone(10**18 * flushed)
+    for limit_ns in (40, 40, 7):
+        bench.pipeline.use_clock(FakeClock(limit_ns=limit_ns))
+        bench.step(ns=DELIVER_EVERY_NS)
+        if flushed:
+            bench.pipeline.flush()
+    assert sink.limits == [40, 7]
+    assert len(sink.frames) == 3
 
 
 # The way of one step.
