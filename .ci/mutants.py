@@ -51,7 +51,7 @@ TESTS = {
     "autoprof/_session/sampling.py": [f"{E}sampling.py"],
     "autoprof/_session/step_tracker.py": [*STEPS, f"{E}session.py"],
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
-    "autoprof/_session/outputs.py": [f"{E}pipeline.py", f"{E}sampling.py"],
+    "autoprof/_session/outputs.py": [f"{E}outputs.py"],
     "autoprof/_session/training_state.py": [*STEPS, f"{E}session.py"],
     "autoprof/_session/optimizer_cycle.py": [f"{E}step_ends.py"],
 }
