@@ -2,8 +2,8 @@
 
 mutmut works in a copy of the checkout below ``build/mutants``, a module at a time, with the tests that are about this
 module. Arguments are parts of the modules' names, and ``--sample N`` takes N random mutants of each module, always the
-same ones: ``make mutants MODULES="governor pipeline --sample 150"``. What was noticed once is not run again until its
-function changes, so a run that was interrupted continues. Survivors are run again when the tests have changed. Their
+same ones: ``make mutants MODULES="governor pipeline --sample 150"``. What was noticed once is not run again until the
+module changes, so a run that was interrupted continues. Survivors are run again when the tests have changed. Their
 differences are in ``build/mutants/<module>/survivors.diff``. Exits with status 1 where less than 90 % are noticed.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import filecmp
 import hashlib
+import json
 import os
 import random
 import re
@@ -19,6 +20,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,10 +114,42 @@ def mutmut(place: Path, *arguments: str) -> str:
     return found.stdout
 
 
-def results_of(place: Path) -> dict[str, str]:
-    """Return the results that the copy holds, by the mutant's name."""
-    lines = mutmut(place, "results", "--all", "true").splitlines()
-    return dict(line.strip().split(": ") for line in lines if ": " in line)
+def digest(paths: Iterable[Path]) -> str:
+    """Return a hash of these files."""
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(paths))).hexdigest()
+
+
+class Record:
+    """The results of one module by the names of its mutants, kept in a file beside the copy.
+
+    mutmut forgets its own results where a setting has changed.
+    """
+
+    def __init__(self, place: Path, module: str) -> None:
+        self._place = place
+        self._file = place / "results.json"
+        self._source = digest([place / module])
+        self._tests = digest((place / "tests").rglob("*.py"))
+        self.results: dict[str, str] = {}
+        found = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
+        if found.get("source") == self._source:
+            self.results = found["results"]
+            self.take()  # those of a run that was interrupted
+            if found["tests"] != self._tests:
+                self.results = {name: result for name, result in self.results.items() if result in NOTICED}
+        self.save()
+
+    def take(self) -> None:
+        """Add the results that mutmut has."""
+        for line in mutmut(self._place, "results", "--all", "true").splitlines():
+            name, _, result = line.strip().partition(": ")
+            if result and result != "not checked":
+                self.results[name] = result
+
+    def save(self) -> None:
+        """Write the file."""
+        found = {"source": self._source, "tests": self._tests, "results": self.results}
+        self._file.write_text(json.dumps(found, indent=1), "utf-8")
 
 
 def mutate(module: str, tests: list[str], sample: int | None, workers: int) -> dict[str, str]:
@@ -124,21 +158,13 @@ def mutate(module: str, tests: list[str], sample: int | None, workers: int) -> d
     names = names_of(place, module)
     if sample is not None and sample < len(names):
         names = sorted(random.Random(SEED).sample(names, sample))
-    digest = hashlib.sha256()
-    for path in sorted((place / "tests").rglob("*.py")):
-        digest.update(path.read_bytes())
-    survived_with = place / "survived_with"
-    same_tests = survived_with.exists() and survived_with.read_text() == digest.hexdigest()
-    settled = (*NOTICED, "survived", "no tests") if same_tests else NOTICED
-    unchanged = (place / "mutants" / module).exists() and (
-        (place / module).stat().st_mtime < (place / "mutants" / module).stat().st_mtime
-    )
-    before = results_of(place) if unchanged else {}
-    left = [name for name in names if before.get(name) not in settled]
+    record = Record(place, module)
+    left = [name for name in names if name not in record.results]
     if left:
-        survived_with.write_text(digest.hexdigest())
         mutmut(place, "run", "--max-children", str(workers), *left)
-    results = {name: result for name, result in results_of(place).items() if name in set(names)}
+        record.take()
+        record.save()
+    results = {name: record.results.get(name, "not checked") for name in names}
     survivors = [name for name, result in results.items() if result not in NOTICED]
     (place / "survivors.diff").write_text("\n".join(mutmut(place, "show", name) for name in survivors), "utf-8")
     return results
