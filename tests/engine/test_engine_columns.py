@@ -1,0 +1,356 @@
+"""Parts of resolving by themselves: lanes of threads, micro-steps, launch lag, columns of memory, hidden spans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autoprof import Phase
+from autoprof._capture import marks
+from autoprof._capture.marks import Label, MarkBatch
+from autoprof._resolve import RawStep
+from autoprof._resolve.grad_accumulation import MicroStepCounter
+from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS, LaunchLag, host_bound_ns
+from autoprof._resolve.memory import MemoryColumns, memory_columns
+from autoprof._resolve.plan import ShownSpans
+from autoprof.frame import LOGGED_LANE, NOT_MEASURED, Layout
+from autoprof.testing import FakeClock, FakeDevice
+
+NONE = NOT_MEASURED
+TRAINING, OTHER, THIRD = 11, 22, 33
+"""Identifiers of threads."""
+
+
+# Lanes of threads.
+
+
+def step_of(*marked: tuple[int, int], places: dict[int, int] | None = None, home: int = 0) -> RawStep:
+    """Return a step of (thread, kind); ``places`` has the device on which a thread's marks lie."""
+    device = FakeDevice(FakeClock())
+    clock = device.device_clock()
+
+    def read(index: int) -> Any:
+        with device.on(index):
+            return clock.read()
+
+    codes: list[int] = []
+    readings: list[Any] = []
+    for thread, kind in marked:
+        if thread != TRAINING:
+            codes.append(marks.THREAD)
+            readings.append(thread)
+        codes.append(kind)
+        readings.append(5 if kind in marks.VALUE_KINDS else read((places or {}).get(thread, 0)))
+    batch = MarkBatch(codes, readings, TRAINING, len({thread for thread, _ in marked} | {TRAINING}) > 1, 0)
+    return RawStep(1, 0, 1, clock, read(home), read(home), batch)
+
+
+def test_marks_of_one_thread_need_no_lanes() -> None:
+    """All are the training thread's."""
+    assert step_of((TRAINING, marks.ENTER), (TRAINING, marks.LEAVE)).lanes() is None
+
+
+def test_the_thread_that_runs_the_backward_belongs_to_the_training_thread() -> None:
+    """Its marks are those of a pass; the mark that names it lies on its lane."""
+    step = step_of((TRAINING, marks.ENTER), (OTHER, marks.BACKWARD_START), (OTHER, marks.BACKWARD_END))
+    assert step.lanes() == (0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", [marks.ENTER, marks.RESUME, marks.LOGGED])
+def test_a_thread_with_work_of_its_own_has_a_lane_of_its_own(kind: int) -> None:
+    """Each one, in the order in which they came."""
+    step = step_of((OTHER, kind), (TRAINING, marks.ENTER), (THIRD, marks.ENTER), (OTHER, marks.BACKWARD_START))
+    assert step.lanes() == (1, 1, 0, 2, 2, 1, 1)
+
+
+@pytest.mark.parametrize(("home", "lanes"), [(0, (2, 2, 0, 0, 2, 2)), (1, (0, 0, 2, 2, 0, 0))])
+def test_of_several_backward_threads_that_of_the_steps_device_is_the_trainings(
+    home: int, lanes: tuple[int, ...]
+) -> None:
+    """The others have lanes of their own."""
+    step = step_of(
+        (THIRD, marks.BACKWARD_START),
+        (OTHER, marks.BACKWARD_START),
+        (THIRD, marks.BACKWARD_END),
+        places={OTHER: 0, THIRD: 1},
+        home=home,
+    )
+    assert step.lanes() == lanes
+
+
+def test_where_no_backward_thread_is_on_the_steps_device_the_first_is_the_trainings() -> None:
+    """One thread's marks have to be its backward."""
+    step = step_of((THIRD, marks.BACKWARD_START), (OTHER, marks.BACKWARD_START), places={OTHER: 2, THIRD: 1})
+    assert step.lanes() == (0, 0, 2, 2)
+
+
+def test_on_the_hosts_clock_the_first_backward_thread_is_the_trainings() -> None:
+    """Its readings are on no device."""
+    batch = MarkBatch(
+        [marks.THREAD, marks.BACKWARD_START, marks.THREAD, marks.BACKWARD_START, marks.ENTER],
+        [OTHER, 1, THIRD, 2, 3],
+        TRAINING,
+        True,
+        0,
+    )
+    assert RawStep(1, 0, 1, FakeClock(), 0, 9, batch).lanes() == (0, 0, 2, 2, 0)
+
+
+def test_the_readings_of_a_step_are_its_start_its_marks_and_its_end() -> None:
+    """Values are none."""
+    step = step_of((TRAINING, marks.ENTER), (OTHER, marks.BACKWARD_START), (TRAINING, marks.MEMORY))
+    assert step.readings() == [step.start, step.mark_batch.readings[0], step.mark_batch.readings[2], step.end]
+
+
+def test_a_step_lasts_from_the_hosts_time_at_its_start_to_that_at_its_end() -> None:
+    """Whatever the clock's readings are."""
+    clock = FakeClock()
+    device = FakeDevice(clock).device_clock()
+    clock.advance(100)
+    start = device.read()
+    clock.advance(23)
+    raw = RawStep(1, 0, 1, device, start, device.read())
+    assert (raw.begun_ns, raw.ended_ns) == (100, 123)
+
+
+# Micro-steps.
+
+MODEL, UPDATE, CLIP, LOADER = range(4)
+LABELS = [
+    Label("model", "model", Phase.FORWARD, frozenset(Phase)),
+    Label("SGD", None, Phase.OPTIMIZER, frozenset(Phase)),
+    Label("SGD/clip", None, Phase.OPTIMIZER, frozenset(Phase)),
+    Label("loader", None, Phase.DATA, frozenset(Phase)),
+]
+
+
+def micro_steps(text: str) -> int | None:
+    """Count in a step written as: f a forward, b its backward pass, B one more of the same, s and c the optimizer's
+    step without and with a closure, c{…} the closure's content, p and P a pass begun and ended, d a fetch, k clipping.
+    """
+    counter = MicroStepCounter(LABELS)
+    calls = 0
+
+    def add(kind: int, index: int = 0, ordinal: int = 0) -> None:
+        counter.add(kind, index, ordinal)
+
+    for letter in text:
+        if letter == "f":
+            calls += 1
+            add(marks.ENTER, MODEL, calls)
+            add(marks.LEAVE, MODEL, calls)
+        elif letter in "bB":
+            add(marks.GRAPH_BEGIN, 0, 90)
+            add(marks.BACKWARD_START, MODEL, calls)
+            add(marks.BACKWARD_END, MODEL, calls)
+            add(marks.GRAPH_END, 0, 90)
+        elif letter == "u":  # a pass in which no call is followed
+            add(marks.GRAPH_BEGIN, 0, 91)
+            add(marks.GRAPH_END, 0, 91)
+        elif letter in "pP":
+            add(marks.GRAPH_BEGIN if letter == "p" else marks.GRAPH_END, 0, 92)
+        elif letter in "[]":
+            add(marks.ENTER if letter == "[" else marks.LEAVE, UPDATE)
+        elif letter in "{}":  # a closure suspends the optimizer's span
+            add(marks.LEAVE if letter == "{" else marks.RESUME, UPDATE)
+        elif letter == "k":
+            add(marks.ENTER, CLIP)
+            add(marks.LEAVE, CLIP)
+        elif letter == "r":
+            add(marks.RESUME, CLIP)
+        elif letter == "d":
+            add(marks.ENTER, LOADER)
+            add(marks.LEAVE, LOADER)
+    return counter.result
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", None),
+        ("f[]", None),
+        ("fb[]", 1),
+        ("fbfbfb[]", 3),
+        ("fbfb[]fbfbfb[]fb[]", 3),
+        ("fbfb[]fb[]", 2),
+        ("fbBB[]", 1),  # several losses of one forward
+        ("fbBfbB[]", 2),
+        ("ffbb[]", 1),  # the second pass runs the backward of the same call
+        ("fufu[]", 2),
+        ("fuu[]", 1),  # a pass of which no call is followed is a further one where no forward came before it
+        ("u[]", 1),
+        ("uu[]", 1),
+        ("fbfb[]", 2),
+        ("fbkfbk[]k", 2),
+        ("fbrfb[]", 2),
+        ("fb[]b[]", 1),
+        ("dfbdfb[]", 2),
+        ("fpfbP[]", 1),  # a pass inside a pass
+        ("fpP[]", 1),
+        ("fpfPfb[]", 2),
+        ("fbfp", 2),  # a pass that the step's end cuts
+        ("fbpP", 1),
+        ("P", 1),
+        ("fPfPfb", 3),
+        ("fb[fb]", 1),  # a pass in the optimizer's step is the optimizer's
+        ("fb[fbfb]fbfb[]", 2),
+        ("[{fb}]", 1),  # one closure: its pass is the micro-step
+        ("fb[{fb}]", 2),  # and the last one where others came before
+        ("fbfb[{fb}]", 3),
+        ("fb[{fb}{fb}]", 1),  # line search: what the closure runs belongs to the optimizer
+        ("fbfb[{fb}{fb}{fb}]", 2),
+        ("fb[{fb}]fb[{fb}]", 2),
+        ("fb[{fb}]fbfbfb[]", 3),
+        ("fb[{}]", 1),
+        ("[{}]fb[]", 1),
+        ("fb[{fb}{fb}]fb[{fb}]", 2),
+        ("[]]fb[]", 1),
+    ],
+)
+def test_micro_steps_are_forwards_and_their_backward_passes_before_one_optimizer_step(
+    text: str, count: int | None
+) -> None:
+    """The most of the step; None where there was no pass."""
+    assert micro_steps(text) == count
+
+
+# Launch lag.
+
+
+def lag_of(lag: LaunchLag, begun_ns: int, host: list[int], ns: list[int], device: list[int] | None = None) -> list[int]:
+    """Return the lag at each mark of a step whose last mark is its end."""
+    of = np.array([0] * len(host) if device is None else device)
+    return lag.of(begun_ns, np.array(host), np.array(ns), of, len(host) - 1).tolist()
+
+
+def test_the_smallest_difference_of_host_and_device_is_a_lag_of_zero() -> None:
+    """The clocks of host and device have an unknown offset."""
+    assert lag_of(LaunchLag(), 0, [0, 10, 20], [500, 540, 525]) == [0, 30, 5]
+
+
+def test_each_device_has_a_zero_of_its_own_and_a_mark_on_none_has_no_lag() -> None:
+    """A device without marks in the step is no obstacle."""
+    found = lag_of(LaunchLag(), 0, [0, 0, 0, 0, 0], [10, 70, 5, 75, 30], [0, 2, NONE, 2, 0])
+    assert found == [0, 0, NONE, 5, 20]
+    assert lag_of(LaunchLag(), 0, [0, 0], [7, 8], [NONE, NONE]) == [NONE, NONE]
+
+
+def test_a_step_inherits_the_zero_of_the_one_before() -> None:
+    """Its queue never ran dry: the lag is that of the end of the step before, and what was added since."""
+    lag = LaunchLag()
+    assert lag_of(lag, 0, [0, 1000], [0, 1400]) == [0, 400]
+    assert lag_of(lag, 1000, [0, 1000], [0, 1300]) == [400, 700]
+    assert lag_of(lag, 2000, [0, 1000], [0, 900]) == [700, 600]
+    assert lag_of(lag, 3000, [0, 1000], [0, 300]) == [700, 0]
+    assert lag_of(lag, 4000, [0, 1000], [0, 1000]) == [0, 0]
+
+
+def test_a_step_after_a_gap_knows_no_zero_but_its_own() -> None:
+    """It does not begin where the last one ended."""
+    lag = LaunchLag()
+    lag_of(lag, 0, [0, 1000], [0, 1400])
+    assert lag_of(lag, 1001, [0, 1000], [0, 1300]) == [0, 300]
+
+
+def test_after_a_step_that_ends_on_another_device_there_is_no_zero_to_inherit() -> None:
+    """Its end was not seen on the first one."""
+    lag = LaunchLag()
+    lag_of(lag, 0, [0, 500, 1000], [0, 900, 1400], [0, 0, 1])
+    assert lag_of(lag, 1000, [0, 1000], [0, 1300]) == [0, 300]
+
+
+def test_the_inherited_zero_rises_as_fast_as_clocks_may_drift() -> None:
+    """With the length of each step that has passed."""
+    lag, second = LaunchLag(), 1_000_000_000
+    lag_of(lag, 0, [0, second], [0, second + 900_000])
+    assert lag_of(lag, second, [0, 0], [0, 0]) == [900_000 - second * DRIFT_PPM // 1_000_000] * 2
+
+
+def test_time_is_host_bound_where_the_queue_was_empty_at_its_end() -> None:
+    """Up to the scatter of events; summed from the first mark on."""
+    ns = np.array([0, 10, 30, 60, 100])
+    lag = np.array([0, EMPTY_QUEUE_NS, EMPTY_QUEUE_NS + 1, 0, 0])
+    assert host_bound_ns(ns, lag).tolist() == [0, 10, 10, 40, 80]
+    assert host_bound_ns(np.array([50, 40, 70]), np.zeros(3)).tolist() == [0, 0, 30]
+
+
+# Memory.
+
+
+def columns(positions: list[list[int]], parents: list[int], *values: list[int]) -> list[MemoryColumns]:
+    """Return the columns of each step; ``positions`` has six rows, for start and end."""
+    size = len(parents)
+    layout = Layout(("x",) * size, (None,) * size, (Phase.FORWARD,) * size, tuple(parents), (1,) * size, (0,) * size)
+    return memory_columns(np.array(positions), layout, np.array(values))
+
+
+def lists(found: MemoryColumns) -> list[list[int] | None]:
+    """Return the columns as lists."""
+    return [None if column is None else column.tolist() for column in found]
+
+
+def test_a_span_without_a_peak_reached_the_levels_at_its_ends() -> None:
+    """The host reads one value at each; each step has its own."""
+    positions = [[0], [NONE], [NONE], [1], [NONE], [NONE]]
+    found = columns(positions, [-1], [5, 9], [7, 3])
+    assert [lists(one) for one in found] == [[[5], [9], [9], None, None], [[7], [3], [7], None, None]]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "peak", "bound"),
+    [
+        (100, 130, 130, 130),  # the running peak grew inside
+        (100, 100, 60, 100),  # it did not: between the level at the end and the running peak
+        (100, 80, 60, NONE),  # it was reset inside
+    ],
+)
+def test_the_running_peak_is_a_spans_own_where_it_grew_and_else_a_bound(
+    before: int, after: int, peak: int, bound: int
+) -> None:
+    """Its level is 50 at the start and 60 at the end."""
+    (found,) = columns([[0], [1], [2], [3], [4], [5]], [-1], [50, before, 300, 60, after, 250])
+    assert lists(found) == [[50], [60], [peak], [bound], [300]]
+
+
+def test_a_reading_of_which_a_half_is_missing_has_no_bound() -> None:
+    """The span's end was not read."""
+    (found,) = columns([[0], [1], [2], [NONE], [NONE], [NONE]], [-1], [50, 100, 300])
+    assert lists(found) == [[50], [NONE], [50], [NONE], [300]]
+
+
+def test_a_span_reached_what_those_in_it_reached_whatever_their_depth() -> None:
+    """Also where it was not measured itself; a lower one changes nothing."""
+    rows = [[NONE, 0, 2, 4], [NONE] * 4, [NONE] * 4, [NONE, 1, 3, 5], [NONE] * 4, [NONE] * 4]
+    (found,) = columns(rows, [-1, 0, 1, 0], [10, 20, 90, 30, 5, 6])
+    assert found.memory_peak_bytes is not None
+    assert found.memory_peak_bytes.tolist() == [90, 90, 90, 6]
+    only = found.only(np.array([2, 3]))
+    assert lists(only) == [[90, 5], [30, 6], [90, 6], None, None]
+
+
+# Hidden spans.
+
+
+def test_hidden_spans_are_left_out_and_their_children_lie_in_the_next_shown_one() -> None:
+    """Each shown span keeps what it has; the hidden ones are listed by phase, without those of other lanes."""
+    layout = Layout(
+        names=("a", "h", "b", "h", "c", "i", "j", "k"),
+        fqns=("fa", "fh", "fb", "fh", "fc", "fi", "fj", None),
+        phases=(Phase.FORWARD,) * 5 + (Phase.BACKWARD, Phase.FORWARD, Phase.USER),
+        parents=(-1, 0, 1, 1, 3, -1, -1, 5),
+        calls=(1, 2, 3, 4, 5, 6, 7, 8),
+        lanes=(0, 0, 0, 0, 0, 0, 1, LOGGED_LANE),
+    )
+    shown = ShownSpans(layout, (1, 3, 5, 6))
+    assert shown.spans.tolist() == [0, 2, 4, 7]
+    assert shown.layout == Layout(
+        names=("a", "b", "c", "k"),
+        fqns=("fa", "fb", "fc", None),
+        phases=(Phase.FORWARD, Phase.FORWARD, Phase.FORWARD, Phase.USER),
+        parents=(-1, 0, 0, -1),
+        calls=(1, 3, 5, 8),
+        lanes=(0, 0, 0, LOGGED_LANE),
+    )
+    assert shown.hidden == ((Phase.FORWARD, [1, 3]), (Phase.BACKWARD, [5]))
