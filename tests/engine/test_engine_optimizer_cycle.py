@@ -1,0 +1,153 @@
+"""Which optimizer steps make one training step: told from the order in which they came before."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoprof._session.optimizer_cycle import HISTORY, OPTIMIZERS, OptimizerCycle
+
+
+class Loop:
+    """A training loop with a forward before each optimizer step: there a whole training step ends."""
+
+    def __init__(self, expected: int = 0) -> None:
+        self.cycle = OptimizerCycle(expected)
+        self.steps: list[str] = []
+        self.held: list[int] = []
+        self._open = ""
+
+    def run(self, text: str, *, foreign: str = "") -> Loop:
+        """Run the optimizers of these letters; those that are ``foreign`` update no parameter of the model."""
+        for letter in text:
+            if letter == "|":  # a gap whose steps are not seen
+                self._end()
+                self.cycle.skip()
+                continue
+            if self.cycle.has_stepped:
+                if self.cycle.is_whole:
+                    self._end()
+                else:
+                    self.cycle.wait()
+            self.cycle.add(ord(letter), owned=letter not in foreign)
+            self._open += letter
+        return self
+
+    def _end(self) -> None:
+        if self._open:
+            self.steps.append(self._open)
+            self.held.append(self.cycle.held)
+            self._open = ""
+        self.cycle.begin_step()
+
+    def ended(self, text: str, *, foreign: str = "") -> list[str]:
+        """Return the training steps of such a run, once the loop has ended."""
+        self.run(text, foreign=foreign)._end()
+        return self.steps
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("aaaa", "a a a a"),
+        ("dgdgdgdg", "d g dg dg dg"),
+        ("dddgdddgdddgdddg", "d d d g d d dg d d dg d d dg"),
+        ("abcabcabcabc", "a b c abc abc abc"),
+    ],
+)
+def test_without_a_number_the_first_round_teaches_the_order(text: str, steps: str) -> None:
+    """A step waits for the optimizer that is due next, unless that one has stepped in it."""
+    assert Loop().ended(text) == steps.split()
+
+
+@pytest.mark.parametrize(
+    ("expected", "text", "steps", "held"),
+    [
+        (1, "aaa", "a a a", [1, 1, 1]),
+        (2, "dgdgdg", "dg dg dg", [1, 1, 1]),
+        (3, "abcabc", "abc abc", [1, 1]),
+        (2, "aaaaa", "aa a a a", [2, 1, 1, 1]),  # the second one never steps
+        (2, "dddgdddgdddg", "dd d gd d dg d d dg", [2, 1, 1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_with_a_number_the_first_step_waits_for_as_many(expected: int, text: str, steps: str, held: list[int]) -> None:
+    """If one steps twice instead, the step was several."""
+    loop = Loop(expected)
+    assert loop.ended(text) == steps.split()
+    assert loop.held == held
+
+
+def test_an_optimizer_that_updates_no_parameter_of_the_model_makes_no_step_whole() -> None:
+    """Its order is learnt all the same."""
+    loop = Loop()
+    assert not loop.cycle.has_stepped
+    loop.cycle.add(1, owned=False)
+    assert not loop.cycle.has_stepped
+    assert not loop.cycle.is_whole
+    loop.cycle.add(2)
+    assert loop.cycle.has_stepped
+    loop.cycle.begin_step()
+    assert not loop.cycle.has_stepped
+    assert Loop().ended("xaxaxa", foreign="x") == ["xa", "xa", "xa"]
+
+
+def test_two_steps_of_one_optimizer_without_a_forward_between_them_are_one() -> None:
+    """Only a step that waited for another one held several."""
+    cycle = OptimizerCycle()
+    cycle.add(1)
+    cycle.add(1)
+    assert (cycle.held, cycle.is_whole) == (1, True)
+    cycle.wait()
+    cycle.add(1)
+    assert cycle.held == 2
+    cycle.add(1)
+    assert cycle.held == 2
+    cycle.begin_step()
+    assert cycle.held == 1
+
+
+def test_after_a_gap_the_order_that_was_learnt_holds() -> None:
+    """Wherever in it the gap has ended; its steps were not seen."""
+    assert Loop().ended("dgdgdg|dgdg") == ["d", "g", "dg", "dg", "dg", "dg"]
+    assert Loop().ended("abcabcabc|cabcabca") == ["a", "b", "c", "abc", "abc", "cab", "cab", "ca"]
+
+
+def test_two_gaps_in_a_row_are_one() -> None:
+    """Nothing was seen between them."""
+    one, two = Loop().run("dgdg|"), Loop().run("dgdg||||")
+    for loop in (one, two):
+        loop.run("dgdg")
+    assert one.steps == two.steps
+
+
+def test_the_history_is_bounded_and_so_are_the_optimizers() -> None:
+    """A program that makes a new optimizer in each step has no order to learn; each of its steps is whole."""
+    loop = Loop()
+    letters = "".join(chr(1000 + i) for i in range(10 * OPTIMIZERS))
+    assert loop.ended(letters) == list(letters)
+    assert len(loop.cycle._symbols) == OPTIMIZERS
+    loop = Loop()
+    loop.run("dg" * HISTORY)
+    assert len(loop.cycle._history) == HISTORY
+
+
+def test_a_new_order_is_learnt_once_the_old_one_is_forgotten() -> None:
+    """A GAN that goes on with its generator alone."""
+    steps = Loop().ended("dg" * 8 + "g" * 2 * HISTORY)
+    assert steps[-HISTORY:] == ["g"] * HISTORY
+
+
+@pytest.mark.parametrize(
+    ("before", "opened", "whole"),
+    [("xbx", "cx", True), ("xbxc", "x", False), ("xbxc", "bx", False), ("xbx", "x", True)],
+)
+def test_the_longest_sequence_decides_and_a_tie_goes_to_the_optimizer_that_has_stepped(
+    before: str, opened: str, whole: bool
+) -> None:
+    """After x, two others came equally often: the step is whole where one of them has stepped in it."""
+    cycle = OptimizerCycle()
+    for key in before:
+        cycle.add(ord(key))
+    cycle.begin_step()
+    for key in opened:
+        cycle.add(ord(key))
+    assert cycle.is_whole == whole
