@@ -127,8 +127,9 @@ LABELS = [
 
 
 def micro_steps(text: str) -> int | None:
-    """Count in a step written as: f a forward, b its backward pass, B one more of the same, s and c the optimizer's
-    step without and with a closure, c{…} the closure's content, p and P a pass begun and ended, d a fetch, k clipping.
+    """Count in a step written in letters: f is a forward (e and l its begin and end), b and B the backward pass of the
+    last one, 1 and 2 of the first and second one, p and P a pass's begin and end, [ and ] an optimizer step's, { and }
+    its closure's.
     """
     counter = MicroStepCounter(LABELS)
     calls = 0
@@ -141,11 +142,14 @@ def micro_steps(text: str) -> int | None:
             calls += 1
             add(marks.ENTER, MODEL, calls)
             add(marks.LEAVE, MODEL, calls)
-        elif letter in "bB":
+        elif letter in "bB12":
             add(marks.GRAPH_BEGIN, 0, 90)
-            add(marks.BACKWARD_START, MODEL, calls)
-            add(marks.BACKWARD_END, MODEL, calls)
+            add(marks.BACKWARD_START, MODEL, int(letter) if letter.isdigit() else calls)
             add(marks.GRAPH_END, 0, 90)
+        elif letter == "x":  # the first call's backward, in an open pass
+            add(marks.BACKWARD_START, MODEL, 1)
+        elif letter in "el":
+            add(marks.ENTER if letter == "e" else marks.LEAVE, MODEL)
         elif letter == "u":  # a pass in which no call is followed
             add(marks.GRAPH_BEGIN, 0, 91)
             add(marks.GRAPH_END, 0, 91)
@@ -207,6 +211,16 @@ def micro_steps(text: str) -> int | None:
         ("[{}]fb[]", 1),
         ("fb[{fb}{fb}]fb[{fb}]", 2),
         ("[]]fb[]", 1),
+        ("ff12[]", 2),  # all forwards before all passes
+        ("ffpbxP[]", 1),
+        ("ffpxbP1[]", 1),
+        ("[fb]fb1[]", 2),
+        ("[[{}]fb]", None),  # an optimizer that steps inside another's step
+        ("[[]fb]", None),
+        ("fudu[]", 1),  # a fetch is no forward
+        ("fueul[]", 2),  # a pass before its forward is over
+        ("fupfPu[]", 1),  # a forward inside a pass is none
+        ("fu[]ufu[]", 1),
     ],
 )
 def test_micro_steps_are_forwards_and_their_backward_passes_before_one_optimizer_step(
