@@ -130,10 +130,7 @@ def render_panel(
     """
     painter = _Painter(glyphs_for(encoding), max(width, 1), color, encoding)
     dot = f" {painter.glyphs.dot} "
-    parts = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
-    while len(parts) > 2 and cells(dot.join(parts)) > painter.width - 4:
-        parts.pop()
-    lines = [painter.edge(painter.glyphs.top, dot.join(parts))]
+    lines = [render_title(summary, width=width, color=color, step=step, age_s=age_s, encoding=encoding)]
     if not summary.steps:
         lines.append(
             painter.text(f"{count(summary.warmup_steps, 'warm-up step')} so far, excluded from all statistics")
@@ -152,6 +149,24 @@ def render_panel(
     lines += [] if verdict is None else [painter.text(f"verdict: {verdict}")]
     lines.append(painter.edge(painter.glyphs.bottom, dot.join(_total(summary))))
     return lines
+
+
+def render_title(
+    summary: Summary,
+    *,
+    width: int,
+    color: bool,
+    step: int | None = None,
+    age_s: float = 0.0,
+    encoding: str = "utf-8",
+) -> str:
+    """Return the first line of the panel, the only one that changes with the age of the figures."""
+    painter = _Painter(glyphs_for(encoding), max(width, 1), color, encoding)
+    dot = f" {painter.glyphs.dot} "
+    parts = ["autoprof", *([] if step is None else [_step(step, age_s)]), *_speed(summary)]
+    while len(parts) > 2 and cells(dot.join(parts)) > painter.width - 4:
+        parts.pop()
+    return painter.edge(painter.glyphs.top, dot.join(parts))
 
 
 def _step(step: int, age_s: float) -> str:

@@ -6,13 +6,13 @@ import atexit
 import contextlib
 import os
 import sys
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
 from .._options import Options
 from .._reports.card import verdict_line
-from .._reports.panel import render_panel
+from .._reports.panel import render_panel, render_title
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
 from ..frame import StepFrame
@@ -70,6 +70,8 @@ class ConsoleSink:
         self._due = float("-inf")
         self._drawn: tuple[Summary, int, float] | None = None
         """The statistics in the panel, their last step, and when they were drawn first."""
+        self._panel: tuple[list[str], tuple[int, int] | None] = [], None
+        """The lines of the panel, and the size of the terminal that they are for."""
         self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
@@ -131,8 +133,7 @@ class ConsoleSink:
         if now_s < self._due or self._reader_left:
             return
         self._due = now_s + self._options.interval_s
-        size = PinnedLines.terminal_size(self._stream)
-        self._draw(summary, step, size, now_s - drawn_s)
+        self._draw(summary, step, PinnedLines.terminal_size(self._stream), now_s - drawn_s, again=True)
 
     def _show_summary(self, summary: Summary, step: int) -> None:
         size = PinnedLines.terminal_size(self._stream)
@@ -141,17 +142,16 @@ class ConsoleSink:
             self._pinned.clear()
             self._print_line(summary, step, on_terminal=size is not None)
 
-    def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float) -> bool:
-        """Draw the panel; return whether there is a place for it.
+    def _draw(
+        self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float, *, again: bool = False
+    ) -> bool:
+        """Draw the panel; return whether there is a place for it. ``again``: only the age of its figures is new.
 
         Beside a live display of the program's there may be none for a line either: then nothing is shown.
         """
         top = self._options.top
         if size is not None:
-            encoding, color = self._encoding, self._color
-            panel = render_panel(
-                summary, width=size[0], top=top, color=color, step=step, age_s=age_s, encoding=encoding
-            )
+            panel = self._render(summary, step, size, age_s, again=again)
             rows = live_rows()
             fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
@@ -162,6 +162,15 @@ class ConsoleSink:
         if self._notebook is not None:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None
+
+    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float, *, again: bool) -> list[str]:
+        style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
+        known, known_size = self._panel
+        if again and known_size == size:
+            return [render_title(summary, step=step, age_s=age_s, **style), *known[1:]]
+        panel = render_panel(summary, top=self._options.top, step=step, age_s=age_s, **style)
+        self._panel = panel, size
+        return panel
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:
         line = render_plain(summary, step=step, encoding=self._encoding)

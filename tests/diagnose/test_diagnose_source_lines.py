@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import os
 from pathlib import Path
+
+import pytest
 
 from autoprof.diagnose._source_lines import source_line
 
@@ -29,3 +32,15 @@ def test_a_file_that_the_program_has_read_itself_stays(tmp_path: Path) -> None:
 def test_a_line_that_does_not_exist_is_empty() -> None:
     """A file may be gone, or shorter than it was."""
     assert source_line("/nowhere/train.py", 3) == ""
+
+
+def test_a_file_is_read_up_to_the_line_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a long file takes milliseconds of a training step."""
+    monkeypatch.setattr(linecache, "getline", pytest.fail)
+    os.mkfifo(tmp_path / "train.py")
+    writer = os.open(tmp_path / "train.py", os.O_RDWR)  # never ends: who reads on waits for ever
+    os.write(writer, b"first = 1\nsecond = '\xe9'\nthird = 3\n")
+    try:
+        assert source_line(str(tmp_path / "train.py"), 2) == "second = '\ufffd'"
+    finally:
+        os.close(writer)

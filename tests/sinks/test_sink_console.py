@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from tqdm import tqdm
 
 import autoprof
 from autoprof._notes import Notes
+from autoprof._reports.panel import render_panel
 from autoprof._session.outputs import Outputs
 from autoprof.frame import StepFrame
 from autoprof.sinks._base import RunInfo
@@ -339,6 +341,33 @@ def test_between_recorded_steps_the_panel_shows_its_age(terminal: TerminalStream
     assert console.asked == 1
     console.step(40)
     assert _panel(terminal)[0].startswith("┌─ autoprof · step 40 ·")
+
+
+def test_a_new_age_renders_the_title_only(
+    terminal: TerminalStream, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other lines are those of the last drawing, unless the terminal has another size."""
+    rendered: list[float] = []
+
+    def render(*args: Any, age_s: float, **options: Any) -> list[str]:
+        rendered.append(age_s)
+        return render_panel(*args, age_s=age_s, **options)
+
+    monkeypatch.setattr("autoprof.sinks.console.render_panel", render)
+    console = Console(terminal, clock, every=1)
+    console.step(12)
+    shown = _panel(terminal)
+    for _ in range(3):
+        clock.now += 10
+        console.outputs.rest(5.0)
+    assert _panel(terminal)[0].startswith("┌─ autoprof · figures of step 12, 30 s ago ·")
+    assert _panel(terminal)[1:] == shown[1:]
+    assert rendered == [0.0]
+    terminal.screen.resize(100, 30)
+    clock.now += 10
+    console.outputs.rest(5.0)
+    assert rendered == [0.0, 40.0]
+    assert len(_panel(terminal)[0]) == len(_panel(terminal)[-1]) == 100
 
 
 def test_the_age_is_not_drawn_more_often_than_the_panel(terminal: TerminalStream, clock: Clock) -> None:
