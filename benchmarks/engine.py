@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 from torch import nn
@@ -18,8 +19,10 @@ from autoprof._capture.marks import (
     ENTER,
     GRAPH_BEGIN,
     GRAPH_END,
+    KIND_MASK,
     LEAVE,
     PURE_VARIABLE,
+    VALUE_KINDS,
     uses_extension,
 )
 from autoprof.frame import MODULE_PHASES
@@ -55,7 +58,8 @@ def throw_marks_away(session: Any) -> None:
     taken = session._recorder.take()
     session._metrics._root.take(taken)
     if session._steps._clock.device_type is not None:
-        session._steps._clock.release(taken.readings)
+        read = (code & KIND_MASK not in VALUE_KINDS for code in taken.codes)
+        session._steps._clock.release(list(compress(taken.readings, read)))
 
 
 def deliver(session: Any) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 
 from .variant import Times, Variant
 from .workloads import Workload
 
 Progress = Callable[[str], None]
+NO_TIME: Final = "not measured: no time left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ class Block:
 
 @dataclass(slots=True)
 class Measured:
-    """The blocks of each variant, and why those that could not run could not."""
+    """The blocks of each variant, why those that could not run could not, and how many whole rounds there are."""
 
     blocks: dict[str, list[Block]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    rounds: int = 0
 
 
 def time_steps(
@@ -111,16 +113,28 @@ def interleave(
     warmup: int,
     seed: int = 0,
     progress: Progress = lambda line: None,
+    left_s: Callable[[], float] | None = None,
 ) -> None:
-    """Add ``rounds`` of blocks to ``measured``. A variant that raises is left out from then on, and the reason kept."""
+    """Add ``rounds`` of blocks to ``measured``. A variant that raises is left out from then on, and the reason kept.
+
+    With ``left_s``, the seconds left, a round begins only if the longest one so far fits. Where not even the first one
+    fits, the variants that are left are not measured, except the first, which all are compared with.
+    """
     order = list(variants)
     draw = random.Random(seed + rounds.start)
+    longest_s = 0.0
     for number in rounds:
+        if left_s is not None and measured.rounds and left_s() < longest_s:
+            return
+        began_ns = perf_counter_ns()
         progress(f"{workload.name}: round {number + 1} of {rounds.stop}")
         draw.shuffle(order)
         gc.collect()
         for variant in order:
             if variant.name in measured.errors:
+                continue
+            if left_s is not None and not measured.rounds and variant is not variants[0] and left_s() <= 0:
+                measured.errors[variant.name] = NO_TIME
                 continue
             try:
                 block = run_block(workload, variant, number, warmup=warmup, steps=steps)
@@ -130,6 +144,8 @@ def interleave(
                 workload.reset()
             else:
                 measured.blocks.setdefault(variant.name, []).append(block)
+        measured.rounds += 1
+        longest_s = max(longest_s, (perf_counter_ns() - began_ns) / 1e9)
 
 
 def steps_per_block(workload: Workload, seconds: float, *, least: int = 3, most: int = 60) -> int:

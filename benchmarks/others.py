@@ -70,7 +70,7 @@ class TorchProfiler(Variant):
     def open(self, workload: Workload) -> None:
         """Start the profiler."""
         activities = [torch.profiler.ProfilerActivity.CPU]
-        if workload.asynchronous:
+        if workload.asynchronous and torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._profiler = torch.profiler.profile(activities=activities)
         with _quiet():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -36,15 +36,37 @@ def all_variants(size: str, *, peer: bool = True) -> list[Variant]:
 
 
 def measure_workload(
-    workload: Workload, variants: Sequence[Variant], *, rounds: int, focus_rounds: int = 0, progress: Progress
+    workload: Workload,
+    variants: Sequence[Variant],
+    *,
+    rounds: int,
+    focus_rounds: int = 0,
+    progress: Progress,
+    left_s: Callable[[], float] | None = None,
+    quick: bool = False,
 ) -> dict[str, Any]:
-    """Let the variants take turns on one workload."""
+    """Let the variants take turns on one workload; with ``left_s``, only as many rounds as fit into it.
+
+    ``quick`` blocks are too short to mean anything: they show that the variants run.
+    """
     measured = Measured()
     heavy = workload.name == "reference"
     steps = steps_per_block(workload, BLOCK_S, least=2 if heavy else 8)
     warmup = 1 if heavy else WARMUP
+    if quick:
+        steps, warmup = 2, 1
     try:
-        interleave(workload, variants, measured, rounds=range(rounds), steps=steps, warmup=warmup, progress=progress)
+        interleave(
+            workload,
+            variants,
+            measured,
+            rounds=range(rounds),
+            steps=steps,
+            warmup=warmup,
+            progress=progress,
+            left_s=left_s,
+        )
+        done = measured.rounds
         chosen = [variant for variant in variants if variant.name in FOCUS]
         further = range(rounds, rounds + focus_rounds)
         interleave(workload, chosen, measured, rounds=further, steps=FOCUS_STEPS, warmup=WARMUP, progress=progress)
@@ -55,7 +77,8 @@ def measure_workload(
         "title": workload.title,
         "modules": len(workload.targets),
         "steps_per_block": steps,
-        "rounds": rounds,
+        "rounds": done,
+        "rounds_wanted": rounds,
         "labels": {variant.name: variant.label for variant in variants},
         "families": {variant.name: variant.family for variant in variants},
         "hooks_left": workload.hooks(),

@@ -83,9 +83,9 @@ def _hook_dicts(module: nn.Module) -> list[dict[int, Any]]:
 
 
 def _on(device: torch.device) -> dict[str, Any]:
-    if device.type != "cuda":
+    if device.type == "cpu":
         return {}
-    return {"synchronize": torch.cuda.synchronize, "asynchronous": True}
+    return {"synchronize": torch.get_device_module(device).synchronize, "asynchronous": True}
 
 
 def tiny_layers(device: torch.device, size: str = "", *, layers: int = TINY_LAYERS) -> Workload:

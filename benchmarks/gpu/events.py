@@ -16,6 +16,8 @@ from ..engine import OPTIONS, deliver
 
 READS: Final = 200
 REPETITIONS: Final = 20
+BEHIND_NS: Final = 20_000_000
+"""The kernel before queued pairs: longer than the host takes to record them."""
 
 
 class Counting:
@@ -71,7 +73,7 @@ def per_step(
         for number in range(1, steps + 1):
             step()
             session.step()
-            if number in (steps // 100, steps // 10, steps):
+            if number in (max(1, steps // 100), steps // 10, steps):
                 made[str(number)] = counting.made
         deliver(session)
         counts = {name: getattr(counting, name) for name in ("recorded", "queried", "resolved", "waited")}
@@ -101,3 +103,28 @@ def costs(source: EventSource, clock: DeviceClock, wait: Callable[[], object]) -
         resolve.append((perf_counter_ns() - began) / READS)
         clock.release(readings)
     return {"record_ns": median(by_hand), "read_ns": median(read), "resolve_ns": median(resolve)}
+
+
+def scatter(source: EventSource, wait: Callable[[], object], sleep: Callable[[float], None]) -> dict[str, float]:
+    """Return the nanoseconds that two events in a row are apart: median and 95th percentile.
+
+    ``queued`` pairs are behind a kernel, as where the host runs ahead; for ``idle`` pairs the device has nothing to do.
+    """
+    place = source.here()
+    assert place is not None
+    found: dict[str, float] = {}
+    for name, length_ns in (("queued", BEHIND_NS), ("idle", 0)):
+        pairs = [(source.new(), source.new()) for _ in range(READS)]
+        if length_ns:
+            sleep(length_ns)
+        for start, end in pairs:
+            source.record(start, place)
+            source.record(end, place)
+            if not length_ns:
+                wait()
+        wait()
+        apart = sorted(source.elapsed_ns(start, end) for start, end in pairs)
+        found[f"{name}_p50_ns"] = median(apart)
+        found[f"{name}_p95_ns"] = apart[round(0.95 * (READS - 1))]
+        found[f"{name}_least_ns"] = min((ns for ns in apart if ns > 0), default=0)
+    return found

@@ -9,6 +9,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+Sleep = Callable[[float], None]
+"""Keep the device busy for so many nanoseconds."""
+
 SHORT_CYCLES: Final = 2_000_000
 LONG_CYCLES: Final = 12_000_000
 REPETITIONS: Final = 9
@@ -34,7 +37,7 @@ def slept_ns(cycles: int) -> float:
     return float(start.elapsed_time(end)) * 1e6
 
 
-def calibrate() -> Callable[[float], None]:
+def calibrate() -> Sleep:
     """Return ``sleep(ns)``. The slope between two lengths excludes the cost of a launch and an event."""
     for _ in range(WARMUP):
         slept_ns(LONG_CYCLES)
@@ -48,7 +51,7 @@ class _SleepBackward(torch.autograd.Function):
     """Pass the value on; sleep on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, sleep: Callable[[float], None], ns: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, sleep: Sleep, ns: float) -> Tensor:
         ctx.sleep, ctx.ns = sleep, ns
         return x.clone()
 
@@ -61,7 +64,7 @@ class _SleepBackward(torch.autograd.Function):
 class Sleeper(nn.Module):
     """Keep the device busy for a known time in forward and for another in backward."""
 
-    def __init__(self, sleep: Callable[[float], None], forward_ns: float, backward_ns: float) -> None:
+    def __init__(self, sleep: Sleep, forward_ns: float, backward_ns: float) -> None:
         super().__init__()
         self.sleep, self.forward_ns, self.backward_ns = sleep, forward_ns, backward_ns
 
@@ -72,9 +75,9 @@ class Sleeper(nn.Module):
         return slept
 
 
-def sleepers(sleep: Callable[[float], None], *lengths: tuple[float, float]) -> nn.Sequential:
+def sleepers(sleep: Sleep, *lengths: tuple[float, float], device: str = "cuda") -> nn.Sequential:
     """Return a model of sleepers with a layer before each, so that each has an input with a gradient to end at."""
     layers: list[nn.Module] = []
     for forward_ns, backward_ns in lengths:
         layers += [nn.Linear(8, 8), Sleeper(sleep, forward_ns, backward_ns)]
-    return nn.Sequential(*layers, nn.Linear(8, 8)).cuda()
+    return nn.Sequential(*layers, nn.Linear(8, 8)).to(device)

@@ -1,30 +1,150 @@
-"""Measure on the device: the variants, the cost of a reading, and the promises."""
+"""Measure on the device, part after part: the tests, the promises, the cost of a reading, the variants."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from statistics import median
+from time import monotonic
 from typing import Any, Final
 
 import torch
 
-from autoprof.devices import DeviceClock
-from autoprof.devices.cuda import CudaEvents
+from autoprof.devices import DeviceClock, device_of
 
 from .. import floors, machine, ours
 from .. import others as instead
 from ..run import measure_workload, print_line
 from ..variant import Variant
-from ..workloads import BUILDERS, tiny_layers
+from ..workloads import BUILDERS, Workload, tiny_layers
 from . import checks, events
+from .deadline import Deadline
+from .target import Target
 
 HAND_POOL: Final = 8192
 """Events that the hand-written floor takes in turn, as somebody would who knows that making one is slow."""
+PARTS: Final = ("tests", "device", "events", "kernels", "never_waits", "workloads")
+TESTS_SHARE: Final = 0.45
+"""The largest part of the time that the tests may take."""
+ROOT: Final = Path(__file__).resolve().parents[2]
+Results = dict[str, Any]
 
 
-def read_event() -> Any:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to measure, and for how long."""
+
+    parts: tuple[str, ...] = PARTS
+    models: tuple[str, ...] = ("layers", "reference", "gpt")
+    size: str = "large"
+    rounds: int = 20
+    event_steps: int = 1000
+    quick: bool = False
+    """Show that everything runs, in blocks too short to mean anything."""
+    seconds: float = 540
+
+
+def run(target: Target, options: Options, save: Callable[[Results], None]) -> Results:
+    """Measure the parts and return plain JSON types; ``save`` gets what there is after each part.
+
+    A part that raises is noted, and the others are measured.
+    """
+    torch.manual_seed(0)
+    deadline = Deadline(options.seconds)
+    workloads: dict[str, Workload] = {}
+
+    def built(name: str) -> Workload:
+        if name not in workloads:
+            workloads[name] = BUILDERS[name](target.place, options.size)
+        return workloads[name]
+
+    results: Results = {
+        "machine": {**machine.describe(), "gpu": device_of(target.place).name(target.place)},
+        "options": {"size": options.size, "rounds": options.rounds, "seconds": options.seconds, "quick": options.quick},
+        "seconds": {},
+        "failed": {},
+    }
+    measure: dict[str, Callable[[], Any]] = {
+        "tests": lambda: run_tests(deadline.share(TESTS_SHARE).left_s()),
+        "device": lambda: read_device(target.place),
+        "events": lambda: measure_events(target, options.event_steps),
+        "kernels": lambda: checks.known_kernels(target),
+        "never_waits": lambda: {name: checks.never_waits(built(name), target) for name in options.models},
+        "workloads": lambda: measure_workloads(target, options, built, deadline),
+    }
+    for name in (name for name in PARTS if name in options.parts):
+        print_line(name)
+        began = monotonic()
+        try:
+            results[name] = measure[name]()
+        except Exception:  # the next session on such a machine may be weeks away: measure the rest
+            results["failed"][name] = traceback.format_exc()
+        results["seconds"][name] = round(monotonic() - began, 1)
+        save(results)
+    print_line("")
+    return results
+
+
+def run_tests(limit_s: float) -> Results:
+    """Run the tests that are marked ``gpu`` in a process of their own; end it after ``limit_s``."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired as stopped:
+        output = stopped.stdout or b""
+        text = output.decode(errors="replace") if isinstance(output, bytes) else output
+        return {"passed": False, "summary": f"stopped after {limit_s:.0f} s", "output": text[-20_000:]}
+    lines = done.stdout.strip().splitlines() or ["no output"]
+    return {"passed": done.returncode == 0, "summary": lines[-1], "output": done.stdout[-20_000:]}
+
+
+def read_device(place: torch.device) -> Results:
+    """Return what autoprof knows of the device: its peak FLOP/s, its memory, and one reading of its telemetry."""
+    device = device_of(place)
+    peak, no_peak = device.peak(place)
+    reader, no_telemetry = device.telemetry(place)
+    reading = None
+    if reader is not None:
+        try:
+            found = reader.read()
+            reading = {name: getattr(found, name) for name in found.__dataclass_fields__}
+        finally:
+            reader.close()
+    memory = device.memory(place)
+    try:
+        capacity = memory.capacity_bytes()
+    finally:
+        memory.close()
+    return {
+        "peak_tflops": None if peak is None else dict(peak.tflops),
+        "no_peak": no_peak,
+        "telemetry": reading,
+        "no_telemetry": no_telemetry,
+        "capacity_bytes": capacity,
+    }
+
+
+def measure_events(target: Target, steps: int) -> Results:
+    """Return events per step, the cost of a reading, and how far events scatter."""
+    layers = tiny_layers(target.place)
+    source = target.events()
+    return {
+        **events.per_step(source, layers.model, layers.step, layers.config, steps),
+        "costs": events.costs(source, DeviceClock(source), target.synchronize),
+        "scatter": events.scatter(source, target.synchronize, target.calibrate()),
+    }
+
+
+def read_event(target: Target) -> Callable[[], Any]:
     """Return the floor's clock: an event from a ring, recorded on the current stream."""
-    ring = cycle([torch.cuda.Event(enable_timing=True) for _ in range(HAND_POOL)])  # type: ignore[no-untyped-call]
+    ring = cycle([target.event() for _ in range(HAND_POOL)])
 
     def read() -> Any:
         event = next(ring)
@@ -34,46 +154,37 @@ def read_event() -> Any:
     return read
 
 
-def all_variants() -> list[Variant]:
+def all_variants(target: Target) -> list[Variant]:
     """Return every variant, the floors with events in the clock's place."""
-    read = read_event()
+    read = read_event(target)
     return [
         Variant(),
         *ours.variants(),
         floors.ForwardFloor(read),
         floors.BackwardFloor(read),
-        *instead.variants(torch.cuda.synchronize, read),
+        *instead.variants(target.synchronize, read),
     ]
 
 
-def run(models: tuple[str, ...], size: str, rounds: int, *, quick: bool) -> dict[str, Any]:
-    """Measure everything and return plain JSON types."""
-    torch.manual_seed(0)
-    device = torch.device("cuda")
-    workloads = [BUILDERS[name](device, size) for name in models]
-    results: dict[str, Any] = {
-        "machine": machine.describe(),
-        "options": {"size": size, "rounds": rounds, "quick": quick},
-        "workloads": {
-            workload.name: measure_workload(workload, all_variants(), rounds=rounds, progress=print_line)
-            for workload in workloads
-        },
-    }
-    for measured in results["workloads"].values():
+def measure_workloads(
+    target: Target, options: Options, built: Callable[[str], Workload], deadline: Deadline
+) -> dict[str, Results]:
+    """Measure all variants of each model, each in an equal share of the time that is left."""
+    found: dict[str, Results] = {}
+    for number, name in enumerate(options.models):
+        share = deadline.share(1 / (len(options.models) - number))
+        measured = found[name] = measure_workload(
+            built(name),
+            all_variants(target),
+            rounds=options.rounds,
+            progress=print_line,
+            left_s=share.left_s,
+            quick=options.quick,
+        )
         measured["host_blocks"] = {
-            name: [_on_host(block) for block in blocks] for name, blocks in measured["blocks"].items()
+            variant: [_on_host(block) for block in blocks] for variant, blocks in measured["blocks"].items()
         }
-    print_line("events")
-    layers = tiny_layers(device)
-    source = CudaEvents()
-    results["events"] = events.per_step(source, layers.model, layers.step, layers.config, 200 if quick else 1000)
-    results["costs"] = events.costs(source, DeviceClock(source), torch.cuda.synchronize)
-    print_line("never waits")
-    results["never_waits"] = {workload.name: checks.never_waits(workload) for workload in (layers, *workloads)}
-    print_line("kernels of known length")
-    results["kernels"] = checks.known_kernels()
-    print_line("")
-    return results
+    return found
 
 
 def _on_host(block: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 from autoprof.testing import FakeClock, FakeDevice
 from benchmarks import machine
 from benchmarks.floors import ForwardFloor
-from benchmarks.gpu import events, table
+from benchmarks.gpu import events, run, table
 from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.deadline import Deadline
 from benchmarks.gpu.run import _on_host
+from benchmarks.gpu.target import cuda
+from benchmarks.interleave import NO_TIME, Measured, interleave
 from benchmarks.run import measure_workload
 from benchmarks.variant import Variant
 from benchmarks.workloads import tiny_layers
@@ -53,14 +64,17 @@ def test_the_table_shows_the_device_and_the_host() -> None:
         name: [_on_host(block) for block in blocks] for name, blocks in measured["blocks"].items()
     }
     source = device()
-    waits = {"error": None, "bare_ns": 1e6, "host_ns": 2e6, "device_ns": 4e8, "passed": True}
+    waits = {"error": None, "bare_error": None, "bare_ns": 1e6, "host_ns": 2e6, "device_ns": 4e8, "passed": True}
     kernel = {"expected_ns": 2e6, "measured_ns": None, "passed": False}
     results = {
         "machine": machine.describe(),
         "options": {},
         "workloads": {"layers": measured},
-        "events": events.per_step(source, workload.model, workload.step, workload.config, steps=100),
-        "costs": events.costs(source, source.device_clock(), lambda: None),
+        "events": {
+            **events.per_step(source, workload.model, workload.step, workload.config, steps=100),
+            "costs": events.costs(source, source.device_clock(), lambda: None),
+            "scatter": events.scatter(source, lambda: source.clock.advance(10**9), source.work),
+        },
         "never_waits": {"layers": waits},
         "kernels": {"forward, main stream": kernel},
     }
@@ -75,3 +89,97 @@ def test_a_check_that_fails_is_said_and_counts() -> None:
     good, bad = {"passed": True}, {"passed": False}
     assert table.passed({"never_waits": {"layers": good}, "kernels": {"forward": good}})
     assert not table.passed({"never_waits": {"layers": good}, "kernels": {"forward": bad}})
+    assert not table.passed({"failed": {"device": "Traceback\nRuntimeError: lost"}})
+    assert list(table.left_out({"failed": {"device": "Traceback\nRuntimeError: lost"}})) == [
+        "device FAILED: RuntimeError: lost"
+    ]
+
+
+def test_a_variant_of_autoprof_that_raises_fails_the_run() -> None:
+    """One of another tool may break; one that time did not suffice for is left out, and said."""
+    measured = {
+        "title": "layers: 40",
+        "rounds": 3,
+        "rounds_wanted": 20,
+        "labels": {"full": "autoprof: full", "floor": "floor", "hook": "full backward hook"},
+        "families": {"full": "autoprof", "floor": "floor", "hook": "others"},
+        "errors": {"floor": NO_TIME, "hook": "RuntimeError: broken"},
+    }
+    assert table.passed({"workloads": {"layers": measured}})
+    assert list(table.left_out({"workloads": {"layers": measured}})) == [
+        "left out for lack of time: layers: 17 rounds",
+        "left out for lack of time: layers: floor",
+    ]
+    measured["errors"]["full"] = "AttributeError: no"  # type: ignore[index]
+    assert not table.passed({"workloads": {"layers": measured}})
+
+
+def test_parts_share_the_time_that_is_left() -> None:
+    """A part that ends early leaves its time to those after it; no share reaches beyond the end."""
+    now = [0.0]
+    whole = Deadline(90, lambda: now[0])
+    assert whole.share(1 / 3).left_s() == 30
+    now[0] = 10
+    share = whole.share(1 / 2)
+    assert share.left_s() == 40
+    now[0] = 60
+    assert (share.left_s(), whole.left_s(), whole.share(1).left_s()) == (0, 30, 30)
+
+
+def test_a_round_begins_only_if_the_longest_one_fits() -> None:
+    """Without time for the first, only the one that all are compared with is measured."""
+    workload = tiny_layers(torch.device("cpu"), layers=2)
+    for left_s, rounds, measured_variants in ((1e9, 3, 2), (1e-9, 1, 2), (0.0, 1, 1)):
+        measured = Measured()
+        interleave(
+            workload, [Variant(), ForwardFloor()], measured, rounds=range(3), steps=1, warmup=0,
+            left_s=lambda left_s=left_s: left_s,
+        )  # fmt: skip
+        assert (measured.rounds, len(measured.blocks)) == (rounds, measured_variants)
+        assert list(measured.errors.values()) == ([NO_TIME] if measured_variants == 1 else [])
+
+
+def test_a_part_that_raises_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before and after it is saved."""
+    saved: list[dict[str, Any]] = []
+    monkeypatch.setattr(run, "read_device", lambda _place: 1 / 0)
+    monkeypatch.setattr(run, "run_tests", lambda _limit: {"passed": True, "summary": "3 passed"})
+    monkeypatch.setattr(run.checks, "known_kernels", lambda _target: {})
+    target = replace(cuda(), place=torch.device("cpu"))
+    options = run.Options(parts=("kernels", "device", "tests"))
+    results = run.run(target, options, lambda found: saved.append(json.loads(json.dumps(found))))
+    assert [list(found["seconds"]) for found in saved] == [
+        ["tests"], ["tests", "device"], ["tests", "device", "kernels"]
+    ]  # fmt: skip
+    assert "ZeroDivisionError" in results["failed"]["device"]
+    assert "3 passed" in table.render(results)
+    assert not table.passed(results)
+
+
+def test_tests_that_take_too_long_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their output so far is kept."""
+
+    def run_for_ever(_command: list[str], **given: Any) -> None:
+        raise subprocess.TimeoutExpired("pytest", given["timeout"], output=b"tests/gpu ..")
+
+    monkeypatch.setattr(subprocess, "run", run_for_ever)
+    assert run.run_tests(3.0) == {"passed": False, "summary": "stopped after 3 s", "output": "tests/gpu .."}
+
+
+def test_the_whole_run_works_on_the_simulated_accelerator(tmp_path: Path) -> None:
+    """All parts but the tests, in their smallest form: neither a part nor a variant of autoprof fails."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "sim", "--quick", "--models", "layers"]
+    command += ["--parts", ",".join(run.PARTS[1:]), "--output", str(tmp_path)]
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode == 2:
+        pytest.skip(done.stderr)
+    results = json.loads((tmp_path / "gpu_sim.json").read_text())
+    assert (results["failed"], tuple(results["seconds"])) == ({}, run.PARTS[1:])
+    assert table.own_errors(results["workloads"]["layers"]) == []
+    variants = results["workloads"]["layers"]["blocks"].keys()
+    assert variants >= {"bare", "full", "record_both", "session_both_python", "floor_both", "sync_timers"}
+    assert [check["error"] for check in results["never_waits"].values()] == [None]
+    assert all(check["measured_ns"] >= 0.99 * check["expected_ns"] for check in results["kernels"].values())
+    assert (tmp_path / "gpu_sim.txt").read_text().strip() in done.stdout

@@ -15,8 +15,8 @@ import autoprof
 from autoprof import Session
 from autoprof.devices import Place
 from autoprof.testing import FakeClock, FakeDevice, ListSink, open_session
-from benchmarks.gpu.checks import no_synchronisation
 from benchmarks.gpu.kernels import calibrate
+from benchmarks.gpu.target import no_synchronisation
 
 CONFIG = everything(targets=[{"match": r"ops\..+"}])
 

@@ -10,7 +10,7 @@ from torch import nn
 import autoprof
 from autoprof import Phase
 from autoprof.testing import ListSink
-from benchmarks.gpu.checks import no_synchronisation
+from benchmarks.gpu.target import no_synchronisation
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.frame import Span
 from autoprof.testing import ListSink
-from benchmarks.gpu.checks import no_synchronisation
+from benchmarks.gpu.target import no_synchronisation
 
 pytestmark = pytest.mark.gpu
 MIB = 2**20

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 import autoprof
 from autoprof.testing import ListSink
 from benchmarks.engine import OPTIONS
-from benchmarks.gpu.checks import never_waits, no_synchronisation
+from benchmarks.gpu.checks import never_waits
+from benchmarks.gpu.target import no_synchronisation
 from benchmarks.workloads import Workload, reference, small_gpt, tiny_layers
 
 pytestmark = pytest.mark.gpu

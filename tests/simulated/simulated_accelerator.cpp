@@ -711,7 +711,8 @@ void run(const c10::OperatorHandle& called, Stack* stack) {
       op.callBoxed(&here);
       for (size_t r = 0; r < into.size(); ++r) {
         if (into[r].isTensor() && into[r].toTensor().defined()) {
-          into[r].toTensor().copy_(here[r].toTensor());
+          const at::Tensor made = here[r].toTensor();
+          made.defined() ? into[r].toTensor().copy_(made) : into[r].toTensor().zero_();  // a gradient that nobody needs
         } else if (into[r].isTensorList()) {
           const auto from = here[r].toTensorList();
           const auto to = into[r].toTensorList();
