@@ -55,11 +55,11 @@ FIELDS: Final[dict[str, Field]] = {
         "batch_loss loss_step step_loss train_loss_step loss train_loss lm_loss total_loss tot_loss training_loss trl "
         "train_total_loss global_avg_loss loss_metrics_global_avg_loss loss_train reduced_train_loss "
         "loss_total ce_loss nll_loss mlm_loss train_ce_loss crossentropyloss train_crossentropyloss "
-        "损失 训练损失 损失值"
+        "损失 训练损失 损失值 训练集loss 训练loss 训练集损失"
     )),
     "val_loss": Field("", "plain", _keys(
         "val_loss eval_loss valid_loss validation_loss tel loss_val lm_loss_value val_total_loss test_loss "
-        "dev_loss val_loss_epoch 验证损失"
+        "dev_loss val_loss_epoch 验证损失 验证集loss 验证loss 测试集loss 测试loss 验证集损失 测试集损失 测试损失"
     )),
     "throughput": Field("samples/s", "rate", _keys(
         "throughput samples_per_second samples_per_sec samples_per_s samples_s samples_sec currsamplespersec "

@@ -36,6 +36,14 @@ _ISO_TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)T(?=\d\d:\d\d)")
 _BAR: Final = re.compile(r"\|[^|\d]*\| ?(?=\d|\?)|\[[=>. ━─]{4,}\]|[━─╸╺]{4,}")
 _DATE: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?")
 _CLOCK: Final = re.compile(r"(?:(?P<d>\d+) days?,? )?(?P<h>\d+):(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?(?![\d:])")
+_DURATION: Final = re.compile(
+    r"(?=\d+ ?(?:d|h|m))(?:(?P<d>\d+) ?d(?:ays?)?,? ?)?(?:(?P<h>\d+) ?h(?:ours?)?,? ?)?(?:(?P<m>\d+) ?m(?:in)?,? ?)?"
+    r"(?P<s>\d+(?:\.\d+)?) ?s(?:ec)?\b"
+)
+"""``1h 2m 31s``."""
+_DEVIATION: Final = re.compile(r" ?(?:±|\+/?-) ?\d+\.?\d*")
+_COUNT_IN_NAME: Final = re.compile(r" [A-Za-z]+\)\s*[:=]")
+"""The rest of a name such as ``Time(1000 iters):`` behind its number."""
 _UNIT: Final = re.compile(
     r"(?P<space>\s)?(?P<unit>%|[kKMGBT]?\s?[A-Za-zµμ]+/(?:s(?:ec)?|second|it(?:er)?|iteration|step|batch|update)s?(?:/\w+)?|"
     r"(?:[mun]?s|µs|μs|secs?|seconds?|msec|mins?|minutes|hours?|h|m|毫秒|秒|分钟|[KMGT]i?B|bytes|T?FLOP/?[sS]|/s)|(?<=\d)[kKMGBT]B?)"
@@ -348,7 +356,14 @@ class _Parser:
             return token.end()
         if self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) and not after.startswith("/"):
             return self._read_average(index, token)
-        unit = _UNIT.match(self._line, token.end())
+        if self._last is not None and stripped in ("±", "+-", "+/-"):
+            unit = _UNIT.match(self._line, token.end())
+            return unit.end() if unit is not None else token.end()
+        if re.search(r"\w\($", gap) and _COUNT_IN_NAME.match(after):
+            self._last = None
+            return token.end()
+        deviation = _DEVIATION.match(self._line, token.end())
+        unit = _UNIT.match(self._line, token.end() if deviation is None else deviation.end())
         chinese = re.match(r"\s?(轮|步|次迭代)", after) if gap.rstrip().endswith("第") else None
         if chinese is not None:
             name, field = ("epoch", "epoch") if chinese[1] == "轮" else ("step", "step")
@@ -362,7 +377,7 @@ class _Parser:
             self._last = None
             return token.end()  # a part of a word, a version, a range
         text = unit["unit"].strip() if unit is not None else None
-        stop = unit.end() if unit is not None else token.end()
+        stop = unit.end() if unit is not None and deviation is None else token.end()
         number = self._named(index, token, gap, text) or self._by_unit(index, text)
         self._last = None
         if number is not None:
@@ -372,6 +387,9 @@ class _Parser:
         return stop
 
     def _clock(self, token: re.Match[str]) -> re.Match[str] | None:
+        duration = _DURATION.match(self._line, token.start())
+        if duration is not None:
+            return duration
         match = _CLOCK.match(self._line, token.start())
         if match is None or (
             match["s"] is None and match["d"] is None and not re.match(r"[<\]]", self._line[match.end() :])
@@ -490,6 +508,13 @@ class _Parser:
                 meaning = Meaning(column, 20 + meaning.preference)
             elif meaning.field not in ("step_time_s", "data_time"):
                 meaning = None
+        if (
+            meaning is not None
+            and meaning.field == "step"
+            and scale_of("time", unit) is not None
+            and unit not in _ROUNDED
+        ):
+            meaning, key = Meaning("step_time_s", 5, unit), f"{key} {unit}"  # ``step=235.1ms``
         if meaning is not None and is_unit_of_another_kind(FIELDS[meaning.field].kind, unit):
             meaning = None  # ``mem: 45%``
         if meaning is not None and meaning.field in COUNTERS and unit in _ROUNDED:

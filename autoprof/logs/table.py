@@ -248,6 +248,8 @@ class LogTable:
             return table
         if "epoch" in table:
             self._continue_steps(table, frame)
+        elif self._raw.has_bars and "_of" in frame and "rank" not in table:
+            self._continue_bars(table, frame)
         if table["step"].isna().any():
             table["step"] = (table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]).ffill()
             dropped = int(table["step"].isna().sum())
@@ -275,6 +277,16 @@ class LogTable:
         length = total if total == total and total >= step.max() else step.max() + (step.min() == 0)
         table["step"] += ((table["epoch"] - epoch.min()) * length).where(known, 0.0)
         self.notes.append(f"steps restart in each epoch: numbered through, {length:.0f} steps per epoch")
+
+    def _continue_bars(self, table: pd.DataFrame, frame: pd.DataFrame) -> None:
+        """Number the steps of a bar that starts again, in each epoch, through."""
+        step = table["step"].dropna()
+        before = step.shift()
+        passes = (step <= before / 2).cumsum()
+        length = frame["_of"].max()
+        if len(step) and passes.iloc[-1] and length >= step.max() and (frame["_of"].dropna() == length).all():
+            table["step"] += (passes * length).reindex(table.index).fillna(0.0)
+            self.notes.append(f"the bar starts again: steps are numbered through, {length:.0f} per pass")
 
     def _drop_repeated_validations(self, table: pd.DataFrame) -> None:
         """Keep only the first of equal validation losses beside training losses: a bar shows the last one again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -36,6 +36,10 @@ _MAX_DEPTH: Final = 4
 _MAX_LIST: Final = 64
 _MAX_TEXT: Final = 80
 _MAX_STRUCTURES: Final = 2000
+_OPEN_OBJECT: Final = re.compile(r"\{\s*[\"'][^{}]*$")
+"""The first line of a dictionary that goes on below: ``{'accuracy': 0.1,``."""
+_MAX_LINES_OF_OBJECT: Final = 80
+_STEP_AND_TIME: Final = re.compile(r"(?i)\bstep \d+\b.*\btime\b")
 _VALIDATION_PREFIX: Final = re.compile(r"(?i)(?<![\w/.])(?:val|valid|validation|eval|evaluation|test|dev)\b\W*$")
 """The end of the text before an object of validation: ``val: {…}``."""
 _VALIDATION_LINE: Final = re.compile(r"(?i)^\W*(?:val|valid|validation|eval|evaluation|test|dev)\b\s*[|:]")
@@ -60,7 +64,7 @@ class JsonFormat(LogFormat):
     def score(self, sample: Sequence[str]) -> float:
         """Count the records in the sample; records with the format's own keys count a little more."""
         records = own = counted = 0
-        for line in sample:
+        for _, line in join_objects(sample, 0):
             for data, _ in find_objects(line) if "{" in line else ():
                 if self.is_record(data):
                     records += 1
@@ -77,10 +81,10 @@ class JsonFormat(LogFormat):
         for block in log_file.blocks():
             lines = block.split("\n")
             raw.lines += sum(1 for line in lines if line and not line.isspace())
-            for n, line in enumerate(lines, offset + 1):
+            for n, line in join_objects(lines, offset):
                 if "{" in line:
                     for data, prefix in find_objects(line):
-                        reader.add(data, n, prefix if prefix.strip() or not above.endswith(":") else above)
+                        reader.add(data, n, f"{above} {prefix}" if _leads_to_object(above, prefix) else prefix)
                 above = line.rstrip() or above
             offset += len(lines)
             reader.settle()
@@ -284,6 +288,32 @@ class _ObjectReader:
                 self._pending.add_meaning(name, Meaning("gpu_util", 0, "%", gpu))
             return np.full(len(values), math.nan)
         return np.array([row[0] if row else math.nan for row in rows], dtype=np.float64)
+
+
+def join_objects(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number; the lines of a dictionary over several lines as one."""
+    pending: list[str] = []
+    start = 0
+    for n, line in enumerate(lines, offset + 1):
+        if pending:
+            pending.append(line)
+            closes, reopens = "}" in line, "{" in line
+            if closes and not reopens:
+                yield start, " ".join(part.strip() if at else part for at, part in enumerate(pending))
+                pending = []
+            elif reopens or len(pending) > _MAX_LINES_OF_OBJECT:
+                yield from enumerate(pending, start)
+                pending = []
+        elif "{" in line and _OPEN_OBJECT.search(line):
+            pending, start = [line], n
+        else:
+            yield n, line
+    yield from enumerate(pending, start)
+
+
+def _leads_to_object(above: str, prefix: str) -> bool:
+    """Return whether the line above says which step the object is of."""
+    return (above.endswith(":") and not prefix.strip()) or _STEP_AND_TIME.search(above) is not None
 
 
 def _number(value: Any) -> float:
