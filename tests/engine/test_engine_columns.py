@@ -104,6 +104,15 @@ def test_the_readings_of_a_step_are_its_start_its_marks_and_its_end() -> None:
     assert step.readings() == [step.start, step.mark_batch.readings[0], step.mark_batch.readings[2], step.end]
 
 
+def test_a_batch_that_lacks_a_reading_is_an_error_and_not_a_shorter_step() -> None:
+    """Codes and readings belong together one by one."""
+    batch = MarkBatch([marks.THREAD, marks.ENTER, marks.ENTER], [OTHER, 1], TRAINING, True, 0)
+    raw = RawStep(1, 0, 1, FakeClock(), 0, 9, batch)
+    for read in (raw.lanes, raw.readings):
+        with pytest.raises(ValueError, match="shorter"):
+            read()
+
+
 def test_a_step_lasts_from_the_hosts_time_at_its_start_to_that_at_its_end() -> None:
     """Whatever the clock's readings are."""
     clock = FakeClock()
@@ -273,6 +282,13 @@ def test_after_a_step_that_ends_on_another_device_there_is_no_zero_to_inherit() 
     lag = LaunchLag()
     lag_of(lag, 0, [0, 500, 1000], [0, 900, 1400], [0, 0, 1])
     assert lag_of(lag, 1000, [0, 1000], [0, 1300]) == [0, 300]
+
+
+def test_the_zero_to_inherit_is_that_of_the_device_on_which_the_step_began() -> None:
+    """Its first mark may be another device's."""
+    lag = LaunchLag()
+    lag_of(lag, 0, [0, 400, 1000], [0, 900, 1400], [0, 1, 0])
+    assert lag_of(lag, 1000, [0, 500, 1000], [0, 700, 1300], [0, 1, 0]) == [400, 0, 700]
 
 
 def test_the_inherited_zero_rises_as_fast_as_clocks_may_drift() -> None:
