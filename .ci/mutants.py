@@ -51,7 +51,7 @@ TESTS = {
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],
     "autoprof/_session/governor.py": ["tests/test_governor_account.py", "tests/test_governor.py"],
     "autoprof/_session/sampling.py": [f"{E}sampling_account.py"],
-    "autoprof/_session/step_tracker.py": [*STEPS, f"{E}session.py"],
+    "autoprof/_session/step_tracker.py": [f"{E}step_tracker.py"],
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
     "autoprof/_session/outputs.py": [f"{E}outputs.py"],
     "autoprof/_session/training_state.py": [*STEPS, f"{E}session.py"],

@@ -49,7 +49,7 @@ class Sink(ListSink):
         if not self.ready:
             return
         self.calls.append((call, *what))
-        if call == self.fails:
+        if call in self.fails.split():
             raise ValueError(call)
 
     def write(self, frame: StepFrame) -> None:
@@ -96,14 +96,36 @@ def outputs(*sinks: Any, summaries: Summaries | None = None) -> tuple[Outputs, N
     return out, notes, source
 
 
+def write(out: Outputs, one: StepFrame) -> None:
+    """Pass a frame to all sinks, one after the other."""
+    for _ in out.write_in_parts(one):
+        pass
+
+
 def test_every_sink_receives_every_frame() -> None:
     """In their order."""
     first, second = Sink(), ListSink()
     out, _, _ = outputs(first, second)
     for step in (1, 2):
-        out.write(frame(step))
+        write(out, frame(step))
     assert first.of("write") == [("write", 1), ("write", 2)]
     assert [one.step for one in second.frames] == [1, 2]
+
+
+def test_a_frame_goes_to_one_sink_at_a_time_and_to_none_that_has_failed_meanwhile() -> None:
+    """The rest may come at the end of another step; the limits of the sinks are read then."""
+    first, second, third = Sink(), Sink("refresh"), Sink()
+    out, _, _ = outputs(first, second, third)
+    parts = out.write_in_parts(frame(1))
+    counts = []
+    for _ in parts:
+        counts.append(len(first.of("write") + second.of("write") + third.of("write")))
+        if len(counts) == 1:
+            assert first.of("limit_note") == []
+            out.rest(1.0)  # the second one fails in it
+    assert counts == [1, 2]
+    assert second.of("write") == []
+    assert len(first.of("limit_note")) == len(third.of("limit_note")) == 1
 
 
 @pytest.mark.parametrize("fails", ["write", "calibrate", "due", "show", "refresh", "limit_note"])
@@ -113,7 +135,7 @@ def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(
     out, notes, _ = outputs(broken, whole)
     for step in (1, 2):
         out.calibrate(step)
-        out.write(frame(step))
+        write(out, frame(step))
         out.show()
         out.rest(1.0)
     out.close(Summary.empty(("the end",)))
@@ -129,8 +151,19 @@ def test_a_sink_that_fails_while_there_is_no_summary_receives_an_empty_one() -> 
     """With the notes so far."""
     sink = Sink("write")
     out, notes, _ = outputs(sink, summaries=Summaries(error=KeyError("gone")))
-    out.write(frame(1))
+    write(out, frame(1))
     assert sink.calls[-1] == ("close", notes.all)
+
+
+def test_a_sink_that_fails_again_when_it_is_closed_costs_nothing_more() -> None:
+    """The note names its first failure."""
+    broken, whole = Sink("write close"), Sink()
+    out, notes, _ = outputs(broken, whole)
+    for step in (1, 2):
+        write(out, frame(step))
+    assert broken.of("write", "close") == [("write", 1), ("close", ("part 1",))]
+    assert len(whole.of("write")) == 2
+    assert notes.all == ("Sink is off after ValueError: write",)
 
 
 def test_a_sink_hears_a_limit_of_the_clock_once() -> None:
@@ -146,10 +179,10 @@ def test_a_limit_that_a_sink_has_reached_is_noted_once() -> None:
     """It is asked no more then; the sink goes on."""
     sink, other = Sink(), Sink()
     out, notes, _ = outputs(sink, other)
-    out.write(frame(1))
+    write(out, frame(1))
     sink.limit = "the folder is full"
     for step in (2, 3):
-        out.write(frame(step))
+        write(out, frame(step))
     assert notes.all == ("the folder is full",)
     assert (len(sink.of("limit_note")), len(other.of("limit_note"))) == (2, 3)
     assert len(sink.of("write")) == 3
@@ -163,7 +196,7 @@ def test_a_live_sink_is_asked_once_after_each_frame_and_shown_the_summary_of_tha
     sink = Sink()
     out, _, _ = outputs(sink)
     assert not out.show()
-    out.write(frame(7))
+    write(out, frame(7))
     assert out.show()
     assert not out.show()
     assert sink.of("due", "show") == [("due", None), ("show", ("part 1",), 7)]
@@ -172,7 +205,7 @@ def test_a_live_sink_is_asked_once_after_each_frame_and_shown_the_summary_of_tha
 def test_where_no_sink_is_live_there_is_no_summary() -> None:
     """It would be computed for nobody."""
     out, _, source = outputs(ListSink())
-    out.write(frame(1))
+    write(out, frame(1))
     assert not out.show()
     assert out.rest(1.0)
     assert source.begun == 0
@@ -183,12 +216,12 @@ def test_only_the_sinks_that_are_due_are_shown_the_summary() -> None:
     now, later, also = Sink(), Sink(due=0), Sink(due=1)
     out, _, source = outputs(now, later, also)
     for step in (1, 2):
-        out.write(frame(step))
+        write(out, frame(step))
         assert out.show()
     assert source.begun == 2
     assert [len(sink.of("show")) for sink in (now, later, also)] == [2, 0, 1]
     never, _, source = outputs(Sink(due=0))
-    never.write(frame(1))
+    write(never, frame(1))
     assert not never.show()
     assert source.begun == 0
 
@@ -204,12 +237,12 @@ def test_a_live_summary_takes_a_part_of_each_step(duration_ns: int, ends: list[b
     """It goes on at the end of the next step, is shown with the step it began at, and asks nobody meanwhile."""
     sink = Sink(due=1)
     out, _, source = outputs(sink, summaries=Summaries(parts=5, part_s=PART_S * 1.001))
-    out.write(frame(1, duration_ns))
+    write(out, frame(1, duration_ns))
     found = []
     for step in range(2, 2 + len(ends)):
         assert out.show()
         found.append(bool(sink.of("show")))
-        out.write(frame(step, duration_ns))
+        write(out, frame(step, duration_ns))
     assert found == ends
     assert sink.of("due", "show") == [("due", None), ("show", ("part 5",), 1)]
     assert source.begun == 1
@@ -219,7 +252,7 @@ def test_before_a_gap_a_live_summary_goes_on_until_it_is_shown_and_then_ages() -
     """``rest`` returns False where a part is left; the sink is asked with the seconds of the gap."""
     sink = Sink(due=1)
     out, _, _ = outputs(sink, summaries=Summaries(parts=3, part_s=PART_S * 1.001))
-    out.write(frame(1, 10**12))
+    write(out, frame(1, 10**12))
     assert [out.rest(9.0) for _ in range(5)] == [False, False, False, True, True]
     assert sink.of("due", "show", "refresh") == [
         ("due", 9.0),
@@ -234,13 +267,13 @@ def test_a_summary_that_fails_switches_the_sinks_off_that_it_was_for() -> None:
     """Not those that were not due; nothing of it is left for the next one."""
     asked, later = Sink(due=1), Sink(due=0)
     out, notes, source = outputs(asked, later, summaries=Summaries(parts=2, error=KeyError("gone")))
-    out.write(frame(1))
+    write(out, frame(1))
     assert out.show()
     assert len(asked.of("close")) == 1
     assert later.of("close") == []
     assert notes.all == ("Sink is off after KeyError: 'gone'",)
     source.error, later.dues = None, 1
-    out.write(frame(2))
+    write(out, frame(2))
     assert out.show()
     assert later.of("show") == [("show", ("part 2",), 2)]
 
@@ -252,7 +285,7 @@ def test_at_the_end_a_summary_in_progress_is_shown_and_all_sinks_are_closed() ->
     """In their order, whatever fails; a failure is noted."""
     live, broken, last = Sink(due=1), Sink("close", due=0), Sink(due=0)
     out, notes, _ = outputs(live, broken, last, summaries=Summaries(parts=4, part_s=1.0))
-    out.write(frame(1))
+    write(out, frame(1))
     out.show()
     assert live.of("show") == []
     out.close(Summary.empty(("the end",)))
@@ -268,7 +301,7 @@ def test_at_the_end_nobody_is_asked_for_a_live_summary() -> None:
     """The last summary is for all."""
     sink = Sink()
     out, _, source = outputs(sink)
-    out.write(frame(1))
+    write(out, frame(1))
     out.close(Summary.empty(()))
     assert sink.of("due", "show") == []
     assert source.begun == 0
@@ -278,10 +311,10 @@ def test_a_fork_forgets_the_sinks() -> None:
     """They belong to its parent: none is called again."""
     sink = Sink()
     out, _, _ = outputs(sink)
-    out.write(frame(1))
+    write(out, frame(1))
     out.abandon()
     before = list(sink.calls)
-    out.write(frame(2))
+    write(out, frame(2))
     out.calibrate(9)
     assert not out.show()
     assert out.rest(1.0)
