@@ -355,7 +355,7 @@ class FrameRun:
     memory: Sequence[Mapping[str, int]]
     model_ns: Mapping[Phase, Sequence[int]]
 
-    def __init__(self, make: Callable[[], Sequence[StepFrame]]) -> None:
+    def __init__(self, make: Callable[[slice], Sequence[StepFrame]]) -> None:
         self.plain = False
         self._make = make
         self._frames: Sequence[StepFrame] | None = None
@@ -364,8 +364,12 @@ class FrameRun:
     def frames(self) -> Sequence[StepFrame]:
         """The frames of the steps, in order."""
         if self._frames is None:
-            self._frames = self._make()
+            self._frames = self._make(slice(None))
         return self._frames
+
+    def frame(self, at: int) -> StepFrame:
+        """Return one of the frames."""
+        return self._make(slice(at, at + 1))[0] if self._frames is None else self._frames[at]
 
 
 def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:

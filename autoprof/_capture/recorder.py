@@ -77,6 +77,8 @@ class Recorder:
         self.untimed: dict[str, int] = {}
         self.suspended = False
         """Whether the open step is unsampled: nothing is appended, and callers may skip making a mark."""
+        self._last_codes: bytes | list[int] = b""
+        """The codes of the step before."""
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
@@ -197,6 +199,10 @@ class Recorder:
         raw_codes, raw_readings = (
             self._take_list() if self.native_buffer is None else self.native_buffer.take(self.serial)
         )
+        if raw_codes == self._last_codes:  # one object for equal steps: it is found by its identity, and hashed once
+            raw_codes = self._last_codes
+        else:
+            self._last_codes = raw_codes
         shapes, detail_ns = tuple(self.shapes), self.detail_ns
         batch = MarkBatch(
             raw_codes,

@@ -40,6 +40,9 @@ PENDING: Final = 4096
 """Steps whose frame is awaited; of a step that the device never passes there is none."""
 
 
+_NO_SAMPLES: Final[Mapping[str, float]] = {}
+
+
 class _StepSamples(NamedTuple):
     """The samples recognised in a step and in the gap before it; ``logged``: the frame has the user's own units."""
 
@@ -75,6 +78,8 @@ class ThroughputMeter:
         self._sum = self._squares = 0.0
         self._gap_steps = self._estimated_steps = 0
         self._pending: dict[int, _StepSamples] = {}
+        self._found: Mapping[str, float] = _NO_SAMPLES
+        """The samples recognised in the last step that had any."""
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
@@ -84,20 +89,28 @@ class ThroughputMeter:
     def complete(self, raw: RawStep, calls: StepCalls, shapes: list[Shape], fetched: Fetched | None) -> RawStep:
         """Return the step without ``total_steps``, and with the recognised samples if the user logs none."""
         scalars = raw.scalars
-        if TOTAL in scalars:
+        if scalars and TOTAL in scalars:
             self._set_total(scalars[TOTAL])
             scalars = {name: value for name, value in scalars.items() if name != TOTAL}
             raw = raw._replace(scalars=scalars)
-        if self._logged_from is None and any(unit in scalars or unit in raw.gap_scalars for unit in UNITS):
+        logs = bool(scalars or raw.gap_scalars)
+        if logs and self._logged_from is None and any(unit in scalars or unit in raw.gap_scalars for unit in UNITS):
             self._logged_from = raw.step
         samples, gap_samples = self._recognise(raw, calls, shapes, fetched)
-        found = {} if samples is None else {SAMPLES: samples}
-        gap = {} if gap_samples is None else {SAMPLES: gap_samples}
+        if samples is None:
+            found = _NO_SAMPLES
+        elif samples == self._found.get(SAMPLES):  # as in the step before: one object is passed on
+            found = self._found
+        else:
+            found = self._found = {SAMPLES: samples}
+        gap = _NO_SAMPLES if gap_samples is None else {SAMPLES: gap_samples}
         if len(self._pending) >= PENDING:
             self._pending.clear()
         self._pending[raw.step] = _StepSamples(found, gap, self._logged_from is not None)
         if self._logged_from is not None or not (found or gap):
             return raw
+        if not (logs or gap):  # most steps of a run
+            return raw._replace(scalars=found)
         return raw._replace(
             scalars={**scalars, **found},
             gap_scalars={name: [value] for name, value in gap.items()},
@@ -121,7 +134,8 @@ class ThroughputMeter:
         steps = [pending.pop(step) for step in run.steps]
         self._recognised.add_steps(run.duration_ns, [step.samples for step in steps])
         self._logged.add_steps(
-            run.duration_ns, [scalars if step.logged else {} for step, scalars in zip(steps, run.scalars, strict=True)]
+            run.duration_ns,
+            [scalars if step.logged else _NO_SAMPLES for step, scalars in zip(steps, run.scalars, strict=True)],
         )
 
     # Recognised samples.
@@ -228,6 +242,9 @@ def _length(loader: Any) -> int | None:
 
 def _batch(calls: StepCalls, shapes: list[Shape]) -> int | str:
     """Return the samples of a step with one training call of the model; the reason where they are not certain."""
+    if len(calls.shapes) == 1 and not calls.outside and calls.shapes[0] >= 0:  # most steps of a run
+        shape = shapes[calls.shapes[0]]
+        return shape.batch if shape.call.backward else NO_TRAINING
     if any(number < 0 for number in calls.shapes):
         return TOO_MANY
     training = [shapes[number] for number in calls.shapes if shapes[number].call.backward]

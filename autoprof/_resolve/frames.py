@@ -64,24 +64,30 @@ class _MeasuredSteps:
     ) -> None:
         self.raws, self.plan, self.values, self.times, self.host, self.device = raws, plan, values, times, host, device
 
+    def part(self, steps: slice) -> _MeasuredSteps:
+        """Return some of these steps."""
+        raws, values, times, host = self.raws[steps], self.values[steps], self.times[steps], self.host[steps]
+        return _MeasuredSteps(raws, self.plan, values, times, host, self.device)
+
     def run(self, steps: slice) -> FrameRun:
         """Return the run of these steps."""
-        plan, raws = self.plan, self.raws[steps]
-        host = self.host[steps]
-        part = _MeasuredSteps(raws, plan, self.values[steps], self.times[steps], host, self.device)
-        found = FrameRun(part.frames)
+        part = self.part(steps)
+        plan, raws, host = self.plan, part.raws, part.host
+        found = FrameRun(lambda steps: part.part(steps).frames())
         if self.device is not None or plan.memory is not None or not _is_plain(raws[0]):
             return found
         found.plain = True
         found.cut, found.micro_steps = raws[0].cut, plan.micro_steps
         found.layout = plan.shown.layout if plan.hidden else plan.layout
-        found.total_ns = host[:, plan.shown.spans] if plan.hidden else host
+        found.total_ns = host.take(plan.shown.spans, axis=1) if plan.hidden else host
         found.model_ns = _model_ns(plan, host) if plan.hidden else _NO_MODEL_NS
         found.duration_ns = part.times[:, -1].tolist()
         found.steps = [raw.step for raw in raws]
         found.overhead_ns = sum([raw.overhead_ns + raw.mark_batch.detail_ns for raw in raws])
         found.overhead_ns += plan.overhead_ns * len(raws)
-        found.scalars = [_numbers(raw.scalars) for raw in raws]
+        known = raws[0].scalars  # most steps share them
+        numbers = _numbers(known)
+        found.scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
         found.memory = [raw.memory for raw in raws]
         return found
 
@@ -143,8 +149,7 @@ class _MeasuredSteps:
 
 def _model_ns(plan: Plan, total_ns: Nanoseconds) -> Mapping[Phase, list[int]]:
     """Return the self time of the hidden spans by phase, for each step (rows of ``total_ns``)."""
-    own = plan.layout.self_ns(total_ns)
-    return {phase: own[:, spans].sum(axis=1).tolist() for phase, spans in plan.shown.hidden}
+    return {phase: (total_ns.take(spans, axis=1) @ signs).tolist() for phase, spans, signs in plan.shown.hidden}
 
 
 def _numbers(scalars: Mapping[str, Any]) -> Mapping[str, float]:

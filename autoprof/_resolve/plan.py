@@ -71,7 +71,10 @@ class Plan:
 
 
 class ShownSpans:
-    """The layout without its hidden spans, the index of each span in it, and the hidden spans by phase."""
+    """The layout without its hidden spans, and the index of each span in it.
+
+    ``hidden`` has the self time of the hidden spans by phase, as spans and the signs with which their times are added.
+    """
 
     def __init__(self, layout: Layout, hidden: tuple[int, ...]) -> None:
         dropped = set(hidden)
@@ -92,11 +95,20 @@ class ShownSpans:
             calls=tuple(layout.calls[span] for span in kept),
             lanes=tuple(layout.lanes[span] for span in kept),
         )
-        by_phase: dict[Phase, list[int]] = {}
+        terms: dict[Phase, dict[int, int]] = {}
         for span in hidden:
             if layout.lanes[span] == TRAINING_LANE:
-                by_phase.setdefault(layout.phases[span], []).append(span)
-        self.hidden = tuple(by_phase.items())
+                signs = terms.setdefault(layout.phases[span], {})
+                signs[span] = signs.get(span, 0) + 1
+        for span, parent in enumerate(layout.parents):
+            if parent in dropped and layout.lanes[parent] == TRAINING_LANE:
+                signs = terms[layout.phases[parent]]
+                signs[span] = signs.get(span, 0) - 1
+        kinds = {phase: [span for span, sign in signs.items() if sign] for phase, signs in terms.items()}
+        self.hidden = tuple(
+            (phase, as_column(spans), as_column([terms[phase][span] for span in spans]))
+            for phase, spans in kinds.items()
+        )
 
 
 class SpanColumns:

@@ -193,12 +193,9 @@ class Resolver:
 
 def _alike(one: RawStep, other: RawStep) -> bool:
     """Return whether two steps of one thread and one clock have the same marks."""
-    if (
-        one.clock is not other.clock
-        or one.mark_batch.multithreaded
-        or other.mark_batch.multithreaded
-        or one.mark_batch.dropped
-        or other.mark_batch.dropped
-    ):
+    marks, others = one.mark_batch, other.mark_batch
+    if marks.multithreaded or others.multithreaded or marks.dropped or others.dropped:
         return False
-    return one.mark_batch.raw_codes == other.mark_batch.raw_codes
+    return one.clock is other.clock and (
+        marks.raw_codes is others.raw_codes or bool(marks.raw_codes == others.raw_codes)
+    )

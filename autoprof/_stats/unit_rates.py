@@ -87,6 +87,9 @@ class UnitRates:
     def add_steps(self, ns: Sequence[int], units: Sequence[Mapping[str, float]]) -> None:
         """Add recorded steps without a gap before them: their lengths, and the units of each."""
         self._settling = False
+        first = units[0]
+        if all(one is first for one in units) and self._add_alike(sum(ns), len(ns), first):
+            return
         if any(units):
             for length_ns, one in zip(ns, units, strict=True):
                 self._add(length_ns, 1, one)
@@ -94,6 +97,24 @@ class UnitRates:
             self._ns += sum(ns)
             self._steps += len(ns)
             self._segments += len(ns)
+
+    def _add_alike(self, ns: int, steps: int, units: Mapping[str, float]) -> bool:
+        """Add steps that log the same units each; return False where they are not added up as they are, one by one."""
+        logged = [(unit, units[unit]) for unit in UNITS if unit in units] if units else []
+        for unit, value in logged:
+            rate = self._rates.get(unit)
+            if rate is None or rate.first_warmups is None or self._warmups != rate.since_warmups:
+                return False
+            if not (isfinite(value) and value.is_integer()):  # the sum would be rounded elsewhere
+                return False
+        self._ns += ns
+        self._steps += steps
+        self._segments += steps
+        for unit, value in logged:
+            rate = self._rates[unit]
+            rate.rest.add(_Period(value * steps, self._ns - rate.since_ns, self._steps - rate.since_steps, steps))
+            rate.since_ns, rate.since_steps, rate.segment = self._ns, self._steps, self._segments
+        return True
 
     def _add(self, ns: int, steps: int, units: Mapping[str, float]) -> None:
         self._ns += ns
@@ -103,10 +124,19 @@ class UnitRates:
             value = units.get(unit)
             if value is None:
                 continue
-            rate = self._rates.setdefault(unit, _Rate())
-            period = _Period(value, self._ns - rate.since_ns, self._steps - rate.since_steps, 1)
-            # What was logged is no number: the time until now belongs to no unit.
-            rate.add(period if isfinite(value) else _Period(), self._warmups - rate.since_warmups)
+            rate = self._rates.get(unit)
+            if rate is None:
+                rate = self._rates[unit] = _Rate()
+            rest = rate.rest
+            if rate.first_warmups is not None and isfinite(value) and self._warmups == rate.since_warmups:
+                rest.units += value  # as ``add`` does for nearly all logs of a run
+                rest.ns += self._ns - rate.since_ns
+                rest.steps += self._steps - rate.since_steps
+                rest.logs += 1
+            else:
+                period = _Period(value, self._ns - rate.since_ns, self._steps - rate.since_steps, 1)
+                # What was logged is no number: the time until now belongs to no unit.
+                rate.add(period if isfinite(value) else _Period(), self._warmups - rate.since_warmups)
             rate.since_ns, rate.since_steps, rate.since_warmups = self._ns, self._steps, self._warmups
             rate.segment = self._segments
 

@@ -114,7 +114,10 @@ class EvidenceCollector:
         step_ns, total_ns, scalars = frame.step_ns, frame.total_ns, frame.scalars
         if self._is_long(step_ns):
             self._keep(LongStep(frame.step, step_ns, frame.layout, total_ns.copy(), scalars.get(CLOCK_SCALAR)))
-        self._add_unattributed(step_ns - int(total_ns[frame.layout.roots].sum()))
+        unattributed_ns = step_ns - int(total_ns[frame.layout.roots].sum())
+        self._steps += 1
+        self._unattributed_ns += unattributed_ns
+        self._squares += float(unattributed_ns) ** 2
         self._add_readings(frame.step, scalars, frame.memory)
 
     def add_run(self, run: FrameRun) -> None:
@@ -123,15 +126,22 @@ class EvidenceCollector:
             for frame in run.frames:
                 self.add(frame)
             return
-        layout, lengths = run.layout, run.duration_ns
-        inside = run.total_ns[:, layout.roots].sum(axis=1).tolist()
-        for at, (step, step_ns, scalars, memory) in enumerate(
-            zip(run.steps, lengths, run.scalars, run.memory, strict=True)
-        ):
-            if self._is_long(step_ns):
-                self._keep(LongStep(step, step_ns, layout, run.total_ns[at].copy(), scalars.get(CLOCK_SCALAR)))
-            self._add_unattributed(step_ns - inside[at])
-            if scalars or memory:
+        lengths = run.duration_ns
+        if self._is_long(max(lengths)):
+            for at, step_ns in enumerate(lengths):
+                if self._is_long(step_ns):
+                    clock_mhz = run.scalars[at].get(CLOCK_SCALAR)
+                    self._keep(LongStep(run.steps[at], step_ns, run.layout, run.total_ns[at].copy(), clock_mhz))
+        inside = run.total_ns.take(run.layout.roots, axis=1).sum(axis=1).tolist()
+        unattributed = [step_ns - ns for step_ns, ns in zip(lengths, inside, strict=True)]
+        self._steps += len(lengths)
+        self._unattributed_ns += sum(unattributed)
+        squares = self._squares
+        for ns in unattributed:
+            squares += float(ns) ** 2
+        self._squares = squares
+        for step, scalars, memory in zip(run.steps, run.scalars, run.memory, strict=True):
+            if memory or CLOCK_SCALAR in scalars:
                 self._add_readings(step, scalars, memory)
 
     def _is_long(self, step_ns: int) -> bool:
@@ -141,11 +151,6 @@ class EvidenceCollector:
         """Keep one of the longest steps. Its times are a copy: a view would keep the whole matrix of its run alive."""
         push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
         push(self._longest, (long.step_ns, long.step, long))
-
-    def _add_unattributed(self, ns: int) -> None:
-        self._steps += 1
-        self._unattributed_ns += ns
-        self._squares += float(ns) ** 2
 
     def _add_readings(self, step: int, scalars: Mapping[str, float], memory: Mapping[str, int]) -> None:
         if CLOCK_SCALAR in scalars:

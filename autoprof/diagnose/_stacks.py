@@ -162,8 +162,11 @@ class StackMonitor:
         if not self._probe.enabled and not frame.warmup:
             self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
         inside = self._waiting.pop(frame.step, None) if self._waiting else None
-        if not inside or frame.warmup:
-            return
+        if inside and not frame.warmup:
+            self._place(frame, inside)
+
+    def _place(self, frame: StepFrame, inside: list[tuple[int, StackSample]]) -> None:
+        """Add samples by the innermost span around each."""
         layout = frame.layout
         on_thread = np.asarray(layout.lanes) == TRAINING_LANE
         ends = frame.start_ns + frame.host_ns
@@ -177,12 +180,16 @@ class StackMonitor:
 
     def observe_run(self, run: FrameRun) -> None:
         """Do the same for the frames of several steps."""
-        if run.plain and not self._waiting:
-            if not self._probe.enabled:
-                self._decide(run.layout, sum(run.duration_ns), run.total_ns)
+        if not run.plain:
+            for frame in run.frames:
+                self.observe_frame(frame)
             return
-        for frame in run.frames:
-            self.observe_frame(frame)
+        if not self._probe.enabled:
+            self._decide(run.layout, sum(run.duration_ns), run.total_ns)
+        for at, step in enumerate(run.steps) if self._waiting else ():
+            inside = self._waiting.pop(step, None)
+            if inside is not None:
+                self._place(run.frame(at), inside)
 
     def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
         """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""

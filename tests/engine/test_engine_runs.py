@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from engine_laws import Watched, everything
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 import autoprof
@@ -17,9 +19,10 @@ from autoprof._resolve import resolver as resolving
 from autoprof._session import pipeline
 from autoprof._stats import Aggregate
 from autoprof._stats import cut_statistics as folding
+from autoprof._stats.unit_rates import UnitRates
 from autoprof.frame import FrameRun
 from autoprof.summary import Summary
-from autoprof.testing import FakeClock
+from autoprof.testing import FakeClock, make_frame
 
 ITS_OWN = {"overhead", "overhead_ns", "metrics", "memory", "findings", "held"}
 """Fields that are measured on the machine, not by the fake clock; findings quote them."""
@@ -151,3 +154,35 @@ def test_the_longest_steps_do_not_keep_their_run_alive() -> None:
         longest = collector.longest()
     assert longest
     assert all(isinstance(one.total_ns, np.ndarray) and one.total_ns.base is None for one in longest)
+
+
+def test_equal_steps_share_their_codes() -> None:
+    """A plan is found, and steps are recognised as equal, by one object; other marks have another."""
+    model = Block()
+    with Watched(model, config=everything(targets=[{"match": ".+"}])) as watched:
+        raws: list[Any] = []
+        watched.session._pipeline.submit = raws.append
+        for times in (1, 1, 2, 2, 1):
+            model(torch.ones(1, 2), times)
+            watched.session.step()
+        codes = [raw.mark_batch.raw_codes for raw in raws]
+    assert codes[0] is codes[1]
+    assert codes[2] is codes[3]
+    assert len({bytes(str(list(one)), "ascii") for one in codes}) == 2
+
+
+UNITS = st.sampled_from([{}, {"samples": 8.0}, {"samples": 0.1, "tokens": 3.0}, {"samples": float("nan")}])
+
+
+@given(groups=st.lists(st.tuples(UNITS, st.integers(1, 5), st.booleans()), min_size=1, max_size=8))
+def test_steps_that_log_alike_add_up_as_one_by_one(groups: list[tuple[dict[str, float], int, bool]]) -> None:
+    """Units that begin late, that are no numbers or no integers, warm-up steps between the runs."""
+    together, alone = UnitRates(), UnitRates()
+    for units, count, warmup in groups:
+        if warmup:
+            for rates in (together, alone):
+                rates.add(make_frame([], duration_ns=5, warmup=True))
+        together.add_steps([7] * count, [units] * count)
+        for _ in range(count):
+            alone.add(make_frame([], duration_ns=7, scalars=units))
+    assert repr(vars(together)) == repr(vars(alone))
