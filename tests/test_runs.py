@@ -266,7 +266,20 @@ def test_names_that_do_not_fit_together_are_no_layout(tmp_path: Path, old: str, 
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 200_000, '{"world_size": "8"}', '{"config": []}', '{"rank": -1}', "\udcff", "[]"]
+    "text",
+    [
+        "[" * 200_000,
+        '{"world_size": "8"}',
+        '{"config": []}',
+        '{"rank": -1}',
+        "\udcff",
+        "[]",
+        '{"clock": {"limit_ns": "text"}}',
+        '{"sources": {"a": 3}}',
+        '{"sources": {"a": {"class": "A", "file": 3, "line": 1}}}',
+        '{"config": {"a": ' + "[" * 100 + "]" * 100 + "}}",
+    ],
+    ids=range(10),
 )
 def test_a_run_json_that_is_none_is_said(tmp_path: Path, text: str) -> None:
     """With the folder and the reason."""

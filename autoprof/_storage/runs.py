@@ -274,6 +274,10 @@ _INFO_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "devices": (list, NoneType),
 }
 """The types of the values in ``run.json`` that are read."""
+_PLACE: Final[Mapping[str, tuple[type, ...]]] = {"class": (str,), "file": (str, NoneType), "line": (int, NoneType)}
+"""The types of an entry of ``sources``."""
+MAX_DEPTH: Final = 60
+"""Levels of ``run.json``: a configuration has up to 50."""
 
 
 def _check_info(info: Any) -> None:
@@ -283,6 +287,28 @@ def _check_info(info: Any) -> None:
         value = info.get(key)
         if not isinstance(value, types) or (type(value) is int and not 0 <= value < 2**31):
             raise ValueError(f"run.json: {key}: {value!r:.40} is not of its type")
+    _check_depth(info)
+    clock, sources = info.get("clock") or {}, info.get("sources") or {}
+    if not all(ns is None or (type(ns) is int and 0 <= ns < 2**63) for ns in clock.values()):
+        raise ValueError("run.json: clock: holds a value that is not a number of nanoseconds")
+    for fqn, place in sources.items():
+        if not (isinstance(place, dict) and all(isinstance(place.get(key), types) for key, types in _PLACE.items())):
+            raise ValueError(f"run.json: sources: {fqn!r:.40} has no class, file and line")
+
+
+def _check_depth(info: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for values that are nested more deeply than any that a run writes."""
+    level: list[Any] = [info]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return
+    raise ValueError("run.json: it is nested too deeply")
 
 
 def read_json(path: Path) -> Any:
