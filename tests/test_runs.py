@@ -312,3 +312,10 @@ def test_records_that_cannot_be_opened_are_said(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"steps\.jsonl: cannot be read"):
         list(run.frames)
     assert read_run(folder).ranks == ()
+
+
+def test_steps_that_are_recorded_twice_have_a_report(tmp_path: Path) -> None:
+    """Steps of equal number and length are in no order."""
+    folder, records = write_run(tmp_path)
+    records.write_text(2 * records.read_text())
+    assert saved_summary(read_run(folder)).steps == 6

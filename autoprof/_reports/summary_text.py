@@ -102,7 +102,7 @@ def _phases(summary: Summary, full: str) -> Iterator[str]:
     yield f"{'phase':<12}{'per step':>14}{'share':>9}"
     for phase, ns in summary.phases.items():
         if ns or phase is Phase.OTHER:
-            bar = "  " + full * round(40 * max(ns, 0) / whole)
+            bar = "  " + full * round(40 * min(max(ns / whole, 0.0), 1.0))
             yield _phase(str(phase), ns, whole, summary.steps, summary.clock_limit_ns) + bar
     yield _phase("step", summary.total_step_ns, whole, summary.steps, summary.clock_limit_ns)
 

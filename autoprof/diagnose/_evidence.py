@@ -150,7 +150,7 @@ class EvidenceCollector:
     def _keep(self, long: LongStep) -> None:
         """Keep one of the longest steps. Its times are a copy: a view would keep the whole matrix of its run alive."""
         push = heappush if len(self._longest) < LONGEST_STEPS else heappushpop
-        push(self._longest, (long.step_ns, long.step, long))
+        push(self._longest, (long.step_ns, self._steps, long))  # the count differs also for a step recorded twice
 
     def _add_readings(self, step: int, scalars: Mapping[str, float], memory: Mapping[str, int]) -> None:
         if CLOCK_SCALAR in scalars:

@@ -8,6 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from .._units import NS_PER_MS
+from ._address import check_answer
 from ._base import RunInfo
 from ._kind import SinkKind
 from ._metrics_sink import BackgroundSender, MetricsOptions, MetricsSink, StepSums, load_extra
@@ -34,6 +35,8 @@ class MlflowSink(MetricsSink):
         self._metric = load_extra("mlflow.entities", "mlflow").Metric
         self._top = options.top
         active = mlflow.active_run()
+        uri = options.tracking_uri or mlflow.get_tracking_uri()
+        check_answer("sinks.mlflow", uri, "start the server, set tracking_uri to another, or remove the key mlflow")
         self._client = tracking.MlflowClient(tracking_uri=options.tracking_uri)
         self._is_own_run = active is None or options.tracking_uri not in (None, mlflow.get_tracking_uri())
         self.run_id: str = self._new_run(options, run) if self._is_own_run else active.info.run_id

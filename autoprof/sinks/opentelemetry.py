@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from .._names import quoted
 from .._units import NS_PER_S
+from ._address import web_address
 from ._base import RunInfo
 from ._kind import SinkKind
 from ._metrics_sink import MetricsOptions, MetricsSink, StepSums, load_extra
@@ -20,6 +22,13 @@ class OpentelemetryOptions(MetricsOptions):
 
     endpoint: str | None = Field(default=None, min_length=1)
     """An OTLP/HTTP address such as `http://localhost:4318/v1/metrics`; `null` uses the program's own meter provider."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        if value is not None and web_address(value) is None:
+            raise ValueError(f"{quoted(value)} is no address; allowed: one such as http://localhost:4318/v1/metrics")
+        return value
 
 
 class OpentelemetrySink(MetricsSink):

@@ -313,3 +313,9 @@ def test_many_phases_take_a_second_block() -> None:
 def test_a_damaged_mean_is_shown_as_it_is(judged: Summary) -> None:
     """Whoever shows a summary that something has changed sees the change, and no traceback."""
     assert any("mean -" in line for line in render_short(replace(judged, step_mean_ns=-5_000)))
+
+
+def test_a_damaged_phase_has_a_bar_of_ordinary_length(judged: Summary) -> None:
+    """A phase of centuries in a step of a second would fill the memory with its bar."""
+    phases = dict.fromkeys(judged.phases, 10**18)
+    assert max(map(len, render_summary(replace(judged, phases=phases)))) < 200

@@ -216,6 +216,19 @@ def test_mlflow_joins_the_active_run(tmp_path: Path, clock: Clock, store: str) -
 # Prometheus
 
 
+def test_mlflow_without_its_server_is_an_error_at_once(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow itself repeats its requests for minutes before it says so."""
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(
+        OutputError, match=rf"sinks\.mlflow: no server answers at http://127\.0\.0\.1:{port} \(.*refused"
+    ):
+        MlflowSink(MlflowOptions(tracking_uri=f"http://127.0.0.1:{port}"), run_info(tmp_path, clock))
+
+
 def scrape(port: int) -> dict[tuple[str, ...], float]:
     """Ask the endpoint over HTTP and read the answer with Prometheus's own parser."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
@@ -264,6 +277,22 @@ def test_a_port_that_is_taken_is_an_error_at_set_up(tmp_path: Path, clock: Clock
 
 
 # OpenTelemetry
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["not an url", "ftp://x/y", "http://", "http://a:99999", "http://a b/", "//a", "localhost:4318", "http://["],
+)
+def test_an_endpoint_that_is_no_address_is_an_error_at_set_up(endpoint: str) -> None:
+    """The exporter would log an error at each export."""
+    with pytest.raises(ValueError, match=r"is no address; allowed: one such as http://localhost:4318/v1/metrics"):
+        OpentelemetryOptions(endpoint=endpoint)
+
+
+@pytest.mark.parametrize("endpoint", ["http://localhost:4318/v1/metrics", "https://[::1]", "http://otel_1.中文:80/"])
+def test_an_endpoint_may_be_any_address(endpoint: str) -> None:
+    """Names of containers, literal addresses and names in other scripts."""
+    assert OpentelemetryOptions(endpoint=endpoint).endpoint == endpoint
 
 
 def points(data: Any) -> dict[tuple[str, ...], float]:
