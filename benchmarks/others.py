@@ -73,7 +73,7 @@ class TorchProfiler(Variant):
         if workload.asynchronous and torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._profiler = torch.profiler.profile(activities=activities)
-        with _quiet():
+        with quiet():
             self._profiler.start()
 
     def end_step(self) -> None:
@@ -83,13 +83,13 @@ class TorchProfiler(Variant):
     def close(self) -> None:
         """Stop the profiler."""
         if self._profiler is not None:
-            with _quiet():
+            with quiet():
                 self._profiler.stop()
         self._profiler = None
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Redirect the lines that Kineto's C++ writes to standard error at each start and stop."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -1,0 +1,288 @@
+"""``python -m benchmarks.scaling``: the cost of a profiler by number of modules and by length of a step.
+
+For each point all variants take turns in one process, each with a model of its own: a chain of layers
+``Linear(16, 16)``, forward and backward. For the lengths, a chain of five is followed by a loop that reads the clock
+until the time is over. ``autoprof by default`` is one line without configuration, with all its sinks, for ``--seconds``
+from its first step on; the loan of its first steps is in its cost. The page is docs/scaling.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import random
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import Any, ClassVar, Final
+
+import torch
+
+import autoprof
+
+from . import machine
+from .floors import BackwardFloor
+from .interleave import Progress, time_steps
+from .others import SynchronisingTimers, TorchProfiler, quiet
+from .ours import Discard, Full
+from .run import print_line
+from .variant import Family, Variant
+from .workloads import Workload, tiny_layers
+
+RESULTS: Final = Path(__file__).resolve().parent / "results" / "scaling.json"
+MODULES: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
+LENGTHS_MS: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
+LENGTH_MODULES: Final = 5
+"""Modules of the chain whose step is made longer: its own step takes about 0.1 ms."""
+CYCLE: Final = {"wait": 5, "warmup": 1, "active": 3}
+"""The schedule in the recipe of PyTorch's documentation."""
+CYCLE_STEPS: Final = sum(CYCLE.values())
+TURN_S: Final = 0.3
+ROUNDS: Final = 5
+FEWEST_ROUNDS: Final = 2
+LONGEST_POINT_S: Final = 8.0
+"""Where the turns of a point take longer, it has fewer rounds."""
+
+
+class Default(Variant):
+    """autoprof as it comes: no configuration, all default sinks, the budget of 1 %."""
+
+    family: ClassVar[Family] = "autoprof"
+    name = "default"
+    label = "autoprof, by default"
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._folder: str | None = None
+
+    def open(self, workload: Workload) -> None:
+        """Instrument the model; only the folder of the run is not the default."""
+        self._folder = tempfile.mkdtemp(prefix="autoprof-bench-")
+        self._session = autoprof.instrument(workload.model, {"output": self._folder})
+
+    def end_step(self) -> None:
+        """End the session's step."""
+        self._session.step()
+
+    def close(self) -> None:
+        """Close the session and remove its folder."""
+        if self._session is not None:
+            self._session.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._session = self._folder = None
+
+
+class EveryStep(Full):
+    """autoprof with every module a target and every step recorded, all default sinks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.label = "every_step", "autoprof, every module in every step"
+
+
+class ScheduledProfiler(TorchProfiler):
+    """``torch.profiler`` in cycles, each of which writes a trace, as the recipe in PyTorch's documentation has it."""
+
+    name = "torch_profiler_scheduled"
+    label = "torch.profiler, 3 of 9 steps, traces written"
+
+    def open(self, workload: Workload) -> None:
+        """Start the profiler in a cycle's first step."""
+        self._folder = tempfile.mkdtemp(prefix="autoprof-bench-")
+        self._profiler = torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            schedule=torch.profiler.schedule(**CYCLE),
+            on_trace_ready=torch.profiler.tensorboard_trace_handler(self._folder),
+        )
+        self._profiler.start()
+
+    def close(self) -> None:
+        """Stop the profiler and remove its traces."""
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class HandWrittenHooks(BackwardFloor):
+    """Hooks that read the clock in forward and backward and append the reading, and do nothing with it."""
+
+    label = "hand-written hooks, readings thrown away"
+
+
+def variants() -> list[Variant]:
+    """Return the variants, in the order of the page."""
+    return [
+        Variant(),
+        Default(),
+        EveryStep(),
+        ScheduledProfiler(),
+        TorchProfiler(),
+        HandWrittenHooks(),
+        SynchronisingTimers(),
+    ]
+
+
+@dataclass
+class _Lane:
+    """A variant on a model of its own, with the time of its steps by round."""
+
+    variant: Variant
+    workload: Workload
+    stays_open: bool
+    seconds: list[float] = field(default_factory=list)
+    """Mean time of a step in each turn."""
+    turns: list[int] = field(default_factory=list)
+
+    def turn(self, steps: int) -> float:
+        """Run steps; return their seconds."""
+        variant, workload = self.variant, self.workload
+        if not self.stays_open:
+            variant.open(workload)
+        try:
+            times = time_steps(workload.step, steps, workload.synchronize, variant.end_step, variant.flush)
+        finally:
+            if not self.stays_open:
+                variant.close()
+        self.seconds.append(times.whole_ns / steps / 1e9)
+        self.turns.append(steps)
+        return times.whole_ns / 1e9
+
+
+def chain(modules: int, length_ms: float | None = None) -> Workload:
+    """Return a chain of tiny layers; with ``length_ms`` its step is followed by a loop up to that length."""
+    workload = tiny_layers(torch.device("cpu"), layers=modules)
+    if length_ms is None:
+        return workload
+    step = workload.step
+    for _ in range(20):
+        step()
+    own_ns = median(time_steps(step, 50, workload.synchronize).steps_ns)
+    rest_ns = round(max(length_ms * 1e6 - own_ns, 0))
+
+    def longer() -> None:
+        step()
+        until = perf_counter_ns() + rest_ns
+        while perf_counter_ns() < until:
+            pass
+
+    workload.step = longer
+    return workload
+
+
+def measure_point(make: Callable[[], Workload], default_s: float, chosen: Sequence[Variant]) -> dict[str, Any]:
+    """Measure one point without the lines that Kineto and the sessions print."""
+    with quiet(), contextlib.redirect_stdout(Discard()), contextlib.redirect_stderr(Discard()):
+        return _measure(make, default_s, chosen)
+
+
+def _measure(make: Callable[[], Workload], default_s: float, chosen: Sequence[Variant]) -> dict[str, Any]:
+    """Let the variants take turns at one point. The default runs from its first step for ``default_s`` seconds."""
+    lanes = [_Lane(variant, make(), isinstance(variant, (Default, EveryStep))) for variant in chosen]
+    bare = next(lane for lane in lanes if lane.variant.family == "bare")
+    default = next((lane for lane in lanes if isinstance(lane.variant, Default)), None)
+    others = [lane for lane in lanes if lane is not default]
+    for lane in lanes:
+        lane.workload.step()
+    step_s = median(time_steps(bare.workload.step, 3, bare.workload.synchronize).steps_ns) / 1e9
+    steps = max(round(TURN_S / step_s), 2)
+    cycles = max(round(TURN_S / step_s / CYCLE_STEPS), 1)
+    draw, began, number = random.Random(0), perf_counter(), 0
+    try:
+        for lane in lanes:
+            if lane.stays_open:
+                lane.variant.open(lane.workload)
+        for lane in others:
+            if lane.stays_open:
+                for _ in range(lane.variant.least_warmup):
+                    lane.workload.step()
+                    lane.variant.end_step()
+        while number < ROUNDS and (number < FEWEST_ROUNDS or perf_counter() - began < LONGEST_POINT_S):
+            gc.collect()
+            for lane in draw.sample(others, len(others)):
+                lane.turn(cycles * CYCLE_STEPS if isinstance(lane.variant, ScheduledProfiler) else steps)
+            number += 1
+        spent_s = 0.0
+        while default is not None and spent_s < default_s:
+            spent_s += default.turn(max(round(1.0 / step_s), 2))
+            bare.turn(max(round(0.1 / step_s), 2))
+    finally:
+        for lane in lanes:
+            lane.variant.close()
+    bare_s = median(bare.seconds)
+    return {
+        "modules": len(bare.workload.targets),
+        "step_s": bare_s,
+        "rounds": number,
+        "costs": {lane.variant.name: _cost(lane, bare_s, whole=lane is default) for lane in lanes if lane is not bare},
+        "turns": {lane.variant.name: {"seconds": lane.seconds, "steps": lane.turns} for lane in lanes},
+    }
+
+
+def _cost(lane: _Lane, bare_s: float, *, whole: bool) -> float:
+    """Return the added time as a fraction of the bare step: of the whole run, or the median of the turns."""
+    if whole:
+        spent = sum(seconds * steps for seconds, steps in zip(lane.seconds, lane.turns, strict=True))
+        return spent / sum(lane.turns) / bare_s - 1
+    return median(lane.seconds) / bare_s - 1
+
+
+def run(
+    modules: Sequence[int], lengths_ms: Sequence[float], default_s: float, progress: Progress = print_line
+) -> dict[str, Any]:
+    """Measure all points; return the results as plain JSON types."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    results: dict[str, Any] = {
+        "machine": machine.describe(),
+        "seconds_of_default": default_s,
+        "labels": {variant.name: variant.label for variant in variants() if variant.family != "bare"},
+        "modules": [],
+        "lengths": [],
+    }
+    began = perf_counter()
+    for count in modules:
+        progress(f"{count:,} modules")
+        results["modules"].append(measure_point(partial(chain, count), default_s, variants()))
+    for length_ms in lengths_ms:
+        progress(f"steps of {length_ms:g} ms")
+        results["lengths"].append(measure_point(partial(chain, LENGTH_MODULES, length_ms), default_s, variants()))
+    results["seconds"] = round(perf_counter() - began)
+    progress("")
+    return results
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, or read an earlier run's results; write the JSON, the pictures and the page."""
+    from .scaling_page import write_page
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="seconds of the default at each point (default: %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="a look in a minute, which writes no page")
+    parser.add_argument("--report", action="store_true", help="measure nothing: write the page of the last results")
+    options = parser.parse_args(arguments)
+    if options.report:
+        write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
+        return 0
+    warnings.filterwarnings("ignore", message=".*Profiler")
+    if options.quick:
+        print(json.dumps(run((10, 300), (1.0,), 2.0), indent=1))
+        return 0
+    results = run(MODULES, LENGTHS_MS, options.seconds)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_page(results)
+    print(f"{RESULTS}: {results['seconds']} s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
