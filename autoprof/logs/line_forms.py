@@ -27,13 +27,16 @@ from .fields import (
     scale_of,
 )
 
-NUMBER_IN_LINE: Final = re.compile(
-    r"(?<![A-Za-z_\d.])([-+]?(?:\d+(?:,\d{3}(?!\d))*\.?\d*|(?<!\.)\.\d+)(?:[eE][-+]?\d+)?"
+NUMBER_TOKEN: Final = (
+    r"(?<![A-Za-z_\d.])(?:[-+]?(?:\d+(?:,\d{3}(?!\d))*\.?\d*|(?<!\.)\.\d+)(?:[eE][-+]?\d+)?"
     r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|[iI]nfinity)(?![A-Za-z_]))"
 )
+NUMBER_IN_LINE: Final = re.compile(f"({NUMBER_TOKEN})")
 """A number that is no part of a word. Splitting a line at it gives the form and the values."""
 _ISO_TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)T(?=\d\d:\d\d)")
 _BAR: Final = re.compile(r"\|[^|\d]*\| ?(?=\d|\?)|\[[=>. ━─]{4,}\]|[━─╸╺]{4,}")
+BAR_SIGNS: Final = ("%|", "[=", "[..", "━", "[>")
+"""Texts without which a line has no progress bar."""
 _DATE: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?")
 _CLOCK: Final = re.compile(r"(?:(?P<d>\d+) days?,? )?(?P<h>\d+):(?P<m>\d\d)(?::(?P<s>\d\d(?:\.\d+)?))?(?![\d:])")
 _DURATION: Final = re.compile(
@@ -205,9 +208,9 @@ class FormatHints:
 
 def plain_line(line: str) -> str:
     """Return a line without progress bars, with single spaces and dates written in one way."""
-    if "%|" in line or "[=" in line or "[.." in line or "━" in line or "[>" in line:
+    if any(sign in line for sign in BAR_SIGNS):
         line = _BAR.sub("|| ", line)
-    if "  " in line or "\t" in line:
+    if "  " in line or "\t" in line or line[:1] == " " or line[-1:] == " ":
         line = " ".join(line.split())
     return _ISO_TIME.sub(r"\1 ", line, count=1) if "T" in line else line
 

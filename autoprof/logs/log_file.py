@@ -17,7 +17,7 @@ from typing import IO, Any, Final, cast
 
 from ..errors import OutputError
 
-BLOCK_BYTES: Final = 8 << 20
+BLOCK_BYTES: Final = 2 << 20
 """Bytes read at a time. With the database's copies of a block this bounds the memory of reading."""
 SAMPLE_BYTES: Final = 192 << 10
 """Bytes of the sample from each of three places: beginning, middle and end."""

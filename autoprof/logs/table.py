@@ -200,7 +200,7 @@ class LogTable:
             columns["rank"] = frame["_rank"]
         if "_time" in frame and "timestamp" not in columns:
             columns["timestamp"] = frame["_time"]
-        return import_pandas().DataFrame(columns, index=frame.index)
+        return import_pandas().DataFrame(columns, index=frame.index, copy=False)
 
     def _units(self, table: pd.DataFrame) -> pd.DataFrame:
         """Guess the units that the log does not give, by the size of the values, and add a note."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,24 @@ from ..line_forms import FormatHints
 from ..log_file import LogFile
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+_NO_KIND: Final = np.zeros(1)
+
+
+def append_part(parts: list[dict[str, Floats]], part: dict[str, Floats]) -> None:
+    """Append the records of a part to the part of the same kind with the same columns, or as a part of its own.
+
+    Its arrays grow in place, so no one else may hold them. Joining them at the end would need the memory twice.
+    """
+    kind = part.get("_kind", _NO_KIND)[0]
+    before = next((one for one in parts if one.keys() == part.keys() and one.get("_kind", _NO_KIND)[0] == kind), None)
+    if before is None:
+        parts.append(part)
+        return
+    for key, values in part.items():
+        array = before[key]
+        count = len(array)
+        array.resize(count + len(values), refcheck=False)
+        array[count:] = values
 
 
 @dataclass
@@ -43,9 +61,15 @@ class RawRecords:
     _kinds: dict[Hashable, int] = field(default_factory=dict)
     _keys: dict[str, None] = field(default_factory=dict)
 
-    def add(self, columns: Mapping[str, Any], offset: int = 0, kind: Hashable = None) -> None:
-        """Append records of one ``kind``, a column per key; ``offset`` is the number of lines before their block."""
-        part = {key: np.asarray(values, dtype=np.float64) for key, values in columns.items()}
+    def add(
+        self, columns: Mapping[str, Any], offset: int = 0, kind: Hashable = None, *, is_owned: bool = False
+    ) -> None:
+        """Append records of one ``kind``, a column per key; ``offset`` is the number of lines before their block.
+
+        ``is_owned`` gives the arrays away: they are not copied, and may change.
+        """
+        make = np.asarray if is_owned else np.array
+        part = {key: make(values, dtype=np.float64) for key, values in columns.items()}
         if not len(part["_n"]):
             return
         if offset:
@@ -53,7 +77,7 @@ class RawRecords:
         self._keys |= dict.fromkeys(part)
         number = self._kinds.setdefault(kind, len(self._kinds))
         part["_kind"] = np.full(len(part["_n"]), number, dtype=np.float64)
-        self._parts.append(part)
+        append_part(self._parts, part)
 
     def add_meaning(self, key: str, meaning: Meaning | None, unit_known: bool = True) -> None:
         """Record the meaning of a key, and whether its unit is known. The first meaning of a key stays."""
@@ -102,6 +126,8 @@ class RawRecords:
         if not self._parts:
             return pd.DataFrame({"_n": []})
         parts, self._parts = self._parts, []
+        if len(parts) == 1 and (np.diff(parts[0]["_n"]) >= 0).all():
+            return pd.DataFrame(parts[0], copy=False)
         count = sum(len(part["_n"]) for part in parts)
         keys = list(dict.fromkeys(key for part in parts for key in part))
         columns: dict[str, Any] = {}

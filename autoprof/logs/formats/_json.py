@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -48,6 +48,7 @@ _COUNTERS: Final = {
     "step": re.compile(r"(?i)(?<![\w/])(?:global |train )?(?:step|iter|iteration)\b\s*[:=#]?\s*(\d+)(?![\w.])"),
     "epoch": re.compile(r"(?i)(?<![\w/])epoch\b\s*[:=#]?\s*(\d+)(?![\w.])"),
 }
+_NUMBERS: Final = frozenset({int, float})
 _PYTHON_NUMBER: Final = re.compile(r"(?<=[:\[,] )(-?(?:nan|inf))\b")
 
 
@@ -149,6 +150,10 @@ class _Structure:
         self.prefixes: list[str] = []
         self.values: dict[str, list[Any]] = {}
         self.parts: list[dict[str, Any]] = []
+        self.is_flat = False
+        """Whether every key has a column that is as long as the objects are many."""
+        self.appends: list[Callable[[Any], None]] = []
+        """Appends to the columns, in the order of the keys."""
 
 
 class _ObjectReader:
@@ -178,6 +183,10 @@ class _ObjectReader:
         count = len(structure.at)
         structure.at.append(n)
         structure.prefixes.append(prefix)
+        if structure.is_flat and _NUMBERS.issuperset(map(type, data.values())):
+            for append, value in zip(structure.appends, data.values(), strict=True):
+                append(value)
+            return
         values = structure.values
         for path, value in self._format.values(data):
             key = path[0] if len(path) == 1 else "/".join(path)
@@ -190,6 +199,8 @@ class _ObjectReader:
                 column.extend([math.nan] * (count - len(column)))
             if len(column) == count:
                 column.append(value)
+        structure.is_flat = values.keys() == data.keys() and all(len(values[key]) == count + 1 for key in keys)
+        structure.appends = [values[key].append for key in keys] if structure.is_flat else []
 
     def settle(self) -> None:
         """Convert the values of the block to numbers."""
@@ -197,6 +208,7 @@ class _ObjectReader:
             if structure is not None and structure.at:
                 self._pending.add(self._convert(structure), kind=number)
                 structure.at, structure.prefixes, structure.values = [], [], {}
+                structure.is_flat = False
 
     def finish(self, raw: RawRecords) -> None:
         """Append all records to ``raw``."""

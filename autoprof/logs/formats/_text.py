@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from ..line_forms import NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
+from ..line_pattern import compile_line
 from ..log_file import LogFile
-from ._base import Floats, LogFormat, RawRecords, note_qualified
+from ._base import Floats, LogFormat, RawRecords, append_part, note_qualified
 
 _QUOTED_KEY: Final = re.compile(r"\{\s*[\"'][^{}]*[\"']\s*:")
 """A JSON object in a line: such lines belong to the JSON formats."""
@@ -23,6 +24,10 @@ _MAX_LINES_OF_SINGLES: Final = 4
 """Lines of a file in which no record has the form of another, above which they are sentences of a text."""
 _MAX_FORMS: Final = 400
 """Forms read from one file; real logs have ten."""
+_MAX_PATTERNS: Final = 4
+"""Shapes with an expression: each line is compared with all of them."""
+_FREQUENT: Final = 16
+"""Lines of a shape before it has an expression."""
 _MAX_KNOWN_SHAPES: Final = 100_000
 """Shapes remembered: a log of prose must not fill the memory."""
 
@@ -109,7 +114,7 @@ class _FormRows:
         self.form = form
         self.line_numbers: list[float] = []
         self.parts: list[dict[str, Floats]] = []
-        self.rows: list[list[str]] = []
+        self.rows: list[Sequence[str]] = []
         self.at: list[int] = []
         self.count = 0
         self.recent: list[str] = []
@@ -119,7 +124,7 @@ class _FormRows:
         """Convert the texts of the block to numbers."""
         if self.rows:
             self.recent = [*self.recent, *(row[-1] for row in self.rows[-20:])][-20:]
-            self.parts.append(_columns(self.form, self.rows, self.at))
+            append_part(self.parts, _columns(self.form, self.rows, self.at))
             self.count += len(self.rows)
             self.rows, self.at = [], []
 
@@ -134,30 +139,54 @@ class _FormReader:
         self._forms: dict[LineForm, _FormRows] = {}
         self._last: tuple[_FormRows, str] | None = None
         self._dropped = 0
+        self._patterns: list[tuple[re.Pattern[str], _FormRows]] = []
+        """Expressions for the most frequent shapes."""
+        self._uses: dict[str, int] = {}
+        """How often each shape was split at its numbers."""
 
     def read(self, lines: Sequence[str], offset: int) -> None:
         """Read the lines of a block; ``offset`` is the number of lines before it."""
-        split, shapes, wanted = NUMBER_IN_LINE.split, self._shapes, self._format.is_wanted
+        patterns = self._patterns
         for n, text in enumerate(lines, offset + 1):
             if len(text) >= _MAX_LINE:
                 continue
-            line = plain_line(text)
-            pieces = split(line)
-            if len(pieces) < 2:
-                continue
-            shape = "\0".join(pieces[::2])
-            try:
-                rows = shapes[shape]
-            except KeyError:
-                rows = shapes[shape] = self._rows_of(line) if wanted(text) and not _QUOTED_KEY.search(text) else None
-                if len(shapes) > _MAX_KNOWN_SHAPES:
-                    shapes.clear()
-            if rows is not None:
-                rows.rows.append(pieces[1::2])
-                rows.at.append(n)
-                self._last = rows, line
-        for found in self._forms.values():
-            found.settle()
+            for pattern, rows in patterns:
+                found = pattern.fullmatch(text)
+                if found is not None:
+                    rows.rows.append(found.groups())
+                    rows.at.append(n)
+                    self._last = rows, text
+                    break
+            else:
+                self._split(text, n)
+        for form_rows in self._forms.values():
+            form_rows.settle()
+
+    def _split(self, text: str, n: int) -> None:
+        """Read a line by splitting it at its numbers; make an expression for a shape that is frequent."""
+        line = plain_line(text)
+        pieces = NUMBER_IN_LINE.split(line)
+        if len(pieces) < 2:
+            return
+        shape = "\0".join(pieces[::2])
+        try:
+            rows = self._shapes[shape]
+        except KeyError:
+            is_wanted = self._format.is_wanted(text) and not _QUOTED_KEY.search(text)
+            rows = self._shapes[shape] = self._rows_of(line) if is_wanted else None
+            if len(self._shapes) > _MAX_KNOWN_SHAPES:
+                self._shapes.clear()
+                self._uses.clear()
+        if rows is None:
+            return
+        rows.rows.append(pieces[1::2])
+        rows.at.append(n)
+        self._last = rows, text
+        if len(self._patterns) < _MAX_PATTERNS and " ".join(text.split()) == line:
+            uses = self._uses[shape] = self._uses.get(shape, 0) + 1
+            pattern = compile_line(pieces) if uses == _FREQUENT else None
+            if pattern is not None:
+                self._patterns.append((pattern, rows))
 
     def _rows_of(self, line: str) -> _FormRows | None:
         form = self._format.form(line)
@@ -177,7 +206,7 @@ class _FormReader:
             ):
                 continue  # one line with a counter and unknown numbers: a setting, a summary
             if is_cut and self._last is not None and self._last[0] is rows:
-                _drop_cut_number(rows, self._last[1], raw, last_line)
+                _drop_cut_number(rows, plain_line(self._last[1]), raw, last_line)
             _drop_uncertain_counter(rows)
             if form.is_header:
                 for part in rows.parts:
@@ -188,7 +217,7 @@ class _FormReader:
             self._dropped += rows.count - used
             for part in rows.parts:
                 part["_validation"] = np.full(len(part["_n"]), float(form.is_validation))
-                raw.add(part, kind=number)
+                raw.add(part, kind=number, is_owned=True)
             for line_number in form.numbers:
                 raw.add_meaning(line_number.key, line_number.meaning, line_number.unit_known)
         if self._dropped:
@@ -250,7 +279,7 @@ def _shape(pieces: list[str]) -> str:
     return "\0".join(pieces[::2])
 
 
-def _columns(form: LineForm, rows: Sequence[list[str]], at: Sequence[int]) -> dict[str, Floats]:
+def _columns(form: LineForm, rows: Sequence[Sequence[str]], at: Sequence[int]) -> dict[str, Floats]:
     """Return the numbers of lines of one form, a column each, in the units of their columns."""
     columns: dict[str, Floats] = {"_n": np.asarray(at, dtype=np.float64)}
     for number in form.numbers:
