@@ -47,7 +47,7 @@ class UncalledModules(Observer):
         self._called: set[str] = set()
         self._layout: Layout | None = None
 
-    def observe_step(self, raw: RawStep) -> RawStep:
+    def complete_step(self, raw: RawStep) -> RawStep:
         """Remember the targets of a step that is one of several with the same ones."""
         self._steps = self._steps + 1 if raw.cut == self._cut else 1
         self._cut = raw.cut

@@ -164,8 +164,12 @@ class Diagnosis(Observer):
         step_ns = raw.ended_ns - begun_ns
         self._collections.observe_step(raw.step, step_ns)
         self._calls.observe_step(raw, begun_ns, step_ns)
-        self._stacks.observe_step(raw)
-        self._threads.observe_step()
+        return raw
+
+    def complete_step(self, raw: RawStep) -> RawStep:
+        """Take the samples of a step, and look at the threads if that was long ago."""
+        self._stacks.complete_step(raw)
+        self._threads.look()
         return raw
 
     def observe_frame(self, frame: StepFrame) -> None:

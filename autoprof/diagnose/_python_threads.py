@@ -120,7 +120,7 @@ class ThreadMonitor:
         self._seen: dict[int, _Seen] = {}
         self._last_ns = self._wall_ns = self._looks = 0
 
-    def observe_step(self) -> None:
+    def look(self) -> None:
         """Look at the threads, if that was long ago; the training thread must hold the GIL."""
         now_ns = self._now_ns()
         if now_ns - self._last_ns < LOOK_EVERY_NS or self._looks >= MAX_LOOKS:

@@ -130,6 +130,8 @@ class StackMonitor:
         self._tables: dict[str, dict[Sites, list[int]]] = {}
         self._blocked_ns: Counter[str] = Counter()
         self._waiting: dict[int, list[tuple[int, StackSample]]] = {}
+        self._later: list[StackSample] = []
+        """Samples taken after the end of the last completed step."""
         self._frames = 0
         self._total_ns = self._explained_ns = self._own_ns = 0
         self._layout: Layout | None = None
@@ -137,9 +139,11 @@ class StackMonitor:
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
 
-    def observe_step(self, raw: RawStep) -> None:
-        """Take the samples since the last step; those of the step wait for its frame."""
+    def complete_step(self, raw: RawStep) -> None:
+        """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
         samples = self._probe.take()
+        if self._later:
+            samples, self._later = [*self._later, *samples], []
         if not samples:
             return
         begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)
@@ -149,7 +153,9 @@ class StackMonitor:
             paused = any(start <= at_ns < end for start, end in pauses)
             if sample.excluded or paused:
                 self._add(EXCLUDED, sample)
-            elif begun_ns <= at_ns < ended_ns and not raw.warmup:
+            elif at_ns >= ended_ns:
+                self._later.append(sample)
+            elif begun_ns <= at_ns and not raw.warmup:
                 before_ns = sum(end - start for start, end in pauses if end <= at_ns)
                 inside.append((at_ns - begun_ns - before_ns, sample))
         if inside:

@@ -44,7 +44,7 @@ class Machine:
         self.now_ns += wall_ns
         self.cpu_ns[7] += cpu_ns
         self.cpu_ns[8] += wall_ns
-        self.monitor.observe_step()
+        self.monitor.look()
 
 
 @pytest.mark.parametrize("free", [False, True])
@@ -116,14 +116,14 @@ def test_a_real_thread_is_found_with_its_line() -> None:
     thread = threading.Thread(target=compute, name="busy")
     thread.start()
     try:
-        monitor.observe_step()
+        monitor.look()
         begun = read_cpu_ns(thread.native_id or 0) or 0
         while (read_cpu_ns(thread.native_id or 0) or 0) < begun + 20 * MS:
             stop.wait(0.01)
         seen = None
         for _ in range(200):
             stop.wait(0.01)
-            monitor.observe_step()
+            monitor.look()
             seen = monitor.statistics()
             if seen is not None and seen.threads:
                 break

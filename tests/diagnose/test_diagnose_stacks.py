@@ -66,7 +66,7 @@ def sample_at(probe: StackProbe, clock: FakeClock, ms: float) -> None:
 def observed(monitor: StackMonitor, clock: FakeClock, begun_ms: int, spans: list[Span], length_ms: int) -> None:
     """Close a step that began at ``begun_ms``, and pass its frame on."""
     raw = RawStep(1, 0, 0, clock, begun_ms * MS, (begun_ms + length_ms) * MS)
-    monitor.observe_step(raw)
+    monitor.complete_step(raw)
     monitor.observe_frame(make_frame(spans, step=1, duration_ns=length_ms * MS))
 
 
@@ -494,3 +494,19 @@ def test_busy_python_is_sampled_by_the_main_thread() -> None:
     assert samples[0].inner.function == "test_busy_python_is_sampled_by_the_main_thread"
     probe.remove()
     assert probe._ended.acquire(timeout=5)
+
+
+def test_samples_of_steps_that_are_completed_together_belong_each_to_its_own(
+    probe: StackProbe, clock: FakeClock
+) -> None:
+    """Three steps end before the first is completed: a sample waits for its step, one between them is dropped."""
+    monitor = StackMonitor(probe)
+    for ms in (1010, 1110, 1130, 1205, 1250):
+        sample_at(probe, clock, ms)
+    for step, (begun_ms, ended_ms) in enumerate([(1000, 1100), (1100, 1200), (1210, 1300)], 1):
+        monitor.complete_step(RawStep(step, 0, 0, clock, begun_ms * MS, ended_ms * MS))
+    for step in (1, 2, 3):
+        span = Span(f"net{step}", "net", Phase.FORWARD, None, 0, 90 * MS)
+        monitor.observe_frame(make_frame([span], step=step, duration_ns=100 * MS))
+    counts = {kind: table.samples for kind, table in monitor.statistics().items()}
+    assert counts == {"forward net1": 1, "forward net2": 2, "forward net3": 1}
