@@ -85,8 +85,8 @@ def _recording(results: Json) -> list[Bound]:
     return [
         _at_most("recording, forward: cost over the floor", 1.25, _costs(results, "record_forward", "floor_forward")),
         _at_most("recording, both: cost over the floor", 1.15, _costs(results, "record_both", "floor_both")),
-        _at_most(f"forward {whole}", 1.6, _costs(results, "session_forward", "floor_forward")),
-        _at_most(f"both {whole}", 1.6, _costs(results, "session_both", "floor_both")),
+        _at_most(f"forward {whole}", 1.4, _costs(results, "session_forward", "floor_forward")),
+        _at_most(f"both {whole}", 1.1, _costs(results, "session_both", "floor_both")),
         _at_most(
             "both, over register_full_backward_hook", 1 / 3, _costs(results, "session_both", "full_backward_hook")
         ),
