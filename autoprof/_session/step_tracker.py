@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from .._capture.marks import PAUSE, UNPAUSE
+from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE, VALUE_KINDS, MarkBatch
 from .._capture.other_threads import MAX_OTHER_MARKS, NO_OTHER_MARKS, OtherMarks
 from .._capture.probes import Placement
 from .._capture.recorder import Recorder
@@ -36,6 +36,10 @@ OTHER_THREADS_CUT: Final = (
     f"other threads called the model more often than is recorded in a step ({MAX_OTHER_MARKS:,} marks): "
     "their further calls in such steps are not in the reports"
 )
+MOVED: Final = (
+    "the model moved to another device inside a step: that step has host times only, because its device times were "
+    "read on the device that it left; later steps have both"
+)
 
 StepListener = Callable[[int], object]
 """Called with the number of each recorded step before it begins; a step of which it returns True is a warm-up step."""
@@ -58,6 +62,13 @@ def as_scalar(value: Any) -> Any:
     if value.numel() != 1:
         raise ValueError(f"it has {value.numel()} elements")
     return float(value.detach()) if value.device.type == "cpu" else value.detach().to("cpu", non_blocking=True)
+
+
+def _without_device_times(batch: MarkBatch, clock: Clock) -> MarkBatch:
+    """Return the marks with host times alone."""
+    pairs = zip(batch.codes, batch.readings, strict=True)
+    readings = [value if code & KIND_MASK in VALUE_KINDS else clock.on_host(value) for code, value in pairs]
+    return batch._replace(raw_readings=readings)
 
 
 class Following(Enum):
@@ -146,6 +157,7 @@ class StepTracker:
         self._listeners = list(listeners)
         self._pause_listeners = tuple(pause_listeners)
         self._off = False
+        self._moved = False
         self._pauses = 0
         self._paused_ns = 0
         self._number = 0
@@ -297,7 +309,8 @@ class StepTracker:
 
     def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:
         """Begin the step at the reading ``start``, the end of the step ``ended``; None: once all is attached."""
-        if self._placement is not None and self._placement.moved():
+        moved = self._moved if ended is not None else self._placement is not None and self._placement.moved()
+        if self._placement is not None and moved:
             start = self._follow_device(self._placement, start, ended)
         self._number += 1
         excluded = True in [listener(self._number) for listener in self._listeners] if self._listeners else False
@@ -327,6 +340,11 @@ class StepTracker:
         assert opened is not None
         serial = recorder.serial
         mark_batch = recorder.take() if until is None else recorder.take().up_to(until // 2)
+        placement = self._placement
+        self._moved = placement is not None and placement.moved()
+        if placement is not None and self._moved and placement.has_left():
+            self._notes.warn_once(MOVED)
+            mark_batch = _without_device_times(mark_batch, self._clock)
         memory = self._memory.at_step_end()
         overhead_ns, self._charged_ns = self._work_ns - self._charged_ns, self._work_ns
         for meter in self._cost_meters:

@@ -108,6 +108,9 @@ class Clock(Protocol):
     def release(self, readings: Sequence[Reading]) -> None:
         """Return readings to the pool; they are not used again."""
 
+    def on_host(self, reading: Reading) -> Reading:
+        """Return the reading with its host time alone; the one given is not used again."""
+
     def wait(self, readings: Sequence[Reading]) -> None:
         """Block until the device has passed these readings."""
 
@@ -146,6 +149,9 @@ class HostClock:
 
     def release(self, readings: Sequence[Reading]) -> None:
         pass
+
+    def on_host(self, reading: Reading) -> Reading:
+        return reading
 
     def wait(self, readings: Sequence[Reading]) -> None:
         pass

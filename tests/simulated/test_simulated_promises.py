@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from autoprof import Phase
 from autoprof.diagnose import Diagnosis
 from autoprof.testing import ListSink
 from benchmarks.engine import OPTIONS
-from benchmarks.workloads import reference, small_gpt, tiny_layers
+from benchmarks.workloads import Workload, reference, small_gpt, tiny_layers
 
 if TYPE_CHECKING:
     from simulated_accelerator import Simulated
@@ -38,7 +39,7 @@ def digest(values: list[Tensor]) -> list[str]:
 
 
 def train(make: Any, profiled: bool) -> list[str]:
-    """Return the bits of the outputs, gradients and parameters of three steps, and the generator's state."""
+    """Return the bits of the outputs, gradients and parameters of two steps, and the generator's state."""
     torch.manual_seed(0)
     workload = make(torch.device("sim"))
     kept: list[Tensor] = []
@@ -46,18 +47,40 @@ def train(make: Any, profiled: bool) -> list[str]:
     session = None
     if profiled:
         session = autoprof.instrument(workload.model, {**workload.config, **OPTIONS}, optimizer=workload.optimizer)
-    for _ in range(3):
+    for _ in range(2):
         workload.step()
         kept += [p.grad.clone() for p in workload.model.parameters() if p.grad is not None]
         if session is not None:
             session.step()
     if session is not None:
         session.close()
-        assert session.summary().steps == 2  # the first is warm-up
+        assert session.summary().steps == 1  # the first is warm-up
     return digest([*kept, *workload.model.parameters(), torch.get_device_module("sim").get_rng_state()])
 
 
-@pytest.mark.parametrize("make", [tiny_layers, small_gpt, lambda device: reference(device, "tiny")])
+def convolutions(device: torch.device) -> Workload:
+    """Return convolutions of each kind: strided, grouped, dilated, transposed, in one and in three dimensions."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+        nn.Conv2d(8, 8, 3, groups=4, padding="same"), nn.Conv2d(8, 8, 3, stride=2, dilation=2, bias=False),
+        nn.ConvTranspose2d(8, 4, 2, stride=2, output_padding=1), nn.Dropout2d(0.2),
+        nn.Flatten(2), nn.Conv1d(4, 4, 5, padding=2, padding_mode="circular"),
+        nn.Unflatten(2, (1, 9, 9)), nn.Conv3d(4, 2, (1, 3, 3)), nn.AdaptiveAvgPool3d(1),
+    ).to(device)  # fmt: skip
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), torch.randn(2, 3, 12, 12, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).pow(2).mean().backward()
+        optimizer.step()
+
+    return Workload("convolutions", "", model, step, {"targets": [{"match": ".+"}]}, optimizer)
+
+
+MAKERS = [tiny_layers, small_gpt, convolutions, lambda device: reference(device, "tiny")]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["layers", "gpt", "convolutions", "reference"])
 def test_steps_are_bit_identical(sim: Simulated, make: Any) -> None:
     """Outputs, gradients, parameters and random numbers are equal to the last bit."""
     assert train(make, True) == train(make, False)
@@ -101,6 +124,21 @@ def test_spans_that_wait_for_launches_are_marked_and_queued_ones_are_not(sim: Si
         marked = {span.fqn: span.host_bound for span in frame.spans if span.phase is Phase.FORWARD}
         assert marked["1"] is True
         assert marked["2"] is False
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_run_whose_device_waits_for_launches_is_launch_bound(sim: Simulated, queued: bool) -> None:
+    """Ten layers of 5 µs each; where a step is queued before the device starts, nothing waits for the host."""
+    workload = tiny_layers(torch.device("sim"), layers=10)
+    session = autoprof.instrument(workload.model, {**workload.config, **OPTIONS})
+    for _ in range(40):
+        with sim.held() if queued else nullcontext():
+            workload.step()
+            session.step()
+        sim.finish()
+    session.close()
+    found = {finding.rule for finding in session.summary().findings if finding.severity != "info"}
+    assert ("launch-bound" in found) is not queued
 
 
 def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line(sim: Simulated) -> None:

@@ -101,7 +101,8 @@ def test_a_side_stream_is_a_lane_of_its_own(sim: Simulated) -> None:
 
     model, x = Beside(), torch.randn(4, 8, device="sim")
     frames, _ = record(sim, model, lambda: model(x).sum().backward(), targets=[{"match": ".+"}])
-    assert_lengths(frames, {("side", Phase.FORWARD): 6 * MS, ("main", Phase.FORWARD): 2 * MS})
+    expected = {("side", Phase.FORWARD): 6 * MS, ("main", Phase.FORWARD): 2 * MS}
+    assert_lengths(frames, {**expected, ("side", Phase.BACKWARD): 4 * MS, ("main", Phase.BACKWARD): 3 * MS})
     for frame in frames:
         lanes = lanes_of(frame)
         assert lanes["main"] == TRAINING_LANE
@@ -141,6 +142,30 @@ def test_a_model_on_a_device_that_is_not_current_has_its_times(sim: Simulated) -
     assert torch.accelerator.current_device_index() == 0
     assert_lengths(frames, {("1", Phase.FORWARD): 2 * MS, ("1", Phase.BACKWARD): 3 * MS})
     assert {span.lane for frame in frames for span in frame.spans} == {TRAINING_LANE}
+
+
+def test_times_go_with_a_model_that_moves(sim: Simulated) -> None:
+    """``model.to("sim:1")`` inside a step, and back: that step has host times only, every other its true lengths."""
+    device = 0
+    kernel = Sleeper(lambda ns: sim.sleep(ns, device), 2 * MS, 3 * MS)
+    model, sink = nn.Sequential(layer(), kernel, layer()), ListSink()
+    with autoprof.instrument(model, everything(targets=[{"match": ".+"}]), sinks=[sink]) as session:
+        for device in (0, 1, 0):
+            model.to(f"sim:{device}")
+            x = torch.randn(4, 8, device=f"sim:{device}")
+            for _ in range(3):
+                with sim.held(0, 1):
+                    model(x).sum().backward()
+                    session.step()
+                sim.finish()
+    assert [frame.step for frame in sink.frames] == list(range(1, 10))
+    moved = [frame for frame in sink.frames if frame.step in (4, 7)]
+    stayed = [frame for frame in sink.frames if frame not in moved]
+    assert_lengths(stayed, {("1", Phase.FORWARD): 2 * MS, ("1", Phase.BACKWARD): 3 * MS})
+    assert {span.device_ns for frame in moved for span in frame.spans if span.fqn is not None} == {None}
+    assert ["moved to another device" in note for note in session.summary().notes] == [True]
+    for frame in sink.frames:
+        check_laws(frame)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -79,6 +79,12 @@ class Placement:
         except KeyError:  # a parameter that was removed
             return True
 
+    def has_left(self) -> bool:
+        """Return whether the model as a whole is on another device than the clock reads."""
+        clock = self._recorder.clock
+        evidence = _find(self._model, clock)
+        return clock.device_type is not None and (evidence is None or evidence.device != clock.device_index)
+
     def follow(self) -> str | None:
         """Have the recorder and the probes read the clocks of the present devices; return the clock's note."""
         note = None
