@@ -80,10 +80,12 @@ class _Check:
         """Move a time that only grows, by as much in each step, to the time since the start."""
         for name in ("step_time_s", "elapsed_s"):
             key, meaning = self._sources.get(name, (name, None))
-            if name not in self.table or meaning is None or not meaning.is_ambiguous:
+            if name not in self.table or meaning is None or not (meaning.is_ambiguous or name == "elapsed_s"):
                 continue
             rows = self._one_rank_of(name)
             if len(rows) < _MIN_RECORDS:
+                if name == "elapsed_s" and (np.diff(rows[name].to_numpy()) < 0).any():
+                    self._rename(name, key, "falls from record to record, so it is not the time since the start")
                 if name == "step_time_s" and "train_time" in key:
                     self._rename(name, key, "a time of the step or of the run: too few records to decide")
                 continue

@@ -102,6 +102,8 @@ class JsonFormat(LogFormat):
 
     def is_record(self, data: Mapping[str, Any]) -> bool:
         """Return whether an object has a measurement of training, or a counter and another number."""
+        if "train_runtime" in data:
+            return False  # the Trainer's summary of the run: ``train_loss`` is its mean
         keys = ["/".join(path) for path, _ in self.values(data)]
         fields = {meaning.field for key in keys if (meaning := self.hints.meaning(key))}
         if fields & (METRICS - SETTINGS) or any(is_loss(key) for key in keys):
