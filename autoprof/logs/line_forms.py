@@ -155,6 +155,12 @@ class LineForm:
         return bool(self.fields & COUNTERS) and named
 
     @property
+    def is_settings(self) -> bool:
+        """Whether the lines have a batch and settings, and no measurement: ``run 1: lr=0.2 batch=32``."""
+        counters = {number.key for number in self.numbers if number.field == "step"}
+        return counters <= {"batch", "batch_id"} and "lr" in self.fields and not self.is_record
+
+    @property
     def is_header(self) -> bool:
         """Whether the lines have an epoch, or a step, and nothing else: ``Epoch 1/5``."""
         return bool(self.numbers) and all(
@@ -511,13 +517,10 @@ class _Parser:
                 meaning = Meaning(column, 20 + meaning.preference)
             elif meaning.field not in ("step_time_s", "data_time"):
                 meaning = None
-        if (
-            meaning is not None
-            and meaning.field == "step"
-            and scale_of("time", unit) is not None
-            and unit not in _ROUNDED
-        ):
-            meaning, key = Meaning("step_time_s", 5, unit), f"{key} {unit}"  # ``step=235.1ms``
+        is_time = scale_of("time", unit) is not None and unit not in _ROUNDED
+        if is_time and meaning is not None and meaning.field == "step":  # ``step=235.1ms``; ``100 steps = 23.1s``
+            meaning = None if key.lower().endswith("s") else Meaning("step_time_s", 5, unit)
+            key = f"{key} {unit}"
         if meaning is not None and is_unit_of_another_kind(FIELDS[meaning.field].kind, unit):
             meaning = None  # ``mem: 45%``
         if meaning is not None and meaning.field in COUNTERS and unit in _ROUNDED:

@@ -28,8 +28,10 @@ from ..log_file import LogFile
 from ..values import parse_list, parse_texts, parse_value
 from ._base import LogFormat, RawRecords, note_qualified
 
-SPLIT_KEYS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event"})
+SPLIT_KEYS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
 """Keys that may mark a record as one of validation."""
+_OTHER_EVENT: Final = re.compile(r"(?i)(?:checkpoint|ckpt|sav(?:e|ing)|config|hparams|system|hardware|summary|init)")
+"""Kinds of records that are neither of training nor of validation; their times are no times of steps."""
 _MAX_KEYS: Final = 300
 """Keys without a meaning are dropped from this number on."""
 _MAX_DEPTH: Final = 4
@@ -85,8 +87,10 @@ class JsonFormat(LogFormat):
             for n, line in join_objects(lines, offset):
                 if "{" in line:
                     for data, prefix in find_objects(line):
-                        reader.add(data, n, f"{above} {prefix}" if _leads_to_object(above, prefix) else prefix)
-                above = line.rstrip() or above
+                        reader.add(data, n, f"{above} {prefix}" if above and _leads(above, prefix) else prefix)
+                    above = ""
+                elif line:
+                    above = line.rstrip() or above
             offset += len(lines)
             reader.settle()
         reader.finish(raw)
@@ -147,7 +151,9 @@ class JsonFormat(LogFormat):
 class _Structure:
     """The objects with the same keys: their values, in columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self.kinds = kinds
+        """The keys that may name the kind of an object."""
         self.at: list[int] = []
         self.prefixes: list[str] = []
         self.values: dict[str, list[Any]] = {}
@@ -173,13 +179,17 @@ class _ObjectReader:
     def add(self, data: Mapping[str, Any], n: int, prefix: str) -> None:
         """Add the object of line ``n``; ``prefix`` is the text before it."""
         keys = tuple(data)
-        if keys not in self._structures and len(self._structures) > _MAX_STRUCTURES:
-            return
         structure = self._structures.get(keys)
         if structure is None:
-            if not self._format.is_record(data):  # a structure may have its first number later
+            if len(self._structures) > _MAX_STRUCTURES or not self._format.is_record(data):
+                return  # a structure may have its first number later
+            structure = self._structures[keys] = _Structure(
+                tuple(key for key in keys if normalize_key(str(key)) in SPLIT_KEYS)
+            )
+        for key in structure.kinds:
+            kind = data[key]
+            if isinstance(kind, str) and _OTHER_EVENT.match(kind):
                 return
-            structure = self._structures[keys] = _Structure()
         self.used_lines += n != self._last_line
         self._last_line = n
         count = len(structure.at)
@@ -318,14 +328,14 @@ def join_objects(lines: Iterable[str], offset: int) -> Iterator[tuple[int, str]]
             elif reopens or len(pending) > _MAX_LINES_OF_OBJECT:
                 yield from enumerate(pending, start)
                 pending = []
-        elif "{" in line and _OPEN_OBJECT.search(line):
+        elif line.rfind("{") > line.rfind("}") and _OPEN_OBJECT.search(line):
             pending, start = [line], n
         else:
             yield n, line
     yield from enumerate(pending, start)
 
 
-def _leads_to_object(above: str, prefix: str) -> bool:
+def _leads(above: str, prefix: str) -> bool:
     """Return whether the line above says which step the object is of."""
     return (above.endswith(":") and not prefix.strip()) or _STEP_AND_TIME.search(above) is not None
 

@@ -199,6 +199,8 @@ class _FormReader:
         if self._is_prose(raw):
             return
         self._settle_tasks()
+        if any(rows.form.is_record for rows in self._forms.values()):
+            self._forms = {form: rows for form, rows in self._forms.items() if not form.is_settings}
         for number, rows in enumerate(self._forms.values()):
             form = rows.form
             if not rows.count or (
