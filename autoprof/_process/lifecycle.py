@@ -132,8 +132,14 @@ def _start() -> None:
 
 
 def _end_at_exit() -> None:
-    _end_all(EXIT)
-    if _ended_by_interrupt():
+    interrupted = False
+    for session in reversed(_open[:]):
+        try:
+            with contextlib.suppress(Exception):
+                session.end(EXIT)
+        except KeyboardInterrupt:  # a Ctrl-C during the report: Python would print and ignore it
+            interrupted = True
+    if interrupted or _ended_by_interrupt():
         # Python notes that Ctrl-C ended the program, and forgets it where code is executed from a string, as by the
         # dataclasses of a module that a report imports: the exit status would be 1 in place of that of SIGINT.
         with contextlib.suppress(KeyboardInterrupt):

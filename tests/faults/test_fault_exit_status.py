@@ -140,3 +140,26 @@ def test_the_status_under_autoprof_run_is_that_of_the_bare_program(end: str, com
     )
     assert bare.returncode == ENDS[end][1]
     assert found.returncode == bare.returncode, found.stderr
+
+
+AT_EXIT = """
+if INSTRUMENTED:
+    close = autoprof._session.pipeline.Pipeline.close
+    def interrupted_close(*arguments):
+        for _ in range({times}):
+            os.kill(os.getpid(), signal.SIGINT)
+        close(*arguments)
+    autoprof._session.pipeline.Pipeline.close = interrupted_close
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("end", ["normal", "KeyboardInterrupt", "sys.exit(7)"])
+def test_an_interrupt_of_the_report_at_the_exit_is_silent(
+    children: Children, end: str, times: int, tmp_path: Path
+) -> None:
+    """It ends the program as a Ctrl-C at any other moment does, also one that follows another; a status given stays."""
+    found = children.run(tmp_path, ENDS[end][0], instrumented=True, before=AT_EXIT.format(times=times), sinks=DEFAULT)
+    assert found.returncode == (7 if end == "sys.exit(7)" else -signal.SIGINT), found.stderr
+    assert "Exception ignored" not in found.stderr
+    assert "lifecycle" not in found.stderr
