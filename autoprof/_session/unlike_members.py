@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from .._stats.median import median
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _unlike(group: ModuleGroup, frame: StepFrame) -> list[ModuleNode] | None:
     at = np.asarray([place for _, place in present])
     total = np.bincount(modules.of_span, frame.total_ns[modules.spans], len(modules.calls))[at]
     each = total / modules.calls[at]
-    usual = float(np.median(each))
+    usual = float(median(each))
     is_unlike = (each >= UNLIKE_TIMES * usual) & (
         (each - usual) * modules.calls[at] >= UNLIKE_SHARE * max(frame.step_ns, 1)
     )

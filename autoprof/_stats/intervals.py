@@ -21,6 +21,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .median import median
+
 Floats = npt.NDArray[np.float64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
@@ -114,7 +116,7 @@ def median_of_values(values: Values | Sequence[float]) -> Interval:
     """
     ordered, count = np.sort(np.asarray(values)), len(values)
     outside = max(floor((count - _Z * sqrt(count)) / 2), 0)
-    return Interval(float(ordered[outside]), float(np.median(ordered)), float(ordered[count - 1 - outside]))
+    return Interval(float(ordered[outside]), float(median(ordered)), float(ordered[count - 1 - outside]))
 
 
 def slope(points: Sequence[tuple[int, int]]) -> Interval:
@@ -160,13 +162,13 @@ class StepsMedian:
     def of(cls, values: Values) -> StepsMedian:
         """Estimate the median of positive values in step order."""
         logs = np.log(np.maximum(values, _SMALLEST))
-        count, median = len(logs), float(np.median(logs))
+        count, middle = len(logs), float(median(logs))
         if count < MIN_STEPS:  # a single observation of its run: only further runs show its uncertainty
-            return cls(np.array([median]), median, 0.0, 1.0)
-        below = (logs < median) + 0.5 * (logs == median)
+            return cls(np.array([middle]), middle, 0.0, 1.0)
+        below = (logs < middle) + 0.5 * (logs == middle)
         error, dof = batch_standard_error(below - 0.5)
         independent = 0.5 / sqrt(count)  # never more certain than with independent steps
-        return cls(np.sort(logs), median, max(error, independent), dof)
+        return cls(np.sort(logs), middle, max(error, independent), dof)
 
     def distance(self, errors: float, *, upward: bool) -> float:
         """Return the distance from the median to the order statistic ``errors`` standard errors away.

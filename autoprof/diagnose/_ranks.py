@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._stats.intervals import Interval, median_of_values
+from .._stats.median import median
 from .._storage.records import part_names, parts_of
 from .._storage.span_blocks import BlockReader
 from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
@@ -187,7 +188,7 @@ def median_of_others(times: npt.ArrayLike) -> npt.NDArray[np.float64]:
     the rule and in ``autoprof.compat.stragglers``: unlike a mean, it is not affected by another slow rank.
     """
     values = np.asarray(times, dtype=np.float64)
-    return np.stack([np.median(np.delete(values, rank, axis=0), axis=0) for rank in range(len(values))])
+    return np.stack([median(np.delete(values, rank, axis=0), axis=0) for rank in range(len(values))])
 
 
 def compare_ranks(records: list[Record], longest: tuple[int, ...] = ()) -> RankComparison:
@@ -200,18 +201,18 @@ def compare_ranks(records: list[Record], longest: tuple[int, ...] = ()) -> RankC
     own = np.array([[record.own_ns[step] for step in common] for record in records], dtype=np.int64)
     lengths = np.array([[record.step_ns[step] for step in common] for record in records], dtype=np.int64)
     excess = own - median_of_others(own)
-    slowest = int(np.median(excess, axis=1).argmax())
+    slowest = int(median(excess, axis=1).argmax())
     others = np.delete(own, slowest, axis=0)
     low, middle, high = median_of_values(excess[slowest].astype(np.int64))
     (name, phase), ns = _largest_row_excess([record.row_means() for record in records], slowest)
     return RankComparison(
         world_size=count,
         steps=len(common),
-        step_ns=round(float(np.median(lengths))),
+        step_ns=round(float(median(lengths))),
         rank=slowest,
-        own_ns=tuple(round(float(median)) for median in np.median(own, axis=1)),
+        own_ns=tuple(round(float(ns)) for ns in median(own, axis=1)),
         excess_ns=(low, middle, high),
-        gain_ns=max(round(float(np.median(own[slowest] - others.max(axis=0)))), 0),
+        gain_ns=max(round(float(median(own[slowest] - others.max(axis=0)))), 0),
         phase=phase,
         name=name,
         name_ns=round(ns),
@@ -236,7 +237,7 @@ def _explain_long_steps(
     own: Nanoseconds, lengths: Nanoseconds, steps: list[int], longest: tuple[int, ...]
 ) -> dict[str, int]:
     """Return the rank whose own work explains half of the excess of each long step over the median step."""
-    usual, typical = np.median(own, axis=1), float(np.median(lengths))
+    usual, typical = median(own, axis=1), float(median(lengths))
     explained = {}
     for step in set(longest) & set(steps):
         at = steps.index(step)
