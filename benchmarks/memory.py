@@ -1,4 +1,9 @@
-"""Memory over a long run: ``python -m benchmarks.memory`` drives one session in a process of its own."""
+"""Memory over a long run: ``python -m benchmarks.memory`` drives one session in a process of its own.
+
+``python -m benchmarks.memory training 10000 2000000`` trains a small model with autoprof as it is by default. It takes
+minutes, and is no part of ``make bench``. Besides the process's memory it names the growth by the count of FLOPs, which
+is made once, when the run is long enough for its cost: most of it is code of torch that nothing has called before.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
+from unittest.mock import patch
 
 from autoprof.devices import HostMemory
 
@@ -22,6 +28,7 @@ from .engine import Synthetic
 from .ours import Discard
 
 PATHS: Final = ("engine", "sinks")
+TRAINING: Final = "training"
 SPANS: Final = 8
 ODD: Final = 100
 """Each so many steps one is of another shape, as the last batch of an epoch is."""
@@ -69,6 +76,49 @@ def drive(path: str, points: Sequence[int], *, trace: bool) -> list[dict[str, An
     return readings
 
 
+def train(points: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
+    """Train a small model with ``changes`` to the default configuration; return the memory at the ``points``."""
+    import torch
+
+    import autoprof
+    from autoprof._metrics.flop_meter import FlopMeter
+
+    torch.set_num_threads(1)
+    layers = [layer for _ in range(4) for layer in (torch.nn.Linear(16, 16), torch.nn.ReLU())]
+    model, x = torch.nn.Sequential(*layers), torch.randn(8, 16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    memory, counted, readings, began = HostMemory(), [0], [], perf_counter()
+    count = FlopMeter._count
+
+    def measured(meter: FlopMeter, key: tuple[int, ...]) -> None:
+        before = memory.level_bytes()
+        count(meter, key)
+        counted[0] += memory.level_bytes() - before
+
+    with (
+        tempfile.TemporaryDirectory(prefix="autoprof-bench-") as folder,
+        contextlib.redirect_stdout(Discard()),
+        patch.object(FlopMeter, "_count", measured),
+    ):
+        session = autoprof.instrument(model, {"output": folder, **changes}, optimizer=optimizer)
+        for step in range(1, points[-1] + 1):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+            if step in points:
+                readings.append(
+                    {
+                        "steps": step,
+                        "seconds": round(perf_counter() - began, 2),
+                        "rss_bytes": memory.level_bytes(),
+                        "flop_count_bytes": counted[0],
+                    }
+                )
+        session.close()
+    memory.close()
+    return readings
+
+
 def in_a_process(path: str, points: Sequence[int], *, trace: bool = False) -> list[dict[str, Any]]:
     """Run ``drive`` in a new interpreter, so that nothing else is in the readings."""
     command = [sys.executable, "-m", "benchmarks.memory", path, *map(str, points), *(["--trace"] if trace else [])]
@@ -93,11 +143,13 @@ def run(*, quick: bool) -> dict[str, Any]:
 def main() -> None:
     """Drive one path and print its readings as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.memory", description=__doc__)
-    parser.add_argument("path", choices=PATHS)
+    parser.add_argument("path", choices=[*PATHS, TRAINING])
     parser.add_argument("points", type=int, nargs="+")
     parser.add_argument("--trace", action="store_true", help="also count bytes with tracemalloc, which is slow")
     options = parser.parse_args()
-    print(json.dumps(drive(options.path, sorted(options.points), trace=options.trace)))
+    points = sorted(options.points)
+    readings = train(points) if options.path == TRAINING else drive(options.path, points, trace=options.trace)
+    print(json.dumps(readings))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from ..sinks import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
 PART_S: Final = 0.0001
-"""The time in a step after which the rest of a live summary waits for the next step, to keep steps even. A part takes
-up to 0.3 ms where the caches are cold."""
+"""The time in a step after which the rest of a live summary waits for the next step, to keep steps even. A part
+that has begun is finished."""
 SHARE: Final = 0.02
 """The share of a long step that may be spent at once."""
 

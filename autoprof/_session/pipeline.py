@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SLICE_NS: Final = 100_000
 """The time at the end of a step after which work that may wait goes on at the end of the next step, to keep steps even.
-A piece of it that has begun is finished, which takes up to 0.3 ms where the caches are cold.
+A piece of it that has begun is finished; where the caches are cold, it takes some tenths of a millisecond.
 
 A live summary has a slice of its own: it goes on at the end of another step than one whose slice is used up."""
 DELIVER_EVERY_NS: Final = 20_000_000

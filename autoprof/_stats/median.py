@@ -1,4 +1,4 @@
-"""The median, without ``np.median``: that imports ``numpy.ma`` at its first call, 6 ms in a step of the training."""
+"""The median, without ``np.median``: that imports ``numpy.ma`` at its first call, milliseconds of a step."""
 
 from __future__ import annotations
 

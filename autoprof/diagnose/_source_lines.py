@@ -12,8 +12,8 @@ from itertools import islice
 def source_line(file: str, line: int) -> str:
     """Return a line of a file without the space around it, or an empty string.
 
-    The file is read up to the line, as UTF-8, for that is done in a step. ``linecache`` would read all of it, which
-    takes milliseconds, and keep its lines for the rest of the run: a megabyte for those of torch.
+    The file is read up to the line, as UTF-8, for that is done in a step. ``linecache`` would read all of it, and keep
+    its lines for the rest of the run: a megabyte for those of torch.
     """
     if file not in linecache.cache:  # it has the cells of notebooks
         with suppress(OSError, ValueError), open(file, "rb") as lines:

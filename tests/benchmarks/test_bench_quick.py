@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,20 @@ def test_the_cost_of_a_further_module_is_measured_on_two_chains() -> None:
     title, *lines = further_lines(measured)
     assert "40 and of 160" in title
     assert len(lines) == 2 + len(further.VARIANTS) - 1
+
+
+@pytest.mark.usefixtures("_threads")
+def test_the_memory_of_a_real_training_is_read_beside_the_growth_by_the_count_of_flops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are counted at once where there is no budget."""
+    levels = count(1000)  # each reading finds a byte more
+    monkeypatch.setattr(memory.HostMemory, "level_bytes", lambda _: next(levels))
+    first, last = memory.train((20, 40), sinks={}, sample={"budget": None})
+    assert (first["steps"], last["steps"]) == (20, 40)
+    assert last["rss_bytes"] > first["rss_bytes"]
+    assert first["flop_count_bytes"] == last["flop_count_bytes"] > 0
+    assert memory.train((5,), sinks={})[0]["flop_count_bytes"] == 0
 
 
 @pytest.mark.parametrize("path", memory.PATHS)

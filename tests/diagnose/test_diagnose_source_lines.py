@@ -35,7 +35,7 @@ def test_a_line_that_does_not_exist_is_empty() -> None:
 
 
 def test_a_file_is_read_up_to_the_line_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of a long file takes milliseconds of a training step."""
+    """It is read in a step of the training, however long it is."""
     monkeypatch.setattr(linecache, "getline", pytest.fail)
     os.mkfifo(tmp_path / "train.py")
     writer = os.open(tmp_path / "train.py", os.O_RDWR)  # never ends: who reads on waits for ever

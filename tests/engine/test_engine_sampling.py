@@ -211,7 +211,7 @@ def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monk
 
 
 def test_a_live_summary_imports_no_part_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``np.percentile`` imports ``numpy.ma`` where nothing has: 6 ms in a step of the training."""
+    """``np.percentile`` imports ``numpy.ma`` where nothing has: milliseconds of a step."""
     assert np.ma.masked is not None  # imported here, so that it can be forgotten
     monkeypatch.delitem(sys.modules, "numpy.ma")
     monkeypatch.delattr(np, "ma")
