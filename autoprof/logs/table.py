@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ENVIRONMENT: Final = re.compile(r"(?:^|_)(?:total_timesteps|timesteps|env_steps?|totalenvinteracts)(?:_|$)")
+_OTHER_WORK: Final = frozenset({"timing_s_testing", "timing_s_save_checkpoint"})
+"""Parts of verl's ``timing_s/step`` that are no training; newer versions leave them out of it."""
 _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
 """Columns filled from all keys that mean them. Any other column comes from one key: values are never mixed."""
 
@@ -298,7 +300,14 @@ class LogTable:
                 self.notes.append(f"val_loss: shown again in {int(again.sum())} records, only the first is used")
 
     def _drop_spoiled_times(self, table: pd.DataFrame) -> None:
-        """Drop the times that include a validation."""
+        """Drop the times that include a validation, or of which the log says that they may."""
+        parts = [key for key in table if normalize_key(str(key)) in _OTHER_WORK]
+        if parts:
+            spoiled = (table[parts] > 0).any(axis="columns")
+            for name in ("step_time_s", "tokens_per_s"):
+                if name in table and (spoiled & table[name].notna()).any():
+                    table[name] = table[name].mask(spoiled)
+                    self.notes.append(f"{name}: may include validation or saving in {int(spoiled.sum())} records")
         for name, (key, _) in self._sources.items():
             if key in self._raw.spoiled_by_validation and {name, "val_loss"} <= set(table):
                 spoiled = table["val_loss"].notna() & table[name].notna()
