@@ -83,9 +83,10 @@ def read_logs(
         tables = _read_files(logs, formats, certain, reports)
         if not tables:  # in a folder with logs a table of other numbers is no log
             tables = _read_files(logs, formats, range(len(logs)), reports)
-    unread = [shown_name(file) for file in files if file not in tables]
+    unread = [_unread_name(log) for log in logs if log.path not in tables]
     if not tables:
-        raise NoRecordError(f"{where}: {_no_record(len(unread), pattern)}")
+        broken = next((log for log in logs if log.is_damaged or log.is_truncated), None)
+        raise NoRecordError(f"{where}: {_no_record(len(unread), pattern) if broken is None else _unreadable(broken)}")
     runs = name_runs(list(tables))
     labelled = [_label(table, file, runs[file]) for file, table in tables.items()]
     frame = pd.concat(labelled, ignore_index=True) if len(labelled) > 1 else labelled[0]
@@ -132,6 +133,8 @@ def _read_files(
 def _read_file(log_file: LogFile, log_format: LogFormat, reports: list[dict[str, Any]]) -> pd.DataFrame | None:
     """Return the table of one file and append a report; None if the file has no record."""
     raw = log_format.read(log_file)
+    if log_file.is_damaged:
+        return None
     table = LogTable(raw)
     if not len(table.frame):
         return None
@@ -163,6 +166,17 @@ def _label(frame: pd.DataFrame, file: Path, run: str) -> pd.DataFrame:
         frame.insert(0, "rank", rank)
     frame.insert(0, "run", run)
     return frame
+
+
+def _unread_name(log_file: LogFile) -> str:
+    return shown_name(log_file.path) + (" (damaged)" if log_file.is_damaged else "")
+
+
+def _unreadable(log_file: LogFile) -> str:
+    """Return why a compressed file has no record."""
+    if log_file.is_damaged:
+        return "the compressed data are damaged, so that no value is certain; allowed: an undamaged copy"
+    return "the compressed file ends before its first record can be read; allowed: a complete file"
 
 
 def _no_record(files: int, pattern: str | None) -> str:

@@ -50,6 +50,8 @@ class LogFile:
     non_utf8_lines: int = field(default=0, init=False)
     is_truncated: bool = field(default=False, init=False)
     """Valid after ``blocks`` has ended: the compressed file ends in the middle."""
+    is_damaged: bool = field(default=False, init=False)
+    """The compressed data contradict their checksum, or cannot be decompressed: no value of them is certain."""
     ends_with_newline: bool = field(default=True, init=False)
     """Valid after ``blocks`` has ended. False: the last line may be cut off."""
 
@@ -57,6 +59,7 @@ class LogFile:
         """Return lines from the beginning, the middle and the end; from a compressed file only the beginning."""
         with self._open() as file:
             head = file.read(SAMPLE_BYTES)
+            self._follow(file)
             encoding = _marked_encoding(head)
             parts = [head]
             if isinstance(file, io.BufferedReader) and encoding is None:
@@ -76,6 +79,7 @@ class LogFile:
         """Return whether the file can be a log: not empty, and few of its first bytes are zero."""
         with self._open() as file:
             head = file.read(4096)
+            self._follow(file)
         return bool(head.strip()) and (_marked_encoding(head) is not None or head.count(0) <= len(head) // 100)
 
     def text(self) -> str:
@@ -101,8 +105,7 @@ class LogFile:
             decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
             rest, reported = b"", 0
             while block:
-                if isinstance(file, _Truncated):
-                    self.is_truncated |= file.is_truncated
+                self._follow(file)
                 descriptor = file.fileno() if hasattr(file, "fileno") else None
                 position = os.lseek(descriptor, 0, os.SEEK_CUR) if descriptor is not None else reported + len(block)
                 self.on_progress(position - reported)
@@ -119,6 +122,7 @@ class LogFile:
                     yield rest[: end + 1]
                     rest = rest[end + 1 :]
                 block = file.read(BLOCK_BYTES)
+            self._follow(file)
             self.ends_with_newline = not rest
             if rest:
                 yield rest
@@ -135,6 +139,12 @@ class LogFile:
             return open(path, "rb")
         except OSError as error:
             raise OutputError(f"{self.path}: cannot be read: {error.strerror}; allowed: a readable file") from error
+
+    def _follow(self, file: Any) -> None:
+        """Note how the reading of a compressed file has ended."""
+        if isinstance(file, _Truncated):
+            self.is_truncated |= file.is_truncated
+            self.is_damaged |= file.is_damaged
 
     def _decode(self, raw: bytes, count: bool = True) -> str:
         raw = raw.removeprefix(codecs.BOM_UTF8)
@@ -157,6 +167,7 @@ class _Truncated:
     def __init__(self, file: Any) -> None:
         self._file = file
         self.is_truncated = False
+        self.is_damaged = False
 
     def read(self, size: int) -> bytes:
         """Return at most ``size`` bytes; fewer if the file ends before."""
@@ -164,8 +175,10 @@ class _Truncated:
         while size > 0 and not self.is_truncated:
             try:
                 part = self._file.read1(size) if hasattr(self._file, "read1") else self._file.read(size)
-            except (EOFError, OSError, zlib.error, lzma.LZMAError):
+            except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
                 self.is_truncated = True
+                has_other_bytes = isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error)
+                self.is_damaged = not isinstance(error, EOFError) and not has_other_bytes
                 break
             if not part:
                 break
@@ -184,10 +197,10 @@ def _marked_encoding(head: bytes) -> str | None:
     """Return the encoding of a byte order mark, or of UTF-16 without one; None for UTF-8 and others."""
     sample = head[:4096]
     if len(sample) >= _MIN_UTF16 and not sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        half = len(sample) // 2
-        if sample[1::2].count(0) > 0.7 * half and sample[::2].count(0) < 0.05 * half:
+        half = len(sample) // 2  # digits, spaces and line ends have a zero byte, also among Chinese characters
+        if sample[1::2].count(0) > 0.25 * half and sample[::2].count(0) < 0.02 * half:
             return "utf-16-le"
-        if sample[::2].count(0) > 0.7 * half and sample[1::2].count(0) < 0.05 * half:
+        if sample[::2].count(0) > 0.25 * half and sample[1::2].count(0) < 0.02 * half:
             return "utf-16-be"
     for mark, encoding in _BYTE_ORDER_MARKS:
         if head.startswith(mark):

@@ -34,6 +34,11 @@ def append_part(parts: list[dict[str, Floats]], part: dict[str, Floats]) -> None
         array[count:] = values
 
 
+def cut_note(key: str) -> str:
+    """Return the note about a value that is not used because the file ends in it."""
+    return f"the file ends within a line, so its last number ({key}) may be cut and is not used"
+
+
 @dataclass
 class RawRecords:
     """The records of one file under the keys of the log: a column per key, values in the units of ``fields``.

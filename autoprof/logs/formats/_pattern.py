@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from ...errors import AutoprofError
 from ..fields import FIELDS, is_unit_known, meaning_of, scale_of
 from ..log_file import LogFile
 from ..values import parse_texts
-from ._base import LogFormat, RawRecords
+from ._base import LogFormat, RawRecords, cut_note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +51,19 @@ class PatternFormat(LogFormat):
             for name in expression.groupindex:
                 texts = [match[name] or "" for _, match in found]
                 columns["_rank" if name == "rank" else name] = _to_numbers(texts, name, raw)
+            if found and not log_file.ends_with_newline and found[-1][0] == len(lines):
+                _drop_cut_groups(raw, found[-1][1], columns)
             raw.add(columns, offset)
             offset += len(lines)
         return raw
+
+
+def _drop_cut_groups(raw: RawRecords, match: re.Match[str], columns: dict[str, Any]) -> None:
+    """Drop the value at the end of the file's last line, which has no line end: it may be the beginning of a number."""
+    for name in match.re.groupindex:
+        if match.end(name) == len(match.string.rstrip()):
+            columns["_rank" if name == "rank" else name][-1] = math.nan
+            raw.notes.append(cut_note(name))
 
 
 def _to_numbers(texts: list[str], name: str, raw: RawRecords) -> Any:

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..line_forms import NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
+from ..line_forms import COUNTERS, NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
 from ..line_pattern import compile_line
 from ..log_file import LogFile
-from ._base import Floats, LogFormat, RawRecords, append_part, note_qualified
+from ._base import Floats, LogFormat, RawRecords, append_part, cut_note, note_qualified
 
 _QUOTED_KEY: Final = re.compile(r"\{\s*[\"'][^{}]*[\"']\s*:")
 """A JSON object in a line: such lines belong to the JSON formats."""
@@ -24,6 +24,7 @@ _MAX_LINES_OF_SINGLES: Final = 4
 """Lines of a file in which no record has the form of another, above which they are sentences of a text."""
 _MAX_FORMS: Final = 400
 """Forms read from one file; real logs have ten."""
+_CUT_EXPONENT: Final = re.compile(r"[eE][-+]?\ufffd?")
 _MAX_PATTERNS: Final = 4
 """Shapes with an expression: each line is compared with all of them."""
 _FREQUENT: Final = 16
@@ -208,7 +209,7 @@ class _FormReader:
             ):
                 continue  # one line with a counter and unknown numbers: a setting, a summary
             if is_cut and self._last is not None and self._last[0] is rows:
-                _drop_cut_number(rows, plain_line(self._last[1]), raw, last_line)
+                _drop_cut_number(rows, plain_line(self._last[1]), raw, last_line, len(self._forms) > 1)
             _drop_uncertain_counter(rows)
             if form.is_header:
                 for part in rows.parts:
@@ -316,22 +317,31 @@ def _to_seconds(parts: list[list[str]]) -> Floats:
     return np.asarray(days * 86400 + hour * 3600 + minute * 60 + second, dtype=np.float64)
 
 
-def _drop_cut_number(rows: _FormRows, line: str, raw: RawRecords, last_line: int) -> None:
-    """Drop the last number of the file's last line if it may be the beginning of a longer one."""
+def _drop_cut_number(rows: _FormRows, line: str, raw: RawRecords, last_line: int, has_others: bool) -> None:
+    """Drop the last number of the file's last line if it may be the beginning of a longer one, or its unit may be.
+
+    ``has_others`` says whether lines have other forms.
+    """
     last = rows.parts[-1]
     found = list(NUMBER_IN_LINE.finditer(line))
-    if last["_n"][-1] != last_line or found[-1].end() < len(line):
+    if last["_n"][-1] != last_line:
+        return
+    after = line[found[-1].end() :]
+    is_new = has_others and rows.count == 1  # ``12m`` of ``12ms`` has a form of its own
+    if after and not is_new and not _CUT_EXPONENT.fullmatch(after):
         return
     index = len(found) - 1
     endings = {_ending(text) for text in rows.recent[:-1]}
-    if len(endings) == 1 and "." in next(iter(endings)) and _ending(found[-1][0]) in endings:
+    if not after and len(endings) == 1 and "." in next(iter(endings)) and _ending(found[-1][0]) in endings:
         return  # as many decimals as every line before
     for number in rows.form.numbers:
         if any(part[0] == index for part in number.parts):
+            raw.notes.append(cut_note(number.key))
+            if number.field in COUNTERS:  # the values of the line belong to an unknown step
+                rows.parts[-1] = {key: values[:-1] for key, values in last.items()}
+                rows.count -= 1
+                return
             last[number.key][-1] = np.nan
-            raw.notes.append(
-                f"the file ends within a line, so its last number ({number.key}) may be cut and is not used"
-            )
 
 
 def _ending(text: str) -> str:

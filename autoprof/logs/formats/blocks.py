@@ -7,14 +7,15 @@ src/olmo_core/train/callbacks/console_logger.py of allenai/OLMo-core.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..line_forms import NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
+from ..line_forms import COUNTERS, NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
 from ..log_file import LogFile
-from ._base import LogFormat, RawRecords
+from ._base import LogFormat, RawRecords, cut_note
 from ._text import to_floats
 
 _TABLE_GROUP: Final = re.compile(r"^\s*\|\s*([\w.-]+)/\s*\|\s*\|?\s*$")
@@ -42,6 +43,8 @@ class _BlockReader:
         self.forms: dict[str, LineForm] = {}
         self.numbered: dict[str, int] = {}
         self._block: _LineBlock | None = None
+        self._latest: tuple[int, _LineBlock, tuple[str, ...]] | None = None
+        """The latest line with pairs: its number, its block and its keys."""
         self._group = ""
 
     def read(self, lines: Iterable[str], offset: int) -> None:
@@ -95,6 +98,19 @@ class _BlockReader:
             self.blocks.append(block)
         block.values |= values
         block.lines += 1
+        self._latest = n, block, tuple(values)
+
+    def drop_cut_number(self, raw: RawRecords, last_line: int) -> None:
+        """Drop the value in the file's last line, which has no end: it may be the beginning of a number."""
+        if self._latest is None or self._latest[0] != last_line:
+            return
+        _, block, keys = self._latest
+        raw.notes.append(cut_note(", ".join(keys)))
+        counters = {number.key for form in self.forms.values() for number in form.numbers if number.field in COUNTERS}
+        if counters & set(keys):  # the values of the block belong to an unknown step
+            self.blocks.remove(block)
+        else:
+            block.values |= dict.fromkeys(keys, math.nan)
 
     def records(self) -> list[_LineBlock]:
         """Return the blocks that are records: those of a kind that occurs more than once."""
@@ -144,6 +160,8 @@ class Blocks(LogFormat):
             raw.lines += sum(1 for line in lines if line and not line.isspace())
             reader.read(lines, offset)
             offset += len(lines)
+        if not log_file.ends_with_newline:
+            reader.drop_cut_number(raw, offset)
         for form in reader.forms.values():
             for number in form.numbers:
                 raw.add_meaning(number.key, number.meaning, number.unit_known)

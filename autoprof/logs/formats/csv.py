@@ -12,12 +12,14 @@ from ..extras import import_pandas
 from ..fields import FIELDS, METRICS, is_loss, is_unit_known, meaning_of, scale_of
 from ..log_file import LogFile
 from ..values import parse_texts, parse_value
-from ._base import LogFormat, RawRecords
+from ._base import LogFormat, RawRecords, cut_note
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SEPARATORS: Final = (",", "\t", ";", "|")
+_ROWS_COMPARED: Final = 20
+"""Rows whose last values are compared with that of a row without an end."""
 _HEADER_SEARCHED_LINES: Final = 2000
 _HEADER_MAX_CHARACTERS: Final = 8192
 
@@ -55,6 +57,7 @@ class CsvFormat(LogFormat):
         pd = import_pandas()
         raw = RawRecords(self.name)
         header: _Header | None = None
+        recent: list[str] = []
         offset = 0
         for block in log_file.blocks():
             lines = block.count("\n") + 1
@@ -76,9 +79,25 @@ class CsvFormat(LogFormat):
                 low_memory=False, skipinitialspace=True,
                 decimal=_decimal_mark(header, text), quoting=0, encoding_errors="replace",
             )  # fmt: skip
+            if not log_file.ends_with_newline:
+                _drop_cut_cell(raw, part, [*recent, *text.split("\n")], header)
+            recent = text.split("\n")[-_ROWS_COMPARED:]
             raw.add(convert_table(raw, part, lines - len(part), self.needs_metric), offset)
             offset += lines
         return raw
+
+
+def _drop_cut_cell(raw: RawRecords, part: pd.DataFrame, rows: Sequence[str], header: _Header) -> None:
+    """Drop the last value of a table that does not end with a line end, if it may be the beginning of a longer one."""
+    cells = [row.rpartition(header.separator)[2].strip() for row in rows[-_ROWS_COMPARED:]]
+    name = header.names[-1]
+    if not len(part) or not cells[-1] or len(cells) < 2:
+        return
+    decimals = {len(cell.partition(".")[2]) for cell in cells if "." in cell}
+    if len(decimals) == 1 and all("." in cell and "e" not in cell.lower() for cell in cells):
+        return  # as many decimals as every row before
+    part[name] = part[name].mask(part.index == part.index[-1])
+    raw.notes.append(cut_note(name))
 
 
 def _decimal_mark(header: _Header, text: str) -> str:
