@@ -17,7 +17,7 @@ from .._storage.atomic import write_atomic
 from .._units import NS_PER_MS
 from ..errors import OutputError
 from ..logs.extras import import_pandas
-from ..logs.formats.global_timer import TimerRecord, find_intervals
+from ..logs.formats.global_timer import COPIES_NOTE, TimerRecord, count_events, find_intervals, ranks_of_copies
 from ..logs.log_file import LogFile
 from .stragglers import NameByRank, by_rank
 
@@ -58,15 +58,25 @@ class TimerLogs:
     """Lines that are neither empty nor banners."""
     examples: list[str] = field(default_factory=list)
     """The first skipped lines, with file and line number."""
+    ranks_without_device: set[int] = field(default_factory=set)
+    """Ranks whose log has the host time in the place of the device time; their ``device_ms`` is None."""
 
     def describe_skipped(self) -> str | None:
-        """Return a sentence about skipped lines and repeated records; None without any."""
+        """Return a sentence about skipped lines, repeated records and copied times; None without any."""
         parts = []
         if self.skipped:
             parts.append(f"{self.skipped} of {self.lines} lines skipped, not timer records: {'; '.join(self.examples)}")
         if self.repeated:
             parts.append(f"{self.repeated} repeated records counted once (a timer that repeats itself at each dump)")
+        if self.ranks_without_device:
+            ranks = ", ".join(map(str, sorted(self.ranks_without_device)))
+            parts.append(f"rank {ranks}: {COPIES_NOTE}")
         return "; ".join(parts) or None
+
+    def drop_copied_times(self) -> None:
+        """Set the device time to None where it is that of the host in every record of a rank."""
+        ranks = self.ranks_without_device = ranks_of_copies(self.intervals)
+        self.intervals = [one._replace(device_ms=None) if one.rank in ranks else one for one in self.intervals]
 
     def _read(self, path: Path, seen: set[TimerRecord]) -> None:
         for number, line in enumerate(LogFile(path).lines(), 1):
@@ -75,7 +85,7 @@ class TimerLogs:
                 continue
             self.lines += 1
             found = find_intervals(text)
-            is_torn = text.count("[RANK ") > len(found) or None in found
+            is_torn = count_events(text) > len(found) or None in found
             for one in found:
                 if one is None:
                     continue
@@ -94,7 +104,8 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
     """Read a log, several logs, or all ``*.log`` of a folder. Other lines are skipped and counted, with a warning.
 
     The rank is the one in the record: some timers write every rank to ``timer_rank0.log``. A repeated record counts
-    once. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
+    once. Some timers write the host time as ``cuda_dur`` without a GPU: a device time that equals it in every record of
+    a rank is None, with a warning. Raises ``OutputError`` for a file that cannot be read, or a folder without logs.
     """
     logs, seen = TimerLogs(), set[TimerRecord]()
     for path in _find_logs(source):
@@ -102,6 +113,7 @@ def read_timer_logs(source: TimerLogSource) -> TimerLogs:
             logs._read(path, seen)
         except OSError as error:
             raise OutputError(f"{path}: cannot be read ({error.strerror}); allowed: a log of global_timer") from error
+    logs.drop_copied_times()
     logs.intervals.sort(key=lambda one: (one.rank, one.start_s, -one.end_s))
     warning = logs.describe_skipped()
     if warning is not None:

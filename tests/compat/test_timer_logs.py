@@ -129,6 +129,33 @@ def test_a_record_torn_by_another_process_is_counted() -> None:
     assert (len(logs.intervals), logs.skipped) == (1, 1)
 
 
+def test_a_second_event_without_a_rank_is_counted() -> None:
+    """It belongs to an unknown rank; its loss is said."""
+    logs = read_timer_logs(write("a.log", SEED + " backward, start=2.0, end=3.0, cpu_dur=1.0s, cuda_dur=5.0ms"))
+    assert (len(logs.intervals), logs.skipped) == (1, 1)
+
+
+def _copied(rank: int, at: int) -> str:
+    host = 0.001234 + at / 1000
+    return f"[RANK {rank}] a, start={at}.0, end={at}.5, cpu_dur={host:.6f}s, cuda_dur={1000 * host:.3f}ms"
+
+
+def test_host_time_in_the_place_of_the_device_time_is_no_device_time(caplog: pytest.LogCaptureFixture) -> None:
+    """The original timer wrote it without a GPU; a rank whose times differ once has measured its device."""
+    measured = record(1, "a", 0, 5, 4)
+    logs = read_timer_logs(write("a.log", *(_copied(0, at) for at in range(4)), _copied(1, 9), measured))
+    assert [one.device_ms is None for one in logs.intervals if one.rank == 0] == [True] * 4
+    assert [one.device_ms is None for one in logs.intervals if one.rank == 1] == [False] * 2
+    assert "rank 0: cuda_dur equals cpu_dur in every record" in caplog.messages[0]
+
+
+def test_short_times_may_be_equal_by_chance() -> None:
+    """Times of a few microseconds prove nothing, and neither do two long ones."""
+    line = "[RANK 0] a, start={0}.0, end={0}.5, cpu_dur=0.000002s, cuda_dur=0.002ms"
+    logs = read_timer_logs(write("a.log", *map(line.format, range(9)), _copied(1, 1), _copied(1, 2)))
+    assert not [one for one in logs.intervals if one.device_ms is None]
+
+
 def test_crlf_and_mixed_encodings_are_read() -> None:
     """UTF-8, GB 18030 and Latin-1 lines in one file, with and without a mark, with Windows' line ends."""
     lines = [

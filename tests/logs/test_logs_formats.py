@@ -167,13 +167,33 @@ def test_a_format_can_be_chosen() -> None:
 
 
 def test_the_log_of_the_global_timer_is_a_row_per_dump_and_rank(tmp_path: Path) -> None:
-    """Device time where it was measured, else host time; an interval repeated by a later dump counts once."""
+    """Device time of a name whose every record has one, else host time; a repeated interval counts once."""
     path = tmp_path / "timer_rank0.log"
     forward = "[RANK 0] forward, start=1.0, end=1.5, cpu_dur=0.500000s, cuda_dur=480.000ms"
     second = "[RANK 0] forward, start=2.0, end=2.5, cpu_dur=0.250000s, cuda_dur=nanms"
     other = "[RANK 1] forward, start=1.0, end=1.5, cpu_dur=0.500000s, cuda_dur=470.000ms"
-    path.write_text("\n".join(["=== DUMP START ===", forward, other, "=== DUMP START ===", forward, second, ""]))
+    backward = "[RANK 0] backward, start=2.5, end=2.6, cpu_dur=1e-01s, cuda_dur=9.9E+01ms"
+    path.write_text(
+        "\n".join(["=== DUMP START ===", forward, other, "=== DUMP START ===", forward, second + backward, ""])
+    )
     df = load_logs(path)
     assert [entry["reader"] for entry in df.attrs["files"]] == ["global timer"]
-    assert df[["rank", "step", "forward (ms)"]].values.tolist() == [[0, 1, 480.0], [0, 2, 250.0], [1, 1, 470.0]]
-    assert "intervals repeated by a later dump, counted once: 1" in df.attrs["files"][0]["notes"]
+    assert df[["rank", "step", "forward (ms)"]].values.tolist() == [[0, 1, 500.0], [0, 2, 250.0], [1, 1, 500.0]]
+    assert df["backward (ms)"].dropna().tolist() == [99.0]
+    assert df.attrs["files"][0]["notes"] == [
+        "intervals repeated by a later dump, counted once: 1",
+        "host time, because a record has no device time: forward",
+    ]
+
+
+def test_host_time_in_the_place_of_device_time_is_named(tmp_path: Path) -> None:
+    """The original timer wrote it without a GPU; an event without a rank of its own is not used, with a note."""
+    line = "[RANK 0] a, start={0}.0, end={0}.5, cpu_dur=0.50000{0}s, cuda_dur=500.00{0}ms"
+    path = tmp_path / "timer_rank0.log"
+    path.write_text("\n".join([*map(line.format, range(4)), line.format(5) + line.format(6)[len("[RANK 0]") :], ""]))
+    notes = load_logs(path).attrs["files"][0]["notes"]
+    assert notes == [
+        "events that are incomplete or contradict themselves, not used: 1",
+        "cuda_dur equals cpu_dur in every record, so it is host time: no device time was measured",
+        "host time, because a record has no device time: a",
+    ]
