@@ -81,7 +81,7 @@ class Metrics(Observer):
             scalars = self._telemetry.complete(scalars, warmup=raw.warmup)
         if self._flops is not None:
             self._counted |= self._flops.add_step(calls, shapes, warmup=raw.warmup)
-        return raw if scalars is raw.scalars else raw._replace(scalars=scalars)
+        return raw if scalars is raw.scalars else raw.with_scalars(scalars)
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Add the time of a step to its samples; never raises."""

@@ -80,6 +80,7 @@ class ThroughputMeter:
         self._pending: dict[int, _StepSamples] = {}
         self._found: Mapping[str, float] = _NO_SAMPLES
         """The samples recognised in the last step that had any."""
+        self._last_step = _StepSamples(_NO_SAMPLES, _NO_SAMPLES, False)
 
     def add_loader(self, loader: Any) -> None:
         """Register a loader; the longest one with a length defines the epoch."""
@@ -106,11 +107,18 @@ class ThroughputMeter:
         gap = _NO_SAMPLES if gap_samples is None else {SAMPLES: gap_samples}
         if len(self._pending) >= PENDING:
             self._pending.clear()
-        self._pending[raw.step] = _StepSamples(found, gap, self._logged_from is not None)
+        step = self._last_step
+        if (
+            step.samples is not found
+            or step.gap_samples is not gap
+            or step.logged is not (self._logged_from is not None)
+        ):
+            step = self._last_step = _StepSamples(found, gap, self._logged_from is not None)
+        self._pending[raw.step] = step
         if self._logged_from is not None or not (found or gap):
             return raw
         if not (logs or gap):  # most steps of a run
-            return raw._replace(scalars=found)
+            return raw.with_scalars(found)
         return raw._replace(
             scalars={**scalars, **found},
             gap_scalars={name: [value] for name, value in gap.items()},

@@ -105,7 +105,7 @@ class UnitRates:
             rate = self._rates.get(unit)
             if rate is None or rate.first_warmups is None or self._warmups != rate.since_warmups:
                 return False
-            if not (isfinite(value) and value.is_integer()):  # the sum would be rounded elsewhere
+            if not (value.is_integer() and rate.rest.units.is_integer()):  # else one addition is rounded otherwise
                 return False
         self._ns += ns
         self._steps += steps

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from engine_laws import Watched, everything
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -174,6 +174,7 @@ def test_equal_steps_share_their_codes() -> None:
 UNITS = st.sampled_from([{}, {"samples": 8.0}, {"samples": 0.1, "tokens": 3.0}, {"samples": float("nan")}])
 
 
+@example(groups=[*[({"samples": 0.1}, 5, False)] * 4, ({"samples": 8.0}, 3, False)])
 @given(groups=st.lists(st.tuples(UNITS, st.integers(1, 5), st.booleans()), min_size=1, max_size=8))
 def test_steps_that_log_alike_add_up_as_one_by_one(groups: list[tuple[dict[str, float], int, bool]]) -> None:
     """Units that begin late, that are no numbers or no integers, warm-up steps between the runs."""
