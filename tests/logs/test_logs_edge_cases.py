@@ -304,3 +304,12 @@ def test_records_that_are_appended_leave_the_arrays_of_a_format_as_they_are() ->
     assert frame["step"].tolist() == [1.0, 2.0] * 3 + [3.0]
     assert frame["_n"].tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert frame["foo"].isna().tolist() == [False] * 6 + [True]
+
+
+def test_a_long_table_is_converted_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a table aligned by spaces are converted part by part, and none is lost between two parts."""
+    monkeypatch.setattr("autoprof.logs.formats.aligned._MAX_ROWS", 2)
+    rows = "".join(f"{at:<8}  {2.5 - at / 10:<10.4f}  {2.6 - at / 10:<10.4f}\n" for at in range(1, 8))
+    df = _load(tmp_path, f"epoch     loss        val_loss\n{rows}")
+    assert list(df["step"]) == [1, 2, 3, 4, 5, 6, 7]
+    assert df["loss"].iloc[-1] == pytest.approx(1.8)

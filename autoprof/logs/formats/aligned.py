@@ -8,7 +8,7 @@ nerfstudio/utils/writer.py. fastai's ``train_loss`` is a moving average (``AvgSm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,8 @@ _CELLS: Final = re.compile(r"\s*[│┃|]\s*|\s{2,}")
 _RULE: Final = re.compile(r"^[\s\-=_+━─┏┳┓┡╇┩┌┬┐├┼┤└┴┘╞╪╡|]*$")
 _FASTAI: Final = ("epoch", "train_loss", "valid_loss")
 _MAX_HEADER: Final = 1000
+_MAX_ROWS: Final = 20_000
+"""Rows that are converted at once: their texts are larger than their numbers."""
 
 
 def _cells(line: str) -> list[str]:
@@ -35,6 +37,13 @@ class _Row:
     cells: list[str]
 
 
+def _count(log_file: LogFile, raw: RawRecords) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, and count those that are not empty."""
+    for n, line in enumerate(log_file.lines(), 1):
+        raw.lines += bool(line and not line.isspace())
+        yield n, line
+
+
 def _find_tables(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[list[str], list[_Row]]]:
     """Yield the names of each table, and its rows: lines of as many cells that begin with a number."""
     names: list[str] = []
@@ -45,6 +54,9 @@ def _find_tables(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[list[str], 
         cells = _cells(line)
         if names and len(cells) == len(names) and parse_value(cells[0]) is not None:
             rows.append(_Row(n, cells))
+            if len(rows) == _MAX_ROWS:
+                yield names, rows
+                rows = []
         elif _is_header(cells):
             if names != cells and rows:
                 yield names, rows
@@ -78,13 +90,12 @@ class AlignedFormat(LogFormat):
         """Read all tables; the first that is a table of training decides the columns."""
         pd = import_pandas()
         raw = RawRecords(self.name)
-        lines = list(enumerate(log_file.lines(), 1))
-        raw.lines = sum(1 for _, line in lines if line and not line.isspace())
-        for names, rows in _find_tables(lines):
+        for names, rows in _find_tables(_count(log_file, raw)):
             keys = [re.sub(r"\s*\([^)]*%[^)]*\)", "", name) for name in names]
             if tuple(keys[: len(_FASTAI)]) == _FASTAI and keys[-1] == "time":
                 keys[1] = "train_loss, moving average"
-                raw.notes.append("train_loss: moving average, so it is no value of a step")
+                note = "train_loss: moving average, so it is no value of a step"
+                raw.notes += [] if note in raw.notes else [note]
             part = pd.DataFrame([row.cells for row in rows], columns=keys)
             columns = convert_table(raw, part, 0)
             kept = columns["_n"].astype(int)
