@@ -32,7 +32,6 @@ NOTICED = ("killed", "timeout", "segfault")
 E = "tests/engine/test_engine_"
 PLANS = [f"{E}plans.py", f"{E}resolver.py"]
 DEVICE = [f"{E}device.py", f"{E}devices.py", f"{E}streams.py", f"{E}host_bound.py"]
-BACKWARD = [f"{E}planner.py", f"{E}backward.py", f"{E}checkpointing.py"]
 STEPS = [f"{E}step_ends.py", f"{E}excluded.py"]
 TESTS = {
     "autoprof/_resolve/resolver.py": PLANS,
@@ -42,7 +41,7 @@ TESTS = {
         "tests/test_detail_levels.py",
         "tests/memory/test_memory_extents.py",
     ],
-    "autoprof/_resolve/planner.py": BACKWARD,
+    "autoprof/_resolve/planner.py": [f"{E}planner.py"],
     "autoprof/_resolve/grad_accumulation.py": [f"{E}columns.py"],
     "autoprof/_resolve/launch_lag.py": [f"{E}columns.py"],
     "autoprof/_resolve/frames.py": [*PLANS, *DEVICE, "tests/test_detail_levels.py"],

@@ -345,9 +345,19 @@ def test_the_running_peak_is_a_spans_own_where_it_grew_and_else_a_bound(
 
 
 def test_a_reading_of_which_a_half_is_missing_has_no_bound() -> None:
-    """The span's end was not read."""
+    """The span's end was not read, or the start of all spans."""
     (found,) = columns([[0], [1], [2], [NONE], [NONE], [NONE]], [-1], [50, 100, 300])
     assert lists(found) == [[50], [NONE], [50], [NONE], [300]]
+    (found,) = columns([[NONE], [NONE], [NONE], [0], [1], [2]], [-1], [50, 100, 300])
+    assert lists(found) == [[NONE], [50], [50], None, None]
+
+
+def test_an_allocator_without_reserved_bytes_has_a_peak_all_the_same() -> None:
+    """Each of the three values is there or not by itself."""
+    (found,) = columns([[0], [1], [NONE], [2], [3], [NONE]], [-1], [50, 100, 60, 130])
+    assert lists(found) == [[50], [60], [130], [130], None]
+    (found,) = columns([[0], [NONE], [1], [2], [NONE], [3]], [-1], [50, 100, 60, 130])
+    assert lists(found) == [[50], [60], [60], None, [130]]
 
 
 def test_a_span_reached_what_those_in_it_reached_whatever_their_depth() -> None:
@@ -356,6 +366,9 @@ def test_a_span_reached_what_those_in_it_reached_whatever_their_depth() -> None:
     (found,) = columns(rows, [-1, 0, 1, 0], [10, 20, 90, 30, 5, 6])
     assert found.memory_peak_bytes is not None
     assert found.memory_peak_bytes.tolist() == [90, 90, 90, 6]
+    (last,) = columns([[0, 1], [NONE] * 2, [NONE] * 2, [0, 1], [NONE] * 2, [NONE] * 2], [-1, 0], [10, 20])
+    assert last.memory_peak_bytes is not None
+    assert last.memory_peak_bytes.tolist() == [20, 20]
     only = found.only(np.array([2, 3]))
     assert lists(only) == [[90, 5], [30, 6], [90, 6], None, None]
 

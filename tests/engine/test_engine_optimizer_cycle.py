@@ -138,7 +138,20 @@ def test_a_new_order_is_learnt_once_the_old_one_is_forgotten() -> None:
 
 @pytest.mark.parametrize(
     ("before", "opened", "whole"),
-    [("xbx", "cx", True), ("xbxc", "x", False), ("xbxc", "bx", False), ("xbx", "x", True)],
+    [
+        ("xbx", "cx", True),
+        ("xbxc", "x", False),
+        ("xbxc", "bx", False),
+        ("xbx", "x", True),
+        # After a gap one that has stepped is due if it ever was, unless a longer sequence decides.
+        ("xgyxgyxgx|", "xg", True),
+        ("xgyxgyxgx", "xg", False),
+        ("xgyxgyxgx|", "axg", False),
+        # Where gaps divide all sequences, the order across them decides.
+        ("d|g|", "d", False),
+        ("x|g|y|x|g|y|x|g|x|", "xg", True),
+        ("x|g|y|x|g|y|", "xg", False),
+    ],
 )
 def test_the_longest_sequence_decides_and_a_tie_goes_to_the_optimizer_that_has_stepped(
     before: str, opened: str, whole: bool
@@ -146,8 +159,17 @@ def test_the_longest_sequence_decides_and_a_tie_goes_to_the_optimizer_that_has_s
     """After x, two others came equally often: the step is whole where one of them has stepped in it."""
     cycle = OptimizerCycle()
     for key in before:
-        cycle.add(ord(key))
+        if key == "|":
+            cycle.skip()
+        else:
+            cycle.add(ord(key))
     cycle.begin_step()
     for key in opened:
         cycle.add(ord(key))
     assert cycle.is_whole == whole
+
+
+def test_gaps_take_no_room_from_what_was_learnt() -> None:
+    """However many follow one another."""
+    loop = Loop().run("dgdgdg" + "|" * 2 * HISTORY + "d")
+    assert not loop.cycle.is_whole
