@@ -84,7 +84,7 @@ class Step:
     def plan(self, *, cut: bool = False, cost: MarkCost | None = None) -> Plan:
         """Return the plan."""
         planner = Planner(self.labels, cost or MarkCost(), self.earlier.get)
-        return planner.plan(self.codes, self.lanes, cut=cut)
+        return planner.plan(self.codes, self.lanes, cut=True) if cut else planner.plan(self.codes, self.lanes)
 
     def spans(self, *, cut: bool = False) -> list[Span]:
         """Return the spans of the plan."""
@@ -96,7 +96,7 @@ def spans_of(plan: Plan) -> list[Span]:
     layout, paths, found = plan.layout, [], []
     for i, name in enumerate(layout.names):
         parent = layout.parents[i]
-        assert parent < i
+        assert -1 <= parent < i
         paths.append(name if parent < 0 else f"{paths[parent]}>{name}")
         start, end = int(plan.starts[i]), int(plan.ends[i])
         found.append(Span(paths[i], layout.phases[i], start, end, layout.calls[i], layout.lanes[i]))
@@ -310,6 +310,25 @@ def test_a_pass_that_an_exception_ended_is_over_when_a_forward_or_a_fetch_begins
         assert step.spans()[-1] == Span(path, phase, 8, 9)
 
 
+def test_a_pass_that_is_the_first_mark_of_a_step_is_over_at_once_where_a_forward_follows() -> None:
+    """Nothing has run in it."""
+    step = Step("a").begin_pass().call("a")
+    assert step.spans() == [Span("(backward)", BACKWARD, 0, 0), Span("a", FORWARD, 1, 2)]
+
+
+def test_a_backward_outside_of_any_pass_ends_the_one_before_it() -> None:
+    """The beginning of the pass was not seen."""
+    step = Step("a", "b").call("a", 1).call("b", 2).start("b", 2).start("a", 1).end("a", 1)
+    assert backwards(step) == [Span("b", BACKWARD, 4, 5), Span("a", BACKWARD, 5, 6)]
+
+
+def test_the_end_of_a_call_in_an_inner_pass_ends_no_backward_around_that_pass() -> None:
+    """It goes on when the inner pass is over."""
+    step = nest().begin_pass(90).start("c", 3).begin_pass(91).start("b", 2).end("b", 2).mark(marks.BACKWARD_END, "b", 2)
+    step.end_pass(91).end("c", 3).end_pass(90)
+    assert {span.path: span.end for span in backwards(step)}["a>c"] == 13
+
+
 def test_a_pass_inside_a_pass_divides_no_time_of_its_own() -> None:
     """A gradient of a gradient: what is in no module there belongs to the module whose backward runs it."""
     step = nest().begin_pass(90).start("a", 1).begin_pass(91).start("b", 2).end("b", 2).end_pass(91).end("a", 1)
@@ -368,6 +387,12 @@ def test_it_lies_before_the_call_that_runs_in_its_caller() -> None:
     assert backwards(step)[2:4] == [Span("a>c", BACKWARD, 8, 10), Span("a>b", BACKWARD, 8, 8)]
     step = Step("a", "b").call("a", 1).call("b", 2).begin_pass().start("a", 1).mark(marks.PASS_THROUGH, "b", 2)
     assert backwards(step.end_pass())[1:] == [Span("a", BACKWARD, 5, 7), Span("b", BACKWARD, 5, 5)]
+
+
+def test_where_its_caller_has_not_begun_it_lies_in_what_is_unattributed() -> None:
+    """The caller's own nodes may never run."""
+    step = nest().begin_pass().mark(marks.PASS_THROUGH, "b", 2).end_pass()
+    assert backwards(step) == [Span("(backward)", BACKWARD, 6, 8), Span("(backward)>b", BACKWARD, 7, 7)]
 
 
 def test_it_lies_at_the_end_of_its_caller_where_that_is_over() -> None:
@@ -520,6 +545,11 @@ def test_a_pause_is_cut_by_the_steps_ends() -> None:
     assert spans_of(plan) == [Span("a", FORWARD, 1, 2)]
 
 
+def test_a_pause_may_be_all_of_a_step() -> None:
+    """From its first mark to its end."""
+    assert Step("a").mark(marks.PAUSE).call("a").plan().pauses == ((0, 3),)
+
+
 def test_another_thread_works_on_while_one_pauses() -> None:
     """It has no part in the pause."""
     step = Step("a", "b").mark(marks.PAUSE).on(1).enter("a").on(0).mark(marks.UNPAUSE).on(1).leave("a")
@@ -548,8 +578,8 @@ def test_a_plan_is_kept_for_equal_marks_unless_they_mean_another_call_each_time(
 
 def test_the_calls_of_a_plan_know_the_call_around_them() -> None:
     """A call without a number is none."""
-    step = Step("a", "b", "c").enter("a", 1).enter("b").call("c", 2).leave("b").leave("a", 1).call("b", 3)
-    assert step.plan().calls == {1: BackwardCall(0, None), 2: BackwardCall(2, 1), 3: BackwardCall(1, None)}
+    step = Step("a", "b", "c").enter("a", 5).enter("b").call("c", 6).leave("b").leave("a", 5).call("b", 7)
+    assert step.plan().calls == {5: BackwardCall(0, None), 6: BackwardCall(2, 5), 7: BackwardCall(1, None)}
 
 
 def test_micro_steps_are_those_of_the_training_thread() -> None:
