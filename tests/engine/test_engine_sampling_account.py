@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,18 @@ def begin(made: Sampling) -> Sampling:
     made.begin_step()
     made.switch(True)
     return made
+
+
+def test_a_run_begins_outside_of_a_gap_with_the_modules_of_its_level(time: Time) -> None:
+    """Nothing is attached yet; another level has modules of its own."""
+    targets = (SimpleNamespace(fqn="a"), SimpleNamespace(fqn="a.b"))
+    governor = Scripted()
+    made = make(governor, Level(targets=targets), Level(targets=targets[:1]))  # type: ignore[arg-type]
+    assert (made.gap_remaining, made.steps_in_gap, made.settling) == (0, 0, False)
+    assert (made.instrumented, made.targets) == ({"a", "a.b"}, targets)
+    governor.level = 1
+    made.begin_step()
+    assert (made.instrumented, made.targets) == ({"a"}, targets[:1])
 
 
 # What a recorded step costs.
