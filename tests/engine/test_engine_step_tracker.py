@@ -346,6 +346,19 @@ def test_other_threads_are_noted_once_they_are_off_or_more_than_a_step_records(
     assert NO_OTHER_MARKS.ns == 0
 
 
+def test_a_step_after_a_gap_that_held_several_training_steps_has_the_gaps_too() -> None:
+    """The steps and the time of both; sampling hears of autoprof's work up to the gap's end."""
+    bench = Bench(7)
+    bench.end()
+    bench.sampling.gap_remaining = 0
+    bench.end()
+    bench.end(100, held=2)
+    raw = bench.pipeline.raws[1]
+    assert (raw.step, raw.gap_steps, raw.gap_ns) == (8, 5 + 1, 5_000 + 50)
+    ((_, _, paid_ns),) = bench.sampling.of("end_gap")
+    assert 0 < paid_ns < 20
+
+
 # Followers.
 
 
@@ -462,6 +475,23 @@ def test_a_pause_since_an_earlier_reading_begins_there() -> None:
     assert len(pool) == left - 1  # the mark at the pause's end
 
 
+def test_a_clock_that_fails_in_a_pause_is_counted_and_the_pause_goes_on() -> None:
+    """Nothing is raised into the user's block, and the time of the failure is unknown."""
+    bench = Bench()
+
+    def fail() -> int:
+        raise ValueError("no clock")
+
+    read, bench.clock.read = bench.clock.read, fail
+    assert bench.tracker.pause() == 0
+    assert bench.tracker.paused
+    assert bench.tracker.resume() == 0
+    assert not bench.tracker.paused
+    bench.clock.read = read
+    assert bench.recorder.failures == {"pauses": 2}
+    assert bench.end() is Following.RECORDED
+
+
 # Moves to a device.
 
 
@@ -498,6 +528,23 @@ def test_a_model_that_has_moved_to_a_device_is_timed_by_its_clock() -> None:
     assert (second.begun_ns, second.ended_ns) == (1_100, 1_200)
     assert bench.pipeline.calls == [("release_end", first), ("use_clock", device_clock)]
     assert bench.notes.all == ("moved to the device",)
+
+
+def test_a_model_that_has_moved_to_another_device_has_the_memory_of_that_one() -> None:
+    """The clock is the same, and reads there."""
+    device = FakeDevice(FakeClock(1_000))
+    placement = Placement(lambda: None)
+    bench = Bench(device=device, placement=placement)
+    other = FakeAllocator(1 << 20, base_bytes=128)
+    asked: list[int] = []
+    bench.allocator.on = lambda index: asked.append(index) or other  # type: ignore[func-returns-value,method-assign]
+    placement.move, placement.due = lambda: bench.clock.use_device(1), True
+    bench.end()
+    bench.end()
+    assert [raw.memory["allocated_bytes"] for raw in bench.pipeline.raws] == [64, 128]
+    assert asked == [1]
+    assert bench.pipeline.calls == [("release_end", bench.pipeline.raws[0])]
+    assert bench.pipeline.raws[1].start.place[0] == 1
 
 
 def test_a_move_that_changes_no_clock_changes_nothing() -> None:
