@@ -230,6 +230,8 @@ def micro_steps(text: str) -> int | None:
         ("fueul[]", 2),  # a pass before its forward is over
         ("fupfPu[]", 1),  # a forward inside a pass is none
         ("fu[]ufu[]", 1),
+        ("fb}]", 1),  # the step began in the optimizer's closure
+        ("}]fb[]", 1),
     ],
 )
 def test_micro_steps_are_forwards_and_their_backward_passes_before_one_optimizer_step(
