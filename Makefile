@@ -8,7 +8,7 @@
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
-# make mutants [MODULES=governor]  do the tests notice changes of the engine? hours for all modules
+# make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
 # what the demo needs; the others install everything that the tests need.
