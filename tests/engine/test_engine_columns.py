@@ -15,7 +15,7 @@ from autoprof._resolve.grad_accumulation import MicroStepCounter
 from autoprof._resolve.launch_lag import DRIFT_PPM, EMPTY_QUEUE_NS, LaunchLag, host_bound_ns
 from autoprof._resolve.memory import MemoryColumns, memory_columns
 from autoprof._resolve.plan import ShownSpans
-from autoprof.frame import LOGGED_LANE, NOT_MEASURED, Layout
+from autoprof.frame import NOT_MEASURED, Layout
 from autoprof.testing import FakeClock, FakeDevice
 
 NONE = NOT_MEASURED
@@ -379,14 +379,14 @@ def test_a_span_reached_what_those_in_it_reached_whatever_their_depth() -> None:
 
 
 def test_hidden_spans_are_left_out_and_their_children_lie_in_the_next_shown_one() -> None:
-    """Each shown span keeps what it has; the hidden ones are listed by phase, without those of other lanes."""
+    """Their self times by phase are their lengths without those of their children; other lanes have none."""
     layout = Layout(
         names=("a", "h", "b", "h", "c", "i", "j", "k"),
         fqns=("fa", "fh", "fb", "fh", "fc", "fi", "fj", None),
         phases=(Phase.FORWARD,) * 5 + (Phase.BACKWARD, Phase.FORWARD, Phase.USER),
         parents=(-1, 0, 1, 1, 3, -1, -1, 5),
         calls=(1, 2, 3, 4, 5, 6, 7, 8),
-        lanes=(0, 0, 0, 0, 0, 0, 1, LOGGED_LANE),
+        lanes=(0, 0, 0, 0, 0, 0, 1, 0),
     )
     shown = ShownSpans(layout, (1, 3, 5, 6))
     assert shown.spans.tolist() == [0, 2, 4, 7]
@@ -394,5 +394,6 @@ def test_hidden_spans_are_left_out_and_their_children_lie_in_the_next_shown_one(
     assert found.names == ("a", "b", "c", "k")
     assert found.fqns == ("fa", "fb", "fc", None)
     assert found.phases == (Phase.FORWARD, Phase.FORWARD, Phase.FORWARD, Phase.USER)
-    assert (found.parents, found.calls, found.lanes) == ((-1, 0, 0, -1), (1, 3, 5, 8), (0, 0, 0, LOGGED_LANE))
-    assert shown.hidden == ((Phase.FORWARD, [1, 3]), (Phase.BACKWARD, [5]))
+    assert (found.parents, found.calls, found.lanes) == ((-1, 0, 0, -1), (1, 3, 5, 8), (0, 0, 0, 0))
+    hidden = [(phase, spans.tolist(), signs.tolist()) for phase, spans, signs in shown.hidden]
+    assert hidden == [(Phase.FORWARD, [1, 2, 4], [1, -1, -1]), (Phase.BACKWARD, [5, 7], [1, -1])]

@@ -501,10 +501,14 @@ class Placement:
     def __init__(self, move: Callable[[], str | None]) -> None:
         self.move = move
         self.due = False
+        self.left = False
 
     def moved(self) -> bool:
         due, self.due = self.due, False
         return due
+
+    def has_left(self) -> bool:
+        return self.left
 
     def follow(self) -> str | None:
         return self.move()
@@ -545,6 +549,20 @@ def test_a_model_that_has_moved_to_another_device_has_the_memory_of_that_one() -
     assert asked == [1]
     assert bench.pipeline.calls == [("release_end", bench.pipeline.raws[0])]
     assert bench.pipeline.raws[1].start.place[0] == 1
+
+
+def test_the_step_in_which_a_model_leaves_its_device_has_host_times_alone() -> None:
+    """A note says so; what is a value in its marks stays one."""
+    placement = Placement(lambda: None)
+    bench = Bench(device=FakeDevice(FakeClock(1_000)), placement=placement)
+    bench.recorder.append(ENTER, bench.clock.read(), step_tracker.get_ident())
+    placement.due = placement.left = True
+    bench.end()
+    batch = bench.pipeline.raws[0].mark_batch
+    assert batch.codes == [ENTER]
+    assert [bench.clock.host_ns(reading) for reading in batch.readings] == [1_000]
+    assert batch.readings[0].place is None
+    assert bench.notes.all == (step_tracker.MOVED,)
 
 
 def test_a_move_that_changes_no_clock_changes_nothing() -> None:
