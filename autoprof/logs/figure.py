@@ -59,7 +59,7 @@ PLOTS: Final[Mapping[str, _Plot]] = {
 OTHER_COLUMNS: Final = "other columns"
 """The plots of columns whose names are not known, one each."""
 MAX_OTHER_COLUMNS: Final = 6
-"""Columns of unknown names with a plot each; beside the plots of a training two less."""
+"""Columns of unknown names with a plot each; beside the plots of a training two less, or one to fill a row."""
 _MAX_NAMED_COLUMNS: Final = 12
 _NAMED_IF_MISSING: Final = ("lr", "loss", "throughput", "step time", "utilisation", "gradient norm", "memory")
 """Columns that a training log usually has; the figure names those that are missing."""
@@ -91,7 +91,8 @@ def plot_metrics(
         raise AutoprofError("plot_metrics: the table is empty; allowed: a table of load_logs with at least one row")
     runs, notes = _make_runs(df, x, smooth)
     chosen, missing = _choose_plots(runs, check_plots(plots)) if plots or not columns else ([], [])
-    drawn, further = _choose_columns(runs, plots, columns, MAX_OTHER_COLUMNS - 2 * bool(chosen and not plots))
+    most = MAX_OTHER_COLUMNS - 2 * bool(chosen)
+    drawn, further = _choose_columns(runs, plots, columns, most + (len(chosen) + most) % 2)  # two plots in each row
     chosen, missing = chosen + drawn, missing + further
     if not chosen:
         names = ", ".join(str(name) for name in df.columns)
