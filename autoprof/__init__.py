@@ -78,9 +78,10 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         from importlib import import_module
 
-        from ._process.gc_paused import GcPaused
+        from ._process.gc_paused import GcPaused, age_all
 
         with GcPaused():
             value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+            age_all()
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

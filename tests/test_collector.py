@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from autoprof import StepFrame
-from autoprof._process.gc_paused import GcPaused
+from autoprof._process.gc_paused import GcPaused, age_all
 from autoprof.devices import HostClock
 from autoprof.testing import ListSink, open_session
 
@@ -92,3 +92,25 @@ def test_an_exception_that_cuts_the_end_short_leaves_it_running(monkeypatch: pyt
             assert gc.isenabled()
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_objects_of_an_import_are_not_young_any_more() -> None:
+    """The next collection of young objects would look at all of them, in the first step of a training."""
+    with GcPaused():
+        made = [[] for _ in range(5_000)]
+        assert len(gc.get_objects(generation=0)) >= 5_000
+        age_all()
+        assert len(gc.get_objects(generation=0)) < 100
+        oldest = {id(one) for one in gc.get_objects(generation=2)}
+    assert all(id(one) in oldest for one in made)
+
+
+def test_objects_that_a_program_has_frozen_stay_frozen() -> None:
+    """It did that for a reason: its forks share their memory."""
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        age_all()
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()

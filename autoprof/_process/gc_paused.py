@@ -34,3 +34,15 @@ class GcPaused:
         if self._paused:
             gc.enable()
             self._paused = False
+
+
+def age_all() -> None:
+    """Move all objects to the collector's oldest generation, without looking at them.
+
+    After an import with the collector paused there are tens of thousands of young objects, nearly all of which stay:
+    the next collection of young ones would take as long as a long step, and may be due in the first step of a training.
+    Nothing is done where the program has frozen objects itself, which this would thaw.
+    """
+    if hasattr(gc, "freeze") and not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()
