@@ -21,9 +21,10 @@ def save(results: dict[str, Any], folder: Path) -> tuple[Path, Path]:
     return raw, picture
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run, print, write. Return 1 when a bound is missed."""
+def main(arguments: list[str] | None = None, *, keep: bool = False) -> int:
+    """Run, print, write. Return 1 when a bound is missed. ``keep`` has this process keep freed memory from now on."""
     options = parse(arguments)
+    from .machine import keep_memory
     from .run import run
     from .table import render
     from .verdict import verdict
@@ -33,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         # Warnings of register_full_backward_hook about inputs without a gradient and outputs that are lists.
         warnings.filterwarnings("ignore", message="Full backward hook is firing|For backward hooks to be called")
+        kept = keep and keep_memory()
         results = run(options)
+        results["machine"]["memory_kept"] = kept
     bounds = verdict(results)
     results["verdict"] = [bound.to_dict() for bound in bounds]
     print(render(results, bounds))
@@ -43,4 +46,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(keep=True))

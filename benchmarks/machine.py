@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ import torch
 import autoprof
 
 from .engine import marks_are_in
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_MAX: Final = -4
+"""Options of ``mallopt``, from ``malloc.h``."""
 
 
 def clock_cost_ns(repetitions: int = 9, count: int = 20_000) -> float:
@@ -34,6 +39,19 @@ def clock_cost_ns(repetitions: int = 9, count: int = 20_000) -> float:
         return perf_counter_ns() - began
 
     return median((loop(perf_counter_ns) - loop(None)) / count for _ in range(repetitions))
+
+
+def keep_memory() -> bool:
+    """Have glibc keep freed memory for the next step; return False with another allocator.
+
+    By default it returns the free memory at the end of the heap to the system, and gets it back page by page, each with
+    a fault. How often that happens differs from process to process, by more than what is measured here.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1) and mallopt(_MMAP_MAX, 0))
 
 
 def describe() -> dict[str, Any]:

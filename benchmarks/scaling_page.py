@@ -46,7 +46,7 @@ def page(results: Json) -> list[str]:
     modules, lengths = results["modules"], results["lengths"]
     worst = max(point["costs"]["default"] for point in (*modules, *lengths))
     seconds = f"{results['seconds_of_default']:g}"
-    where = f"{computer['cpu']}, {computer['usable_cores']} cores, torch {computer['torch']}, {computer['date']}"
+    where = f"{computer['cpu']}, {computer['usable_cores']} cores, torch {computer['torch']}, {computer['date'][:10]}"
     alone = lengths[0]["modules"] if lengths else 0
     return [
         "# What does a profiler cost, by number of modules and length of step?",

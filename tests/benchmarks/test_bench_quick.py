@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import further, memory, micro, micro_step, sinks, worst
+from benchmarks import faults, further, memory, micro, micro_step, sinks, worst
 from benchmarks.__main__ import main
 from benchmarks.options import parse
 from benchmarks.table import further_lines, sinks_lines
+from benchmarks.variant import Variant
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -122,3 +125,35 @@ def test_the_sinks_are_measured_in_sessions_that_stay_open() -> None:
     title, *lines = sinks_lines(measured)
     assert "2 turns of 12 steps" in title
     assert len(lines) == 2 + len(sinks.LABELS)
+
+
+_KEEPING = """
+import resource, sys, torch
+from benchmarks.machine import keep_memory
+sys.exit(3) if not keep_memory() else None
+faults = []
+for _ in range(6):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    large = [torch.ones(2 * 2**20) for _ in range(8)]
+    del large
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(faults[0], faults[-1])
+"""
+
+
+def test_an_allocator_that_keeps_memory_has_no_faults_for_it() -> None:
+    """Tensors of 64 MiB that are made anew take the pages of those before, but for a piece that was cut off."""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", _KEEPING], cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode == 3:
+        pytest.skip("the allocator is not glibc's")
+    first, last = map(int, done.stdout.split())
+    assert last < first / 2
+
+
+@pytest.mark.usefixtures("_threads")
+def test_page_faults_are_counted_by_step() -> None:
+    """Each step has its count, and warm-up steps have none."""
+    counted = faults.count(Variant(), 2, "tiny")
+    assert len(counted) == 2
+    assert min(counted) >= 0
