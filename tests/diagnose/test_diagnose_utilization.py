@@ -44,3 +44,12 @@ def test_a_device_that_was_busy_throughout_makes_it_inconclusive() -> None:
     found = judged(0.98)
     assert found.severity == "info"
     assert "the device busy 98.0 %" in found.evidence["missing"]
+
+
+def test_a_few_long_steps_make_no_share_above_the_whole_step() -> None:
+    """The mean of the time is compared with the mean step, not with the median step."""
+    steps = [STEP] * 9 + [{"step": 9000.0, "forward": 4000.0, "backward": 5000.0}]
+    rows = evidence_of(*steps, repeat=4).summary.rows
+    bound = tuple(replace(row, host_bound=0.9) for row in rows)
+    found = finding_of(diagnose(evidence_of(*steps, repeat=4, clock="device", rows=bound)), "launch-bound")
+    assert found is not None and found.evidence["share"] <= 1
