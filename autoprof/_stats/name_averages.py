@@ -22,7 +22,7 @@ class NameAverages:
     __slots__ = ("_counts", "_index", "_places", "_sums")
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, ...], int] = {}
+        self._places: dict[tuple[tuple[str, ...], bool, bool], int] = {}
         self._index: dict[Layout, Nanoseconds] = {}
         self._sums = np.zeros(MAX_PLACES + 1, dtype=np.int64)
         self._counts = np.zeros(MAX_PLACES + 1, dtype=np.int64)
@@ -65,9 +65,10 @@ class NameAverages:
                 self._index.clear()
             places = []
             for node in tree.nodes:
-                path = (*node.path, "") if node.is_separate else node.path
-                if path in self._places or len(self._places) < MAX_PLACES:
-                    places.append(self._places.setdefault(path, len(self._places)))
+                is_logged = node.is_separate and not node.calls and not node.is_header
+                place = node.path, node.is_separate, is_logged  # a name may also be another thread's and a logged one
+                if place in self._places or len(self._places) < MAX_PLACES:
+                    places.append(self._places.setdefault(place, len(self._places)))
                 else:
                     places.append(MAX_PLACES)
             index = self._index[layout] = np.asarray(places, dtype=np.int64)

@@ -116,12 +116,12 @@ def test_sigterm_in_the_middle_of_our_own_work_waits_for_its_end(tmp_path: Path)
     import autoprof._session.pipeline
     autoprof._session.pipeline.DELIVER_EVERY_NS = 0
     from autoprof._stats import Aggregate
-    add = Aggregate.add
-    def kill(self, frame):
-        if frame.step == 3:
+    add_run = Aggregate.add_run
+    def kill(self, run):
+        if any(frame.step == 3 for frame in run.frames):
             os.kill(os.getpid(), signal.SIGTERM)
-        add(self, frame)
-    Aggregate.add = kill
+        add_run(self, run)
+    Aggregate.add_run = kill
     """
     found = run(tmp_path, "pass", before=before)
     assert found.returncode == -signal.SIGTERM

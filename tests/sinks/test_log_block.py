@@ -92,6 +92,16 @@ def test_a_block_of_any_steps_has_the_text_of_its_steps(data: st.DataObject, lay
     assert together(frames, limit_ns) == one_by_one(frames, limit_ns)
 
 
+def test_a_name_on_another_thread_and_a_logged_one_have_averages_of_their_own() -> None:
+    """One text has a line of each: 1 ms on the thread, 3 ms logged."""
+    layout = Layout(("A", "A"), (None, None), (Phase.FORWARD,) * 2, (-1, -1), (1, 1), (1, LOGGED_LANE))
+    host = np.array([1_000_000, 3_000_000])
+    frames = [StepFrame(step, step, 5_000_000, layout, np.zeros_like(host), host) for step in range(LEAST_STEPS)]
+    text = one_by_one(frames, 0)
+    assert text.count("[avg:      1.000ms]") == text.count("[avg:      3.000ms]") == LEAST_STEPS
+    assert together(frames, 0) == text
+
+
 def test_a_step_too_long_for_the_columns_is_written_whole() -> None:
     """A step of 20 minutes beside short ones moves its own numbers to the right, as it does alone."""
     layout = layout_of((("A", "forward", -1, 1.0),))

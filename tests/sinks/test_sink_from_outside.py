@@ -62,7 +62,8 @@ def test_a_sink_of_another_package_is_one_file_there(tmp_path: Path, environment
     """Options, JSON Schema, reference page, frames, summary and ``autoprof show`` all come from its registration."""
     config, out = tmp_path / "run.yaml", tmp_path / "steps.json"
     sinks = "{jsonl: , count: {name: mine.json}}"
-    config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {sinks}\nsample: {{budget: null}}\n")
+    settings = "sample: {budget: null}\ntargets: [{match: '0'}]\nflops: 'off'\n"  # no further warm-up steps
+    config.write_text(f"output: {tmp_path / 'runs'}\nsinks: {sinks}\n{settings}")
     done = run(PROGRAM, environment, str(config), str(out))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
