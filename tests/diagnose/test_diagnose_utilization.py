@@ -52,4 +52,5 @@ def test_a_few_long_steps_make_no_share_above_the_whole_step() -> None:
     rows = evidence_of(*steps, repeat=4).summary.rows
     bound = tuple(replace(row, host_bound=0.9) for row in rows)
     found = finding_of(diagnose(evidence_of(*steps, repeat=4, clock="device", rows=bound)), "launch-bound")
-    assert found is not None and found.evidence["share"] <= 1
+    assert found is not None
+    assert found.evidence["share"] <= 1
