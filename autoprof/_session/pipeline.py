@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from .._storage.runs import RunFolder
 
 SLICE_NS: Final = 100_000
-"""The time at the end of a step after which work that may wait goes on at the end of the next step, to keep steps even.
-A piece of it that has begun is finished; where the caches are cold, it takes some tenths of a millisecond.
+"""The time at the end of a step in a gap after which work that may wait goes on at the end of the next step, to keep
+steps even. A piece of it that has begun is finished; where the caches are cold, it takes some tenths of a millisecond.
 
 A live summary has a slice of its own: it goes on at the end of another step than one whose slice is used up."""
+RECORDED_SLICE_NS: Final = 500_000
+"""The same between recorded steps: there the work for many steps at once is finished in fewer, larger parts."""
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
@@ -173,6 +175,12 @@ class Pipeline:
         self._added: deque[StepFrame] = deque()
         """Frames that are in the statistics; they wait for the observers that take one at a time, and for the sinks."""
         self._due_ns = 0
+        self._resumes = False
+        """Whether steps that were completed together are passed on in part."""
+        self._left_closed = False
+        """Whether steps were left that completing the ones before them took too long for."""
+        self._checked_ns = 0
+        """The last time at which address space was free."""
         self._owes_summary = False
         """Whether the last slice left no time for a live summary."""
         self._begun: Iterator[bool] = iter(())
@@ -191,7 +199,7 @@ class Pipeline:
         self._closed.append(raw)
         ended_ns = raw.ended_ns
         waiting = len(self._closed) + self._resolver.waiting
-        if (ended_ns >= self._due_ns or waiting >= CROWDED) and self._pass_on_some():
+        if (self._resumes or ended_ns >= self._due_ns or waiting >= CROWDED) and self._pass_on_some():
             self._due_ns = ended_ns + DELIVER_EVERY_NS
 
     def release_end(self, raw: RawStep) -> None:
@@ -271,6 +279,7 @@ class Pipeline:
     def _pass_on_some(self) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them.
 
+        Steps that are closed before all are passed on wait for the next ones: resolved together they cost much less.
         A live summary goes on in the rest of the slice; where there is none, before the steps of the next one.
         """
         if self._owes_summary:
@@ -278,26 +287,36 @@ class Pipeline:
             with self._gc_paused:
                 if self._outputs.show():
                     return False
-        if not self._pass_on_until(perf_counter_ns() + SLICE_NS, self._pass_on_frames()):
+        until_ns = self._begin_slice(RECORDED_SLICE_NS)
+        if not self._resumes:
+            self._complete(until_ns)
+            self._left_closed = bool(self._closed)
+        if self._do_until(until_ns, self._pass_on_frames()):
+            self._resumes = False
+            with self._gc_paused:
+                self._outputs.show()
+        else:
+            self._resumes = bool(self._added or self._resolver.waiting)
             self._owes_summary = True
-            return False
-        with self._gc_paused:
-            self._outputs.show()
-        return True
+        return not (self._resumes or self._left_closed)
 
-    def _pass_on_until(self, until_ns: int, work: Iterator[None]) -> bool:
-        """Complete the closed steps and do this work on them until the time has come; return whether all is done."""
-        require_address_space()
-        self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
+    def _begin_slice(self, length_ns: int) -> int:
+        """Return the end of a slice of work that begins now."""
+        now_ns = perf_counter_ns()
+        if now_ns - self._checked_ns >= DELIVER_EVERY_NS:
+            require_address_space()
+            self._checked_ns = now_ns
+        return now_ns + length_ns
+
+    def _do_until(self, until_ns: int, work: Iterator[None]) -> bool:
+        """Do this work until the time has come; return whether all is done."""
         with self._gc_paused:
             self._outputs.calibrate(self._limit.span_ns())
-            for _ in work:
-                if perf_counter_ns() > until_ns:
-                    return False
-        return not self._closed
+            return all(perf_counter_ns() <= until_ns for _ in work)
 
     def postpone(self, now_ns: int) -> None:
         """Resolve the steps after a gap later: work between them would lengthen their times."""
+        self._resumes = False
         self._due_ns = now_ns + DELIVER_EVERY_NS
 
     def flush(self, *, wait: bool = False) -> None:
@@ -313,11 +332,12 @@ class Pipeline:
         Return False where more waits, or not all is shown. Each step ends after one piece of work that takes long:
         no recorded step follows that has to wait for the other pieces.
         """
-        began_ns = perf_counter_ns()
         waited = bool(self._closed or self._resolver.waiting)
-        if not self._pass_on_until(began_ns + SLICE_NS, self._pass_on_pieces()):
+        until_ns = self._begin_slice(SLICE_NS)
+        self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
+        if not self._do_until(until_ns, self._pass_on_pieces()) or self._closed:
             return False
-        if waited and perf_counter_ns() - began_ns > SLICE_NS // 2:
+        if waited and perf_counter_ns() > until_ns - SLICE_NS // 2:
             return False
         with self._gc_paused:
             return self._outputs.rest(idle_s)

@@ -19,7 +19,7 @@ from autoprof._observer import Observer
 from autoprof._process import lifecycle
 from autoprof._resolve import RawStep
 from autoprof._session import pipeline
-from autoprof._session.pipeline import CROWDED, DELIVER_EVERY_NS, SLICE_NS, Pipeline
+from autoprof._session.pipeline import CROWDED, DELIVER_EVERY_NS, RECORDED_SLICE_NS, SLICE_NS, Pipeline
 from autoprof.devices import Clock
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
@@ -177,8 +177,8 @@ def test_after_a_gap_steps_are_passed_on_20_ms_later(work: Work) -> None:
 
 
 def test_frames_are_passed_on_for_one_slice_of_time_at_the_end_of_a_step(work: Work) -> None:
-    """The rest follows at the end of the next steps, and the 20 ms begin when none is left."""
-    bench = Bench(Busy(work, frame_ns=SLICE_NS // 2))
+    """The rest follows at the end of the next steps; those closed meanwhile wait 20 ms from then on."""
+    bench = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS // 2))
     bench.pipeline.postpone(0)
     for _ in range(6):
         bench.step()
@@ -188,13 +188,15 @@ def test_frames_are_passed_on_for_one_slice_of_time_at_the_end_of_a_step(work: W
     for _ in range(6):
         bench.step()
         seen.append(len(bench.passed))
-    assert seen[:3] == [3, 6, 9]
-    assert bench.passed == list(range(1, 1 + seen[-1]))
+    assert seen == [3, 6, 7, 7, 7, 7]
+    assert bench.passed == list(range(1, 8))
+    bench.step(ns=DELIVER_EVERY_NS)
+    assert bench.passed == list(range(1, 11))
 
 
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:
     """A step whose FLOPs are counted takes long; those after it wait, in order."""
-    busy = Busy(work, step_ns=SLICE_NS + 1)
+    busy = Busy(work, step_ns=RECORDED_SLICE_NS + 1)
     bench = Bench(busy)
     bench.pipeline.postpone(0)
     for _ in range(3):
@@ -241,7 +243,7 @@ def test_before_a_gap_a_full_slice_leaves_the_rest_for_later(work: Work) -> None
 def test_a_frame_that_was_passed_on_in_part_reaches_its_sinks_once_and_before_the_next(work: Work) -> None:
     """Whatever passes on the rest of it: the end of a recorded step, or a flush."""
     for flush in (True, False):
-        bench = Bench(Busy(work, frame_ns=SLICE_NS + 1))
+        bench = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS + 1))
         bench.pipeline.postpone(0)
         bench.step(), bench.step()
         assert not bench.pipeline.rest(1.0)
@@ -304,7 +306,7 @@ def test_the_garbage_collector_is_off_while_frames_and_summaries_are_made(work: 
 def test_a_live_summary_comes_at_the_end_of_another_step_than_a_full_slice(work: Work, whole_summaries: None) -> None:
     """Before the frames of the next slice; where a slice is not used up, both fit into one."""
     live = Live()
-    bench = Bench(Busy(work, frame_ns=SLICE_NS + 1), sinks=[live])
+    bench = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS + 1), sinks=[live])
     bench.pipeline.postpone(0)
     for _ in range(2):
         bench.step()

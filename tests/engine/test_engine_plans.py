@@ -195,6 +195,7 @@ def test_steps_resolved_together_become_what_each_alone_becomes(monkeypatch: pyt
 def test_equal_steps_that_wait_are_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step is due at once; of those that wait, two of one depth and two of another are two rounds."""
     monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)  # however slow the machine
+    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)  # however slow the machine
     rounds: list[int] = []
     make = resolving.make_runs
     monkeypatch.setattr(resolving, "make_runs", lambda raws, *rest: rounds.append(len(raws)) or make(raws, *rest))

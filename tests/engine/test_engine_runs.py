@@ -58,6 +58,7 @@ def train(*, memory: bool, hidden: bool, alone: bool) -> tuple[Summary, list[int
         patch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
         patch.setattr(pipeline, "CROWDED", 60)
         patch.setattr(pipeline, "SLICE_NS", 10**15)
+        patch.setattr(pipeline, "RECORDED_SLICE_NS", 10**15)
         patch.setattr(folding, "BLOCK_STEPS", 8)
         if alone:
             patch.setattr(making, "_is_plain", lambda _raw: False)
@@ -127,6 +128,7 @@ def test_few_readings_are_resolved_together(monkeypatch: pytest.MonkeyPatch) -> 
     """Work for steps of very many modules is done in pieces: it would lengthen one step of the user's."""
     monkeypatch.setattr(resolving, "MAX_READINGS", 3 * 7)  # a step has six marks, and its end
     monkeypatch.setattr(pipeline, "SLICE_NS", 10**15)
+    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**15)
     monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 10**15)
     counts = []
     make = resolving.make_runs

@@ -67,6 +67,7 @@ class Scripted:
 def govern(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what puts a scripted governor into the next session; what waits is delivered at once, however slow."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
+    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
 
     def put(*gaps: int, levels: Sequence[int] = ()) -> Scripted:
         governor = Scripted(gaps, levels)
@@ -127,6 +128,7 @@ def test_no_step_that_is_left_alone_delivers_all_that_waits(
 ) -> None:
     """A slice after each step, from the second on: the first two are compared. One may be a frame for one sink."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
+    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
     govern(0, 0, 0, 40)
     model, optimizer = model_and_optimizer()
     first, second, seen = ListSink(), ListSink(), []
@@ -166,6 +168,7 @@ def test_a_live_sink_is_asked_before_a_gap(
 ) -> None:
     """Of twenty steps of 0.1 s the first two are compared; then what waits is delivered, at once or in pieces."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", slice_ns)
+    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", slice_ns)
     monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
     govern(0, 0, 20)
     model, optimizer = model_and_optimizer()
@@ -182,6 +185,7 @@ def test_a_live_sink_is_asked_before_a_gap(
 def test_in_a_long_gap_a_live_sink_is_asked_every_two_seconds(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it can show how old its figures are; the gap is as long as without it."""
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", 10**12)
+    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", 10**12)
     govern(0, 0, 70)
     model, optimizer = model_and_optimizer()
     watched = Watched(limit=0)
@@ -242,6 +246,7 @@ def test_no_step_end_both_uses_up_its_slice_and_computes_a_live_summary(monkeypa
     """Each has the end of a step to itself, in turn; where the slice is not used up, both fit into one."""
     monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 0)
     monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
+    monkeypatch.setattr("autoprof._session.pipeline.RECORDED_SLICE_NS", -1)
     monkeypatch.setattr("autoprof._session.outputs.PART_S", 10**6)
     model, optimizer = model_and_optimizer()
     live, seen = AlwaysDue(), []

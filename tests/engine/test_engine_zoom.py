@@ -35,6 +35,7 @@ def each_step_is_passed_on_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pass a step on at its end, on any machine: the fake steps are shorter than the pause between two deliveries."""
     monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 0)
     monkeypatch.setattr(pipeline, "SLICE_NS", 10**12)
+    monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", 10**12)
 
 
 class Busy(nn.Module):

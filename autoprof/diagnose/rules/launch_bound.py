@@ -32,8 +32,8 @@ def judge(run: Evidence) -> Finding | None:
     if not bound:
         return abstain("launch-bound", "spans with the launch lag", "name the model's modules as targets")
     ns = sum(part for _, part in bound) / run.summary.steps
-    share = ns / max(run.summary.step_mean_ns, 1)  # of the mean step: a few long ones may exceed the median step
-    time = Interval(*(share * length for length in run.step_time))
+    fraction = ns / max(run.summary.step_mean_ns, 1)  # of the mean step: a few long ones may exceed the median step
+    time = Interval(*(fraction * length for length in run.step_time))
     found = threshold_time("launch-bound", run, time, ns, MAX_SHARE)
     if not isinstance(found, ExceededBound):
         return found
