@@ -84,6 +84,7 @@ def page(results: Json) -> list[str]:
         f"  {seconds} s. The first steps, recorded on loan ([overhead](overhead.md)), are in its cost.",
         "- *torch.profiler, 3 of 9 steps* has the schedule of PyTorch's recipe, `wait=5, warmup=1, active=3`, and",
         "  writes each trace. *Always recording* writes none: the export of its trace at the end is not in the cell.",
+        "  Both are left out above 1,000 modules: their traces take gigabytes of memory, and minutes.",
         "- *Hand-written hooks* read the clock before and after each module and at the autograd nodes around it.",
         "  *`time.time()` pairs* add up the forwards by name. Neither makes statistics, files or a report.",
     ]
@@ -95,7 +96,8 @@ def _table(results: Json, points: Sequence[Json], head: str, label: Any) -> list
         "|---|" + "---|" * len(results["labels"]),
     ]
     for point in points:
-        cells = (_percent(point["costs"][name]) for name in results["labels"])
+        costs = point["costs"]
+        cells = (_percent(costs[name]) if name in costs else "—" for name in results["labels"])
         lines.append(f"| {label(point)} | " + " | ".join(cells) + " |")
     return lines
 
@@ -149,9 +151,10 @@ def _panel(axes: Axes, results: Json, points: Sequence[Json], place: Any, colour
     axes.axhline(1.0, color=colours["grey"], linewidth=0.9, zorder=1)
     for name, label in results["labels"].items():
         colour, line, marker, width = _STYLES[name]
-        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in points]
+        measured = [point for point in points if name in point["costs"]]
+        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in measured]
         axes.plot(
-            [place(point) for point in points], costs, line, color=colour, marker=marker, markersize=4.5,
+            [place(point) for point in measured], costs, line, color=colour, marker=marker, markersize=4.5,
             linewidth=width, label=label, clip_on=False, zorder=4 if name == "default" else 3,
         )  # fmt: skip
     axes.set_ylim(bottom=LEAST_PERCENT)
