@@ -45,7 +45,7 @@ def keep_memory() -> bool:
     """Have glibc keep freed memory for the next step; return False with another allocator.
 
     By default it returns the free memory at the end of the heap to the system, and gets it back page by page, each with
-    a fault. How often that happens differs from process to process, by more than what is measured here.
+    a fault. How often that happens differs from process to process, by more than the difference measured here.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

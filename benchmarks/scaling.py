@@ -40,8 +40,6 @@ from .workloads import Workload, tiny_layers
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "scaling.json"
 MODULES: Final = (10, 100, 1_000)
 """With 10,000 modules the point did not end within four minutes, even without torch.profiler."""
-PROFILER_MODULES: Final = 1_000
-"""Modules above which torch.profiler is left out: its traces take gigabytes of memory, and minutes."""
 LENGTHS_MS: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 LENGTH_MODULES: Final = 5
 """Modules of the chain whose step is made longer: its own step takes about 0.1 ms."""
@@ -120,10 +118,17 @@ class HandWrittenHooks(BackwardFloor):
     label = "hand-written hooks, readings thrown away"
 
 
-def variants(modules: int = 1) -> list[Variant]:
-    """Return the variants for a model of so many modules, in the order of the page."""
-    profilers = [ScheduledProfiler(), TorchProfiler()] if modules <= PROFILER_MODULES else []
-    return [Variant(), Default(), EveryStep(), *profilers, HandWrittenHooks(), SynchronisingTimers()]
+def variants() -> list[Variant]:
+    """Return the variants, in the order of the page."""
+    return [
+        Variant(),
+        Default(),
+        EveryStep(),
+        ScheduledProfiler(),
+        TorchProfiler(),
+        HandWrittenHooks(),
+        SynchronisingTimers(),
+    ]
 
 
 @dataclass
@@ -246,7 +251,7 @@ def run(
     began = perf_counter()
     for count in modules:
         progress(f"{count:,} modules")
-        results["modules"].append(measure_point(partial(chain, count), default_s, variants(count)))
+        results["modules"].append(measure_point(partial(chain, count), default_s, variants()))
     for length_ms in lengths_ms:
         progress(f"steps of {length_ms:g} ms")
         results["lengths"].append(measure_point(partial(chain, LENGTH_MODULES, length_ms), default_s, variants()))

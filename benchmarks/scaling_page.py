@@ -84,7 +84,6 @@ def page(results: Json) -> list[str]:
         f"  {seconds} s. The first steps, recorded on loan ([overhead](overhead.md)), are in its cost.",
         "- *torch.profiler, 3 of 9 steps* has the schedule of PyTorch's recipe, `wait=5, warmup=1, active=3`, and",
         "  writes each trace. *Always recording* writes none: the export of its trace at the end is not in the cell.",
-        "  Both are left out above 1,000 modules: their traces take gigabytes of memory, and minutes.",
         "- *Hand-written hooks* read the clock before and after each module and at the autograd nodes around it.",
         "  *`time.time()` pairs* add up the forwards by name. Neither makes statistics, files or a report.",
     ]
@@ -96,8 +95,7 @@ def _table(results: Json, points: Sequence[Json], head: str, label: Any) -> list
         "|---|" + "---|" * len(results["labels"]),
     ]
     for point in points:
-        costs = point["costs"]
-        cells = (_percent(costs[name]) if name in costs else "—" for name in results["labels"])
+        cells = (_percent(point["costs"][name]) for name in results["labels"])
         lines.append(f"| {label(point)} | " + " | ".join(cells) + " |")
     return lines
 
@@ -119,7 +117,7 @@ def draw(results: Json, path: Path, theme: str) -> None:
         figure.set_facecolor(colours["paper"])
         _panel(left, results, results["modules"], lambda point: point["modules"], colours)
         _panel(right, results, results["lengths"], lambda point: 1e3 * point["step_s"], colours)
-        left.annotate("1 %, the default budget", (0.0, 1.0), (0, 4), xycoords=("axes fraction", "data"),
+        left.annotate("1 %, the default budget", (0.0, 1.0), (0, -11), xycoords=("axes fraction", "data"),
                       textcoords="offset points", fontsize=8.5, color=colours["grey"])  # fmt: skip
         left.set_xlabel("modules: layers Linear(16, 16), in a row", color=colours["grey"])
         right.set_xlabel(f"length of a step with {results['lengths'][0]['modules']} modules", color=colours["grey"])
@@ -151,10 +149,9 @@ def _panel(axes: Axes, results: Json, points: Sequence[Json], place: Any, colour
     axes.axhline(1.0, color=colours["grey"], linewidth=0.9, zorder=1)
     for name, label in results["labels"].items():
         colour, line, marker, width = _STYLES[name]
-        measured = [point for point in points if name in point["costs"]]
-        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in measured]
+        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in points]
         axes.plot(
-            [place(point) for point in measured], costs, line, color=colour, marker=marker, markersize=4.5,
+            [place(point) for point in points], costs, line, color=colour, marker=marker, markersize=4.5,
             linewidth=width, label=label, clip_on=False, zorder=4 if name == "default" else 3,
         )  # fmt: skip
     axes.set_ylim(bottom=LEAST_PERCENT)

@@ -1,4 +1,4 @@
-"""Measure what the sinks add to every step: sessions that stay open, each with a model of its own, take turns.
+"""Measure the cost of the sinks in each step: sessions that stay open, each with a model of its own, take turns.
 
 A block of some 40 steps cannot show it: the first ten steps of a session pay for the first line of the console, and
 the records are compressed after some 200 steps, so that they fall into one block or into none. Here a turn is of

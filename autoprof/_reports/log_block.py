@@ -279,7 +279,7 @@ class Forest:
         return self._ends(lines, at, total, rest, bound)
 
     def _ends(self, lines: Words, at: int, total: Nanoseconds, rest: Nanoseconds, bound: Nanoseconds | None) -> Words:
-        """Write what a line ends with; a line ``self`` of no time is all zeros."""
+        """Write the ends of the lines; a line ``self`` of no time is all zeros."""
         nodes = total.shape[1]
         if self._headers.any():
             lines[:, :nodes][:, self._headers, at : at + 4] = _SUM_OF_PARTS

@@ -1,4 +1,4 @@
-"""CUDA and ROCm devices (torch names both ``cuda``): what the generic accelerator lacks. docs/gpu.md says why."""
+"""The parts of CUDA and ROCm devices (torch names both ``cuda``) that the generic accelerator lacks: docs/gpu.md."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class PipeCopies:
         return copy
 
     def _copy_quietly(self, path: Path, out: Any) -> None:
-        with contextlib.suppress(OSError):  # the reader ends with what was copied
+        with contextlib.suppress(OSError):  # the reader ends with the copied part
             _copy(path, out)
 
 
@@ -98,7 +98,7 @@ def _copy(path: Path, out: Any) -> None:
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """Yield what a pipe has, as soon as it has it, without a buffer that a thread could hold at exit."""
+    """Yield the bytes of a pipe as they arrive, without a buffer that a thread could hold at exit."""
     descriptor = 0 if path == STANDARD_INPUT else os.open(path, os.O_RDONLY)
     try:
         while chunk := os.read(descriptor, _CHUNK):

@@ -184,7 +184,7 @@ class FormatHints:
     rename: Mapping[str, str] = field(default_factory=dict)
     """Columns by normalized key; an empty column: the key has no known meaning in this format."""
     qualifiers: Mapping[str, str] = field(default_factory=dict)
-    """Normalized keys of values that are not those of a step, and what they are, such as ``mean of the epoch so far``.
+    """Normalized keys of values that are not those of a step, each with its meaning: ``mean of the epoch so far``.
 
     They keep their key and get these words behind it, so that no column holds them.
     """

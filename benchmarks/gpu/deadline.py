@@ -1,4 +1,4 @@
-"""The time of a run on a rented device: every part has a share of what is left."""
+"""The time of a run on a rented device: every part has a share of the time left."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def run_tests(limit_s: float) -> Results:
 
 
 def read_device(place: torch.device) -> Results:
-    """Return what autoprof knows of the device: its peak FLOP/s, its memory, and one reading of its telemetry."""
+    """Return the peak FLOP/s and the memory of the device, and one reading of its telemetry."""
     device = device_of(place)
     peak, no_peak = device.peak(place)
     reader, no_telemetry = device.telemetry(place)

@@ -69,17 +69,3 @@ def test_the_page_has_a_cell_for_each_variant_and_point(tmp_path: Path) -> None:
         assert f"pictures/scaling-{theme}.png" in text
         with Image.open(tmp_path / "pictures" / f"scaling-{theme}.png") as picture:
             assert picture.convert("RGB").getpixel((2, 2)) == paper
-
-
-def test_a_variant_that_is_left_out_of_a_large_model_has_an_empty_cell(tmp_path: Path) -> None:
-    """The profiler's traces of 10,000 modules take gigabytes; its line ends before."""
-    found = results()
-    names = {variant.name for variant in scaling.variants(10_000)}
-    assert {variant.name for variant in scaling.variants(1_000)} - names == {
-        "torch_profiler",
-        "torch_profiler_scheduled",
-    }
-    large = found["modules"][1]
-    large["costs"] = {name: cost for name, cost in large["costs"].items() if name in names}
-    write_page(found, tmp_path)
-    assert "| 10,000, 200 ms | 1.23 % | 50 % | — | — | 50 % | 50 % |" in (tmp_path / "scaling.md").read_text()

@@ -257,7 +257,7 @@ def _drop_uncertain_counter(rows: _FormRows) -> None:
 
 
 def _keep_results(part: dict[str, Floats], form: LineForm) -> int:
-    """Keep only the last line of what is logged as a mean so far; return the number of lines kept.
+    """Keep only the last line of each mean so far; return the number of lines kept.
 
     That is a validation that is logged batch by batch, and an epoch of Keras' bar.
     """
