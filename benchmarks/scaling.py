@@ -39,7 +39,7 @@ from .workloads import Workload, tiny_layers
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "scaling.json"
 MODULES: Final = (10, 100, 1_000)
-"""With 10,000 modules the point did not end within four minutes, even without torch.profiler."""
+"""With 10,000 modules the point did not end within three minutes, even without torch.profiler."""
 LENGTHS_MS: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 LENGTH_MODULES: Final = 5
 """Modules of the chain whose step is made longer: its own step takes about 0.1 ms."""
