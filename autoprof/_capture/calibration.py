@@ -69,6 +69,7 @@ def _extra_ns(clock: Clock, phases: frozenset[Phase], *, backward: bool) -> floa
         hooked.append(_run(module, backward=backward))
         probe.detach()
         clock.release(list(recorder.take().readings))
+    probe.remove()
     return max(_usual_ns(hooked) - _usual_ns(bare), 0.0)
 
 
@@ -126,7 +127,7 @@ def _read_empty_calls(clock: Clock) -> list[Reading]:
     with without_modes():
         for _ in range(COLD + EMPTY_CALLS):
             module(None)
-    probe.detach()
+    probe.remove()
     return list(recorder.take().readings)
 
 

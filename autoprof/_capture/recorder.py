@@ -38,15 +38,24 @@ MAX_USER_NAMES: Final = 4096
 """Names that code may make up while it runs; further names share one label."""
 
 
+class StepNumber:
+    """The number of the open step, where marks are recorded in Python."""
+
+    __slots__ = ("serial",)
+
+    def __init__(self) -> None:
+        self.serial = 0
+
+
 class Recorder:
     """The open step's buffer, the labels of its codes, and counts of failures."""
 
     def __init__(self, clock: Clock) -> None:
         # One list and one bound method for the whole run: hooks hold them in their closures, and the
         # torch.compile of torch 2.4 and 2.6 recompiles a hooked model when a closure of a hook holds another object.
-        self.serial = 0
-        """Number of the open step."""
-        self.native_buffer = extension.MarkBuffer(self.serial, MAX_MARKS) if uses_extension() else None
+        self.native_buffer = extension.MarkBuffer(0, MAX_MARKS) if uses_extension() else None
+        self.step_number: Any = StepNumber() if self.native_buffer is None else self.native_buffer
+        """The object whose ``serial`` is the number of the open step. C ends steps too: read it anew each time."""
         self.others = OtherThreads(self.native_buffer)
         self._list: list[Any] = []
         self.buffer: MutableSequence[Any] = self._list if self.native_buffer is None else self.native_buffer
@@ -71,6 +80,8 @@ class Recorder:
         self.dropped = 0
         self.shapes: list[ShapeChange] = []
         """Each different set of shapes that ``detail: shapes`` saw in the open step, once."""
+        self.communications: list[Any] = []
+        """The communications of the open step, where several ranks train."""
         self.detail_ns = 0
         """Time that ``detail: shapes`` took in the open step."""
         self.failures: dict[str, int] = {}
@@ -82,7 +93,14 @@ class Recorder:
         self._user: dict[str, int] = {}
         self._labelling = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
-        self._on_step: list[Callable[[], None]] = []
+        self.per_step: tuple[Any, ...] = ()
+        """The lists and dicts that are cleared at the end of each step."""
+
+    @property
+    def serial(self) -> int:
+        """Number of the open step."""
+        number: int = self.step_number.serial
+        return number
 
     @property
     def is_appending(self) -> bool:
@@ -93,9 +111,9 @@ class Recorder:
         """Call ``update`` after each change of ``extend``, ``read``, ``thread`` or ``single_thread``."""
         self._on_change.append(update)
 
-    def on_step(self, update: Callable[[], None]) -> None:
-        """Call ``update`` at the start of each step, when ``serial`` has changed."""
-        self._on_step.append(update)
+    def clear_each_step(self, container: dict[Any, Any] | list[Any]) -> None:
+        """Clear a container of plain values at the end of each step."""
+        self.per_step = (*self.per_step, container)
 
     def _changed(self) -> None:
         for update in self._on_change:
@@ -195,9 +213,9 @@ class Recorder:
 
         Marks that other threads append meanwhile stay for the next step.
         """
-        self.serial += 1
+        serial = self.serial + 1
         raw_codes, raw_readings = (
-            self._take_list() if self.native_buffer is None else self.native_buffer.take(self.serial)
+            self._take_list(serial) if self.native_buffer is None else self.native_buffer.take(serial)
         )
         if raw_codes == self._last_codes:  # one object for equal steps: it is found by its identity, and hashed once
             raw_codes = self._last_codes
@@ -223,11 +241,12 @@ class Recorder:
         if thread != self.thread or self.extend is not self._extend_buffer:
             self.thread, self.extend = thread, self._extend_buffer
             self._changed()
-        for update in self._on_step:
-            update()
+        for container in self.per_step:
+            container.clear()
         return batch
 
-    def _take_list(self) -> tuple[list[int], list[Any]]:
+    def _take_list(self, serial: int) -> tuple[list[int], list[Any]]:
+        self.step_number.serial = serial
         count = len(self._list)
         codes, readings = self._list[0:count:2], self._list[1:count:2]
         del self._list[:count]

@@ -2,6 +2,7 @@
 
 from .plan import BACKWARD_NAME
 from .raw import RawStep
-from .resolver import PENDING, Resolver
+from .repeated import RepeatedSteps
+from .resolver import MAX_READINGS, PENDING, Resolver
 
-__all__ = ["BACKWARD_NAME", "PENDING", "RawStep", "Resolver"]
+__all__ = ["BACKWARD_NAME", "MAX_READINGS", "PENDING", "RawStep", "RepeatedSteps", "Resolver"]

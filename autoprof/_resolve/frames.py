@@ -11,7 +11,7 @@ from ..frame import NOT_MEASURED, FrameRun, Nanoseconds, Phase, StepFrame
 from .device import DeviceColumns
 from .memory import NO_MEMORY, memory_columns
 from .plan import Plan
-from .raw import RawStep
+from .repeated import StepGroup
 
 _NO_MODEL_NS: Final[Mapping[Phase, list[int]]] = {}
 _NO_SUMS: Final[Mapping[Phase, int]] = {}
@@ -19,7 +19,7 @@ _NOTHING: Final[Mapping[str, float]] = {}
 
 
 def make_runs(
-    raws: Sequence[RawStep], plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
+    group: StepGroup, plan: Plan, values: Nanoseconds, times: Nanoseconds, device: DeviceColumns | None = None
 ) -> list[FrameRun]:
     """Measure the plan's spans in each of these steps; with ``device`` there is one step.
 
@@ -35,72 +35,69 @@ def make_runs(
         host[:, spans] = values[:, plan.logged[spans]]
         if device is not None:
             device = _with_logged(device, spans, host[0])
-    measured = _MeasuredSteps(raws, plan, values, times, host, device)
+    measured = _MeasuredSteps(group, plan, values, times, host, device)
     # A step that is not plain is a run of its own.
-    kinds = [raw.cut if _is_plain(raw) else None for raw in raws]
-    bounds = [at for at in range(1, len(raws)) if kinds[at] is None or kinds[at] != kinds[at - 1]]
-    return [measured.run(slice(begin, end)) for begin, end in pairwise([0, *bounds, len(raws)])]
-
-
-def _is_plain(raw: RawStep) -> bool:
-    """Return whether statistics need the step's times, scalars and memory readings only."""
-    batch = raw.mark_batch
-    return not (raw.warmup or raw.settles or raw.gap_steps or raw.gap_scalars or batch.dropped or batch.shapes)
+    kinds = group.kinds
+    bounds = [at for at in range(1, len(kinds)) if kinds[at] is None or kinds[at] != kinds[at - 1]]
+    return [measured.run(begin, end) for begin, end in pairwise([0, *bounds, len(kinds)])]
 
 
 class _MeasuredSteps:
     """Steps that share a plan, with their times; all spans of the plan, hidden ones too."""
 
-    __slots__ = ("device", "host", "plan", "raws", "times", "values")
+    __slots__ = ("device", "group", "host", "plan", "times", "values")
 
     def __init__(
         self,
-        raws: Sequence[RawStep],
+        group: StepGroup,
         plan: Plan,
         values: Nanoseconds,
         times: Nanoseconds,
         host: Nanoseconds,
         device: DeviceColumns | None,
     ) -> None:
-        self.raws, self.plan, self.values, self.times, self.host, self.device = raws, plan, values, times, host, device
+        self.group, self.plan, self.values, self.times, self.host, self.device = (
+            group,
+            plan,
+            values,
+            times,
+            host,
+            device,
+        )
 
-    def part(self, steps: slice) -> _MeasuredSteps:
-        """Return some of these steps."""
-        raws, values, times, host = self.raws[steps], self.values[steps], self.times[steps], self.host[steps]
-        return _MeasuredSteps(raws, self.plan, values, times, host, self.device)
-
-    def run(self, steps: slice) -> FrameRun:
-        """Return the run of these steps."""
-        part = self.part(steps)
-        plan, raws, host = self.plan, part.raws, part.host
-        found = FrameRun(lambda steps: part.part(steps).frames())
-        if self.device is not None or plan.memory is not None or not _is_plain(raws[0]):
+    def run(self, begin: int, end: int) -> FrameRun:
+        """Return the run of the steps from ``begin`` to ``end``."""
+        group, plan, host = self.group, self.plan, self.host[begin:end]
+        found = FrameRun(lambda steps: self.frames(*[begin + at for at in steps.indices(end - begin)[:2]]))
+        cut = group.kinds[begin]
+        if self.device is not None or plan.memory is not None or cut is None:
             return found
         found.plain = True
-        found.cut, found.micro_steps = raws[0].cut, plan.micro_steps
+        found.cut, found.micro_steps = cut, plan.micro_steps
         found.layout = plan.shown.layout if plan.hidden else plan.layout
         found.total_ns = host.take(plan.shown.spans, axis=1) if plan.hidden else host
         found.model_ns = _model_ns(plan, host) if plan.hidden else _NO_MODEL_NS
-        found.duration_ns = part.times[:, -1].tolist()
-        found.steps = [raw.step for raw in raws]
-        found.overhead_ns = sum([raw.overhead_ns + raw.mark_batch.detail_ns for raw in raws])
-        found.overhead_ns += plan.overhead_ns * len(raws)
-        known = raws[0].scalars  # most steps share them
+        found.duration_ns = self.times[begin:end, -1].tolist()
+        found.steps = group.steps[begin:end]
+        found.overhead_ns = sum(group.overhead_ns[begin:end]) + plan.overhead_ns * (end - begin)
+        scalars = group.scalars[begin:end]
+        known = scalars[-1]  # most steps share them
         numbers = _numbers(known)
-        found.scalars = [numbers if raw.scalars is known else _numbers(raw.scalars) for raw in raws]
-        found.memory = [raw.memory for raw in raws]
+        found.scalars = [numbers if one is known else _numbers(one) for one in scalars]
+        found.memory = group.memory[begin:end]
         return found
 
-    def frames(self) -> list[StepFrame]:
-        """Return a frame of each step."""
-        raws, plan, device, host = self.raws, self.plan, self.device, self.host
-        start = self.times.take(plan.starts, axis=1)
+    def frames(self, begin: int, end: int) -> list[StepFrame]:
+        """Return a frame of each step from ``begin`` to ``end``."""
+        raws, plan, device, host = self.group.raws[begin:end], self.plan, self.device, self.host[begin:end]
+        times = self.times[begin:end]
+        start = times.take(plan.starts, axis=1)
         spans = plan.logged_spans
         if len(spans):
             start[:, spans] -= host[:, spans]
         memory = [NO_MEMORY] * len(raws)
         if plan.memory is not None:
-            memory = memory_columns(plan.memory, plan.layout, self.values)
+            memory = memory_columns(plan.memory, plan.layout, self.values[begin:end])
         layout, model_ns = plan.layout, [_NO_SUMS] * len(raws)
         if plan.hidden:
             shown, layout = plan.shown.spans, plan.shown.layout
@@ -111,7 +108,7 @@ class _MeasuredSteps:
             start, host = start[:, shown], host[:, shown]
             device = None if device is None else device.only(shown)
             memory = [level.only(shown) for level in memory]
-        ends = self.times[:, -1].tolist()
+        ends = times[:, -1].tolist()
         return [
             StepFrame.of(
                 step=raw.step,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from .._capture.mark_cost import MarkCost
-from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label, MarkBatch
+from .._capture.marks import ORDINAL_SHIFT, STEP_STRIDE, Label
 from ..devices import Reading
 from ..frame import TRAINING_LANE, FrameRun, StepFrame
 from .device import DeviceTimer
@@ -17,6 +17,7 @@ from .frames import make_runs
 from .plan import BackwardCall, Plan
 from .planner import Planner
 from .raw import RawStep
+from .repeated import RepeatedSteps, StepGroup
 
 PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
@@ -42,7 +43,8 @@ class Resolver:
         self._device_timer = DeviceTimer()
         self._labels = labels
         self._mark_cost = mark_cost
-        self._pending: deque[RawStep] = deque()
+        self._pending: deque[RawStep | RepeatedSteps] = deque()
+        self._waiting = 0
         self._resolved: deque[FrameRun] = deque()
         self._plans: OrderedDict[tuple[Hashable, tuple[int, ...] | None], Plan] = OrderedDict()
         self._history: deque[tuple[int, Plan]] = deque(maxlen=HISTORY)
@@ -53,7 +55,7 @@ class Resolver:
     @property
     def waiting(self) -> int:
         """The number of steps that wait for the device."""
-        return len(self._pending)
+        return self._waiting
 
     @property
     def untimed(self) -> Counter[str]:
@@ -62,16 +64,31 @@ class Resolver:
 
     def give_up(self) -> None:
         """Give up the steps that still wait for the device, and count them."""
-        self.late_steps += len(self._pending)
+        self.late_steps += self._waiting
         self._pending.clear()
+        self._waiting = 0
 
     def submit(self, raw: RawStep) -> None:
         """Take a closed step; the oldest is given up where too many wait."""
-        self._pending.append(raw)
-        if len(self._pending) > PENDING:
-            lost = self._pending.popleft()
-            self._release(lost, lost.readings())
-            self.late_steps += 1
+        self._append(raw, 1)
+
+    def submit_repeated(self, steps: RepeatedSteps) -> None:
+        """Take closed steps that repeat the one before."""
+        self._append(steps, len(steps))
+
+    def _append(self, part: RawStep | RepeatedSteps, steps: int) -> None:
+        self._pending.append(part)
+        self._waiting += steps
+        while self._waiting > PENDING and len(self._pending) > 1:
+            lost = self._pop()
+            if isinstance(lost, RawStep):
+                self._release(lost, lost.readings())
+            self.late_steps += 1 if isinstance(lost, RawStep) else len(lost)
+
+    def _pop(self) -> RawStep | RepeatedSteps:
+        part = self._pending.popleft()
+        self._waiting -= 1 if isinstance(part, RawStep) else len(part)
+        return part
 
     def release_end(self, raw: RawStep) -> None:
         """Give the step's last reading back to the clock when the others are: no step begins with it."""
@@ -106,43 +123,45 @@ class Resolver:
         """Resolve the oldest step that waits, with those like it; return False when there is none or it is not over."""
         if not self._pending:
             return False
-        clock = self._pending[0].clock
-        if clock.device_type is None:
+        raw = self._pending[0]
+        clock = raw.clock
+        if clock.device_type is None or not isinstance(raw, RawStep):
             self._resolve_on_host()
             return True
-        raw = self._pending[0]
         readings = raw.readings()
         if wait:
             clock.wait(readings)
         elif not clock.passed((raw.end,)) or not clock.passed(readings):
             return False
-        self._pending.popleft()
+        self._pop()
         self._resolve_on_device(raw)
         self._release(raw, readings)
         return True
 
     def _resolve_on_host(self) -> None:
-        pending, raws = self._pending, [self._pending.popleft()]
-        first = raws[0]
+        pending, parts = self._pending, [self._pop()]
+        first = _raw_of(parts[0])
         plan = self._plan(first)
+        self._remember(parts[0], plan)
         most = max(MAX_READINGS // (first.mark_batch.mark_count + 1), 1)
-        while pending and plan.repeatable and len(raws) < most and _alike(pending[0], first):
-            raws.append(pending.popleft())
-            self._remember(raws[-1], plan)
-        readings = np.empty((len(raws), first.mark_batch.mark_count + 2), dtype=np.int64)
-        readings[:, 0] = [raw.start for raw in raws]
-        readings[:, 1:-1] = MarkBatch.matrix([raw.mark_batch for raw in raws])
-        readings[:, -1] = [raw.end for raw in raws]
-        times = readings[:, 1:] - readings[:, :1]
+        count = 1 if isinstance(parts[0], RawStep) else len(parts[0])
+        while pending and plan.repeatable and count < most and _alike(_raw_of(pending[0]), first):
+            parts.append(self._pop())
+            self._remember(parts[-1], plan)
+            count += 1 if isinstance(parts[-1], RawStep) else len(parts[-1])
+        group = StepGroup(parts)
+        readings, starts = group.host_readings()
+        times = readings - starts[:, None]
         if len(plan.values):
             times[:, plan.values] = 0  # no readings of the clock
-        self.unmatched += plan.unmatched * len(raws)
-        self.foreign_recomputes += plan.foreign_recomputes * len(raws)
-        self._resolved.extend(make_runs(raws, plan, readings[:, 1:-1], times))
+        self.unmatched += plan.unmatched * count
+        self.foreign_recomputes += plan.foreign_recomputes * count
+        self._resolved.extend(make_runs(group, plan, readings[:, :-1], times))
 
     def _resolve_on_device(self, raw: RawStep) -> None:
         readings = raw.mark_batch.readings
         plan, count = self._plan(raw), len(readings)
+        self._remember(raw, plan)
         times = raw.clock.times(raw.readings())
         host = np.zeros((1, count + 1), dtype=np.int64)
         is_time = np.ones(count + 1, dtype=bool)
@@ -153,7 +172,7 @@ class Resolver:
         self.unmatched += plan.unmatched
         self.foreign_recomputes += plan.foreign_recomputes
         plan, columns = self._device_timer.columns(plan, count, times)
-        self._resolved.extend(make_runs([raw], plan, values, host, columns))
+        self._resolved.extend(make_runs(StepGroup([raw]), plan, values, host, columns))
 
     def _plan(self, raw: RawStep) -> Plan:
         key = raw.mark_batch.key, raw.lanes()
@@ -169,12 +188,12 @@ class Resolver:
                     self._plans.popitem(last=False)
         elif len(self._plans) > PLANS // 2:
             self._plans.move_to_end(key)
-        self._remember(raw, plan)
         return plan
 
-    def _remember(self, raw: RawStep, plan: Plan) -> None:
+    def _remember(self, part: RawStep | RepeatedSteps, plan: Plan) -> None:
         if plan.calls:
-            self._history.append((raw.serial, plan))
+            serials = [part.serial] if isinstance(part, RawStep) else part.serials[-HISTORY:]
+            self._history.extend((serial, plan) for serial in serials)
 
     def _finder(self, serial: int) -> Callable[[int], BackwardCall | None]:
         """Return the look-up of calls of earlier steps by their ordinals, as they count from the step ``serial``."""
@@ -189,6 +208,11 @@ class Resolver:
             return None
 
         return find
+
+
+def _raw_of(part: RawStep | RepeatedSteps) -> RawStep:
+    """Return a step with the marks of this part."""
+    return part if isinstance(part, RawStep) else part.like
 
 
 def _alike(one: RawStep, other: RawStep) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ..frame import LOGGED_LANE, MODULE_PHASES, TRAINING_LANE, Layout, Nanoseconds
+from .layout_cache import cached_by_layout
 from .self_times import SignedSums, Terms, self_time_terms
 
 VALUES: Final = 1 + len(MODULE_PHASES)
@@ -172,7 +172,7 @@ def _common_header(names: Sequence[str]) -> str:
     return "/".join(common)
 
 
-@lru_cache(maxsize=128)
+@cached_by_layout
 def name_tree(layout: Layout) -> NameTree:
     """Return the tree of a layout."""
     return NameTree(layout)

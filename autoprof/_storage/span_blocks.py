@@ -14,13 +14,14 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from .._stats.layout_cache import cached_by_layout
 from ..frame import NOT_MEASURED, Layout, Nanoseconds
 
 COLUMNS: Final = (
@@ -50,11 +51,10 @@ _WORKSPACE: Final = 6
 Matrix = npt.NDArray[np.int64]
 
 
-def encode_block(layout: Layout, columns: Sequence[str], steps: Sequence[Nanoseconds]) -> bytes:
-    """Return the block of some steps, each the concatenation of its columns."""
+def encode_block(layout: Layout, columns: Sequence[str], steps: Matrix) -> bytes:
+    """Return the block of some steps, each a row: the concatenation of its columns."""
     count = len(layout)
-    matrix = np.array(steps, dtype=np.int64)
-    parts = {name: matrix[:, at * count : (at + 1) * count] for at, name in enumerate(columns)}
+    parts = {name: steps[:, at * count : (at + 1) * count] for at, name in enumerate(columns)}
     order = _stack_order(layout)
     for start, length in _INTERVALS.items():
         if start in parts:
@@ -104,15 +104,22 @@ def decode_block(layout: Layout, head: bytes, stream: bytes) -> Mapping[str, Mat
 
 
 class BlockReader:
-    """Read the blocks of one ``spans.bin`` by their offsets; the last ones are kept."""
+    """Read the blocks of one ``spans.bin`` by their offsets, or of its ``content``; the last ones are kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
+        self._file: BinaryIO | None = None if content is None else BytesIO(content)
         self._blocks: dict[tuple[int, Layout], Mapping[str, Matrix]] = {}
 
     def row(self, offset: int, row: int, layout: Layout) -> dict[str, Nanoseconds]:
         """Return the columns of one step. Raises ``ValueError`` where the file has no whole block of this layout."""
+        block = self.block(offset, layout)
+        if any(row >= len(column) for column in block.values()):
+            raise ValueError(f"a block has no row {row}")
+        return {name: column[row] for name, column in block.items()}
+
+    def block(self, offset: int, layout: Layout) -> Mapping[str, Matrix]:
+        """Return the columns of a block (steps × spans). Raises ``ValueError`` for a block that is not whole."""
         block = self._blocks.get((offset, layout))
         if block is None:
             block = decode_block(layout, *self._read(offset))
@@ -120,9 +127,7 @@ class BlockReader:
             if len(self._blocks) >= KEPT_BLOCKS:
                 del self._blocks[next(iter(self._blocks))]
             self._blocks[offset, layout] = block
-        if any(row >= len(column) for column in block.values()):
-            raise ValueError(f"a block has no row {row}")
-        return {name: column[row] for name, column in block.items()}
+        return block
 
     def _read(self, offset: int) -> tuple[bytes, bytes]:
         try:
@@ -174,7 +179,7 @@ def _read_head(head: bytes, stream: bytes) -> tuple[tuple[str, ...], int, int, i
     return names, steps, count, median_bytes, rest_bytes
 
 
-@lru_cache(maxsize=128)
+@cached_by_layout
 def _stack_order(layout: Layout) -> npt.NDArray[np.intp]:
     """Return the starts (``span``) and ends (``spans + span``) in the order in which a stack of calls has them."""
     children: dict[int, list[int]] = {}

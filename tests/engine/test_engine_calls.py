@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 import autoprof
 from autoprof._capture import compiler
+from autoprof._capture.marks import uses_extension
 from autoprof._process import replace
 from autoprof.diagnose import Diagnosis
 from autoprof.probes import log_calls, sync_calls
@@ -56,13 +58,16 @@ class Bench:
 
     def waits(self) -> Any:
         """Close, and return the facts of the calls that waited."""
-        self.session.close()
-        return diagnosis_of(self.session).facts().waits
+        return self._close().facts().waits
 
     def logs(self) -> Any:
         """Close, and return the facts of the calls that logged."""
+        return self._close().facts().logs
+
+    def _close(self) -> Diagnosis:
+        found = diagnosis_of(self.session)
         self.session.close()
-        return diagnosis_of(self.session).facts().logs
+        return found
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +143,46 @@ def test_a_value_of_the_host_is_no_wait(bench: Bench) -> None:
     assert facts.steps == 1
 
 
+def test_a_value_of_the_host_runs_no_python_of_ours() -> None:
+    """AdamW reads ``step.item()`` on the host twice for each parameter, in each step."""
+    clock = FakeClock()
+    device = FakeDevice(clock)
+    device.is_here = attrgetter("is_cuda")  # type: ignore[attr-defined]
+    session = open_session(nn.Linear(2, 2), CONFIG, clock=device.device_clock())
+    host, functions = torch.tensor(1.0), list[str]()
+    sys.setprofile(lambda frame, event, _: functions.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        host.item()
+    finally:
+        sys.setprofile(None)
+    session.close()
+    if uses_extension():
+        assert functions == []
+    else:
+        assert functions == ["__get__", "_is_followed", "<listcomp>"][: 3 if sys.version_info < (3, 12) else 2]
+
+
+def test_the_time_that_watching_takes_is_a_cost_of_the_step(bench: Bench) -> None:
+    """The look for the program's line, for each call that waits."""
+    probe = sync_calls.listeners[0]
+    bench.value().item()
+    assert probe.spent_ns > 0
+    bench.step()
+    assert probe.spent_ns == 0
+
+
+def test_a_failure_to_tell_the_device_is_counted_and_the_call_goes_on(bench: Bench) -> None:
+    """As in an attribute of a tensor's subclass."""
+
+    def fail(_tensor: Tensor) -> bool:
+        raise LookupError
+
+    (probe,) = sync_calls.listeners
+    probe.is_here = probe.index_of = fail  # type: ignore[assignment]
+    assert torch.tensor(3.0).item() == 3.0
+    assert bench.session._recorder.failures == {"calls that wait for the device": 1}
+
+
 def test_on_the_host_nothing_is_replaced() -> None:
     """There is nothing to wait for, so no attribute is touched and nothing is said."""
     before = dict(vars(torch.Tensor))
@@ -185,6 +230,11 @@ def test_what_somebody_else_has_put_there_meanwhile_stays(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.Tensor, "item", item)
     bench.session.close()
     assert torch.tensor(1.0).item() == "theirs"  # type: ignore[comparison-overlap]
+    monkeypatch.undo()  # ours is there again, and the next session puts another one in its place
+    bench = Bench()
+    bench.value().item()
+    bench.step()
+    assert [site.count for site in bench.waits().sites] == [1]
 
 
 def test_an_exception_passes_as_it_is(bench: Bench) -> None:
@@ -417,9 +467,28 @@ def test_a_collection_by_hand_is_seen_after_a_compilation(monkeypatch: pytest.Mo
     for _ in range(2):
         gc.collect()
         session.step()
+    diagnosis = diagnosis_of(session)
     session.close()
-    cleanups = diagnosis_of(session).facts().cleanups
+    cleanups = diagnosis.facts().cleanups
     assert [(site.call, site.count) for site in cleanups.sites] == [("gc.collect", 2)]
+
+
+@pytest.mark.parametrize("name", ["accelerator", "cuda", "xpu"])
+def test_an_emptied_cache_is_seen_by_each_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``torch.accelerator`` empties the cache of whatever device there is."""
+    module = getattr(torch, name, None)
+    if not hasattr(module, "empty_cache"):
+        pytest.skip(f"this torch has no torch.{name}.empty_cache")
+    monkeypatch.setattr(module, "empty_cache", lambda: None)  # a machine without such a device raises
+    monkeypatch.setattr(replace, "_compiled", False)
+    session = open_session(nn.Linear(2, 2), CONFIG, clock=FakeClock())
+    for _ in range(2):
+        module.empty_cache()
+        session.step()
+    diagnosis = diagnosis_of(session)
+    session.close()
+    cleanups = diagnosis.facts().cleanups
+    assert [(site.call, site.count) for site in cleanups.sites] == [(f"torch.{name}.empty_cache", 2)]
 
 
 def test_a_writer_of_metrics_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

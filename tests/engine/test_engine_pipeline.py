@@ -134,6 +134,12 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     return Work(monkeypatch)
 
 
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let steps wait as long as in a training."""
+    monkeypatch.setattr(pipeline, "MAX_DELIVER_FACTOR", 12)
+
+
 # When steps are passed on.
 
 
@@ -146,6 +152,18 @@ def test_short_steps_are_passed_on_together_every_20_ms(work: Work) -> None:
         seen.append(len(bench.passed))
     assert seen == [1] * 20 + [21] * 20 + [41] * 3
     assert DELIVER_EVERY_NS == 20 * MS
+
+
+@pytest.mark.usefixtures("seldom")
+def test_the_longer_passing_on_takes_the_less_often_it_is_done(work: Work) -> None:
+    """It takes a hundredth of the time, and steps wait a quarter of a second at most."""
+    for spent_ns, pause_ns in ((100_000, 20 * MS), (MS // 4, 25 * MS), (2 * MS, 200 * MS), (20 * MS, 240 * MS)):
+        bench = Bench(Busy(work, frame_ns=spent_ns))
+        bench.step()
+        bench.step(ns=pause_ns - MS)
+        assert bench.passed == [1]
+        bench.step(ns=MS)
+        assert bench.passed[:2] == [1, 2]
 
 
 def test_as_many_steps_as_half_of_those_that_may_wait_are_passed_on_at_once(work: Work) -> None:
@@ -176,8 +194,9 @@ def test_after_a_gap_steps_are_passed_on_20_ms_later(work: Work) -> None:
     assert bench.passed == list(range(1, 22))
 
 
+@pytest.mark.usefixtures("seldom")
 def test_frames_are_passed_on_for_one_slice_of_time_at_the_end_of_a_step(work: Work) -> None:
-    """The rest follows at the end of the next steps; those closed meanwhile wait 20 ms from then on."""
+    """The rest follows at the end of the next steps; those closed meanwhile wait a hundred times as long."""
     bench = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS // 2))
     bench.pipeline.postpone(0)
     for _ in range(6):
@@ -190,8 +209,10 @@ def test_frames_are_passed_on_for_one_slice_of_time_at_the_end_of_a_step(work: W
         seen.append(len(bench.passed))
     assert seen == [3, 6, 7, 7, 7, 7]
     assert bench.passed == list(range(1, 8))
-    bench.step(ns=DELIVER_EVERY_NS)
-    assert bench.passed == list(range(1, 11))
+    bench.step(ns=100 * 7 * RECORDED_SLICE_NS // 2 - 4 * MS)
+    assert bench.passed == list(range(1, 8))
+    bench.step(ns=MS)
+    assert bench.passed[-3:] == [8, 9, 10]
 
 
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:

@@ -18,8 +18,10 @@ from torch.optim import optimizer as torch_optimizer
 import autoprof
 from autoprof import Phase, span
 from autoprof._capture import recorder as recording
+from autoprof._capture.mark_cost import MarkCost
 from autoprof._reports.summary_text import render_summary
 from autoprof._session import builder, sampling
+from autoprof._session.probe_setup import RESOLVED_CALL_NS
 from autoprof._storage.steps_jsonl import FrameDecoder, FrameEncoder
 from autoprof.diagnose import find_rules
 from autoprof.summary import Summary
@@ -35,6 +37,8 @@ class Scripted:
     active = True
     comparable = 2
     bare_ns = 100_000_000.0
+    follows_common_steps = False
+    spendable_share = None
 
     def __init__(self, gaps: Sequence[int], levels: Sequence[int] = ()) -> None:
         self.level = 0
@@ -43,10 +47,14 @@ class Scripted:
         self.lengths: list[int] = []
         self.settled: list[bool] = []
         self.spent: list[int] = []
+        self.expected: list[float] = []
         self._gaps: Iterator[int] = iter(gaps)
         self._levels: Iterator[int] = iter(levels)
 
-    def after_recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool) -> int:
+    def expect(self, costs_ns: Sequence[float]) -> None:
+        self.expected = list(costs_ns)
+
+    def after_recorded(self, step_ns: int, _cost_ns: int, _toggle_ns: int, *, settles: bool, step: int) -> int:
         self.lengths.append(step_ns)
         self.settled.append(settles)
         self.level = next(self._levels, self.level)
@@ -209,8 +217,9 @@ def test_a_live_summary_in_parts_takes_several_unsampled_steps(govern: Any, monk
             train(model, optimizer)
             session.step()
             counts.append((len(watched.idle), len(watched.shown)))
-    parts = len(list(session._pipeline._summarizer.parts()))
-    assert parts > len(session._pipeline._summarizer._observers) + len(find_rules())  # each rule is a part
+        summarizer = session._pipeline._summarizer  # type: ignore[attr-defined]
+    parts = len(list(summarizer.parts()))
+    assert parts > len(summarizer._observers) + len(find_rules())  # each rule is a part
     assert counts.index((1, 1)) == 4 + parts
 
 
@@ -590,6 +599,56 @@ def test_modules_are_dropped_and_taken_up_again_and_it_is_said(govern: Any, capl
     for frame in sink.frames:
         assert Phase.BACKWARD in frame.phase_ns()
         assert sum(frame.phase_ns().values()) == frame.step_ns
+
+
+def wide_model(layers: int) -> nn.Sequential:
+    """Return a chain of equal layers, which have one row."""
+    return nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))
+
+
+@pytest.mark.parametrize("config", [{}, {"targets": [{"match": r"\d+"}]}], ids=["hot path", "rules"])
+def test_the_governor_knows_before_the_first_step_what_each_level_may_cost(
+    govern: Any, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    """Three marks of a call, and the work on it; the modules of the hot path are known, too."""
+    monkeypatch.setattr(builder, "measure_mark_cost", lambda _clock: MarkCost(500.0, 1_000.0))
+    governor = govern()
+    autoprof.instrument(wide_model(7), {"sinks": {}, "step": "manual", **config}).close()
+    call_ns = 3_000.0 + RESOLVED_CALL_NS
+    assert governor.expected == [call_ns * (8 - bool(config)), call_ns]
+
+
+def test_a_model_whose_modules_cost_more_than_the_loan_begins_with_the_model_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """2,000 modules in each of the first steps would cost half a second; a note has the reason."""
+    monkeypatch.setattr(builder, "measure_mark_cost", lambda _clock: MarkCost(1_000.0, 1_000.0))
+    model = wide_model(2_000)
+    with (
+        caplog.at_level(logging.WARNING, logger="autoprof"),
+        autoprof.instrument(model, {"sinks": {}, "step": "manual"}),
+    ):
+        assert hooked(model) - sum(len(hooks) for hooks in hooks_of(model).values()) == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "to keep the budget: from step 1 on, only the model as a whole and the phases are recorded"
+    ]
+
+
+def test_the_modules_of_the_hot_path_come_back_by_their_name(govern: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The finest level is the one that is chosen during the run."""
+    govern(1, 1, levels=[1, 0])
+    model, optimizer = model_and_optimizer()
+    with (
+        caplog.at_level(logging.WARNING, logger="autoprof"),
+        autoprof.instrument(model, {"sinks": {}, "step": "manual"}) as session,
+    ):
+        for _ in range(5):
+            train(model, optimizer)
+            session.step()
+    assert [record.getMessage() for record in caplog.records] == [
+        "to keep the budget: from step 3 on, only the model as a whole and the phases are recorded",
+        "there is room in the budget again: from step 5 on, the modules of the hot path are recorded",
+    ]
 
 
 def test_each_nth_step_and_the_governor_agree(govern: Any) -> None:

@@ -47,13 +47,14 @@ class Scripted:
         self.comparable = 2
         self.bare_ns = 100.0 * MS
         self.affords_other_threads = True
+        self.follows_common_steps = False
         self.recorded: list[tuple[int, int, int, bool]] = []
         self.gaps: list[tuple[int, int, int]] = []
         self.compared: list[tuple[int, int]] = []
         self.others: list[int] = []
         self._gaps = iter(gaps)
 
-    def after_recorded(self, step_ns: int, cost_ns: int, toggle_ns: int, *, settles: bool) -> int:
+    def after_recorded(self, step_ns: int, cost_ns: int, toggle_ns: int, *, settles: bool, step: int) -> int:
         self.recorded.append((step_ns, cost_ns, toggle_ns, settles))
         return next(self._gaps, 0)
 

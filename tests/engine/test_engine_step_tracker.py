@@ -37,12 +37,22 @@ class Sampling:
         self.note: str | None = None
         self.early = 0
         self.records_other_threads = True
+        self.records_every_step = False
 
     def _note(self, *call: Any) -> None:
         self.calls.append(call)
 
     def begin_step(self) -> None:
         self._note("begin_step")
+
+    def begin_recorded(self, number: int) -> None:
+        self._note("begin_recorded", number)
+
+    def end_recorded(self, now_ns: int) -> None:
+        self._note("end_recorded", now_ns)
+
+    def exclude_own(self, ns: int) -> None:
+        self._note("exclude_own", ns)
 
     def switch(self, on: bool) -> None:
         self._note("switch", on)
@@ -189,6 +199,24 @@ def test_steps_join_without_a_gap_and_have_what_was_logged_in_them() -> None:
     assert (bench.tracker.count, bench.tracker.ended) == (2, 2)
 
 
+def test_a_step_begins_at_the_wall_clock_time_of_its_first_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work between the end of a step and the next one may take milliseconds, and is part of the next one."""
+    bench = Bench()
+    wall = iter(range(1_000, 10_000))
+    monkeypatch.setattr(step_tracker, "time_ns", lambda: next(wall))
+    before = bench.pipeline.submit
+
+    def submit(raw: Any) -> None:
+        for _ in range(500):
+            next(wall)
+        before(raw)
+
+    monkeypatch.setattr(bench.pipeline, "submit", submit)
+    bench.end()
+    bench.end()
+    assert bench.pipeline.raws[1].start_unix_ns == 1_000
+
+
 def test_the_marks_of_a_step_are_taken_with_its_number() -> None:
     """And their count is what sampling hears."""
     bench = Bench()
@@ -199,6 +227,16 @@ def test_the_marks_of_a_step_are_taken_with_its_number() -> None:
     assert (first.mark_batch.codes, second.mark_batch.codes) == ([ENTER], [])
     assert second.serial > first.serial
     assert [call[:3] for call in bench.sampling.of("close")] == [("close", 1, 1), ("close", 2, 0)]
+
+
+def test_a_recorded_step_has_its_begin_and_its_end_with_the_number() -> None:
+    """And autoprof's own work between two steps belongs to neither."""
+    bench = Bench()
+    bench.end()
+    bench.end()
+    calls = [call[0] for call in bench.sampling.of("begin_recorded", "end_recorded", "exclude_own")]
+    assert calls[-6:] == ["end_recorded", "begin_recorded", "exclude_own"] * 2
+    assert [call[1] for call in bench.sampling.of("begin_recorded")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +298,21 @@ def test_the_overhead_of_a_step_is_autoprofs_work_since_the_last_one(time: Simpl
     assert meter.spent_ns == 0
 
 
+def test_sampling_hears_of_the_work_inside_the_steps(time: SimpleNamespace) -> None:
+    """The meters count it; a gap after the step begins with all of it paid."""
+    meter = SimpleNamespace(spent_ns=40)
+    bench = Bench(0, 3, cost_meters=[meter])
+    paid = []
+    for spent_ns in (50_000, 70_000):
+        meter.spent_ns = spent_ns
+        bench.tracker.end(step_tracker.perf_counter_ns())
+        paid.append(bench.sampling.of("close")[-1][-1])
+    bench.tracker.end(step_tracker.perf_counter_ns())
+    assert 50_000 <= paid[0] < 51_000
+    assert 120_000 <= paid[1] < 121_000
+    assert 120_000 <= bench.sampling.of("end_gap")[-1][-1] < 121_000
+
+
 def test_sampling_hears_all_work_so_far(time: SimpleNamespace) -> None:
     """With that of this step's end up to now."""
     bench = Bench()
@@ -270,6 +323,16 @@ def test_sampling_hears_all_work_so_far(time: SimpleNamespace) -> None:
     paid = [call[3] for call in bench.sampling.of("close")]
     assert 500 < paid[0] < 510
     assert 1_000 < paid[1] < 1_020
+
+
+def test_sampling_hears_of_what_the_recorder_sums_inside_the_steps() -> None:
+    """Shapes and experts: the governor charges what the overhead shows."""
+    bench = Bench()
+    bench.recorder.detail_ns = 5_000
+    bench.end()
+    bench.end()
+    paid = [call[3] for call in bench.sampling.of("close")]
+    assert 5_000 < paid[0] < paid[1] < 6_000
 
 
 # Gaps.
@@ -390,7 +453,7 @@ def test_a_failure_ends_the_recording_and_not_the_training() -> None:
     assert bench.tracker.open is None
     assert bench.notes.all == ("recording is off after ValueError: no room",)
     assert bench.pipeline.calls == [("resume_gc",)]
-    assert bench.sampling.calls[-1] == ("switch", False)
+    assert bench.sampling.of("switch")[-1] == ("switch", False)
     bench.pipeline.error = None
     assert bench.end() is Following.NOTHING
     assert bench.pipeline.raws == []

@@ -443,6 +443,74 @@ def check_matcher(module: Any, torch: Torch) -> None:
     assert not errors
 
 
+def check_repeats(module: Any, torch: Torch) -> None:
+    """Equal steps become rows; attributes that raise, or end it all, are harmless; nothing is lost or kept twice."""
+    errors: list[BaseException] = []
+    fallbacks: list[Any] = []
+    buffer, matcher, passes = module.MarkBuffer(7, 100), module.CallMatcher(), module.PassState()
+    model, anchor = SimpleNamespace(training=True), SimpleNamespace(is_cpu=True)
+    repeats = module.Repeats(buffer, matcher, model, anchor, passes)
+    hook = repeats.forward_pre_hook(lambda *args: fallbacks.append(args), lambda _o, _m, error: errors.append(error))
+    nodes: dict[int, Any] = {}
+    gaps: list[Any] = []
+    arguments: dict[str, Any] = {
+        "codes": (16).to_bytes(8, "little") * 300, "before": 0, "calls": (3,), "begun": 0, "reached": 0,
+        "events": ([], {}, set()),
+        "per_step": (nodes, gaps), "start_ns": 0, "start_unix_ns": 0, "due_ns": 1 << 62, "most_ns": 1 << 62, "limit": 9,
+    }  # fmt: skip
+    wide = module.Repeats(module.MarkBuffer(7, 1000), matcher, model, None)
+    wide.begin(**arguments)
+    assert (wide.enabled, repeats.enabled) == (True, False)
+    repeats.begin(**arguments)  # more marks than the buffer takes
+    assert not repeats.enabled
+    arguments["codes"] = (16).to_bytes(8, "little")
+    for round_ in range(30):
+        repeats.begin(**arguments)
+        for _ in range(9):
+            hook("owner", model, (), {})
+            buffer.extend((16, round_))
+            matcher.numbers.append(3)
+            nodes[1], gaps[:] = [object()], [(1, 2)] * round_
+            assert repeats.end()
+        hook("owner", model, (), {})
+        assert not repeats.end()
+        count, rows, *_ = repeats.take()
+        assert (count, len(rows), nodes, gaps) == (9, 9 * 4 * 8, {}, [])
+    assert not errors
+    assert not fallbacks
+    repeats.begin(**arguments)
+    for training in (ValueError("ours"), KeyboardInterrupt()):
+        raising = type("Raising", (), {"training": property(_raiser(training))})()
+        other = module.Repeats(buffer, matcher, raising, None)
+        other.begin(**arguments)
+        with contextlib.suppress(KeyboardInterrupt):
+            other.forward_pre_hook(fallbacks.append, lambda _o, _m, error: errors.append(error))("owner", raising)
+    assert [type(error) for error in errors] == [ValueError]
+    anchored = module.Repeats(buffer, matcher, model, type("Raising", (), {"is_cpu": property(_raiser(OSError()))})())
+    anchored.begin(**arguments)
+    anchored.forward_pre_hook(fallbacks.append, errors.append)("owner", model)
+    buffer.extend((16, 1))
+    matcher.numbers.append(3)
+    with contextlib.suppress(OSError):
+        anchored.end()
+        raise AssertionError("an attribute that raises")
+    assert (len(buffer), matcher.numbers) == (2, [3])
+    for wrong in ({"codes": 1}, {"calls": []}, {"events": (1,)}, {"per_step": ({1},)}, {"limit": 1 << 59}):
+        with contextlib.suppress(TypeError, MemoryError):
+            repeats.begin(**{**arguments, **wrong})
+            raise AssertionError(wrong)
+    repeats.begin(**{**arguments, "events": (loop := [],)})
+    loop.append(repeats)  # collected all the same
+    assert repeats.end() is False
+
+
+def _raiser(error: BaseException) -> Callable[[Any], Any]:
+    def get(_self: Any) -> Any:
+        raise error
+
+    return get
+
+
 def check_wrong_arguments(module: Any, torch: Torch) -> None:
     """Constructors and methods refuse wrong arguments, and a hook cannot be made without a context."""
     session = Session(module, torch)
@@ -452,7 +520,7 @@ def check_wrong_arguments(module: Any, torch: Torch) -> None:
         lambda: module.HookContext(session.buffer, passes=1), lambda: module.HookState("code"),
         lambda: session.context.node_prehook(session.fallback, session.on_error), lambda: module.configure(),
         lambda: session.context.update(enabled=True), lambda: session.context.forward_hook(session.fallback),
-        lambda: session.context.forward_hook(1, 2), lambda: module.CallMatcher(1),
+        lambda: session.context.forward_hook(1, 2), lambda: module.CallMatcher(1), lambda: module.Repeats(1),
     ):  # fmt: skip
         try:
             call()

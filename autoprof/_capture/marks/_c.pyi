@@ -35,6 +35,9 @@ class MarkBuffer(MutableSequence[Any]):
     Readings that fit 64 bits are held as integers, others (device events) as objects.
     """
 
+    @property
+    def serial(self) -> int:
+        """Number of the open step."""
     skips_other_threads: bool
     """Whether hooks pass over module calls on other threads than the training thread."""
     skipped: int
@@ -87,6 +90,10 @@ class PassState:
 
     running: int
     """Id of its graph task."""
+    begun: int
+    """The passes that ``torch.autograd.backward`` began, since this was last set to 0."""
+    reached: int
+    """The outermost passes that have reached a hooked node, since this was last set to 0."""
 
 @final
 class Hook:
@@ -153,6 +160,59 @@ class CallMatcher:
         """Return a hook (owner, module, args, kwargs) that compares a call, and calls ``fallback`` if it differs."""
 
 @final
+class Repeats:
+    """End steps that differ from the step before in nothing but their times, and keep their readings as rows.
+
+    ``model`` is the module whose training forward begins such a step. ``anchor``, a tensor or None, is on the CPU as
+    long as the model is. ``passes`` is given where backward passes are marked.
+    """
+
+    def __init__(
+        self, buffer: MarkBuffer, matcher: CallMatcher, model: Any, anchor: Any, passes: PassState = ...
+    ) -> None: ...
+    @property
+    def enabled(self) -> bool:
+        """Whether ``end`` may end the open step."""
+    @property
+    def saw_forward(self) -> bool:
+        """Whether the open step may repeat the one before, and has reached its first training forward."""
+    @property
+    def steps(self) -> int:
+        """The number of steps that wait to be taken."""
+    def begin(
+        self,
+        *,
+        codes: bytes,
+        before: int,
+        calls: tuple[int, ...],
+        begun: int,
+        reached: int,
+        events: tuple[list[Any] | dict[Any, Any] | set[Any], ...],
+        per_step: tuple[list[Any] | dict[Any, Any], ...],
+        start_ns: int,
+        start_unix_ns: int,
+        due_ns: int,
+        most_ns: int,
+        limit: int,
+    ) -> None:
+        """End the open step, and those after it, as long as they have these codes, calls and backward passes.
+
+        Its first training forward comes after ``before`` marks.
+        ``events`` stay empty in such a step; ``per_step`` are cleared at its end. A step that ends at ``due_ns`` or
+        later, that takes ``most_ns`` or longer, or that follows ``limit`` others is not ended.
+        """
+    def end(self) -> bool:
+        """End the open step if it repeats the one before; return whether it does. Else nothing has changed."""
+    def take(self) -> tuple[int, bytes, int, int, bool] | None:
+        """Return the steps that were ended, and end no more until ``begin``; None where there was no ``begin``.
+
+        Their number; a row of 64-bit integers for each (Unix time of its start, cost of its end, readings, end); start
+        and Unix time of the open step; whether it has begun with a training forward of the model.
+        """
+    def forward_pre_hook(self, fallback: Callable[..., None], on_error: Callable[[Any, Any, Exception], None]) -> Hook:
+        """Return a hook (owner, module, args, kwargs) that notes such a forward, and calls ``fallback`` for others."""
+
+@final
 class StackTimer:
     """Have the main thread sample its own stack at random moments. Only on Linux: other builds have no such class.
 
@@ -185,3 +245,20 @@ class StackTimer:
         """
     def close(self) -> None:
         """Sample no more, and end the wait."""
+
+@final
+class TimedMethod:
+    """A method of a class in place of the one in C, which a look-up on the class still returns.
+
+    A look-up on an object returns ``method`` bound to it, or ``watch(bound, object, name)``: where there are
+    ``listeners``, and the attribute ``is_here`` of one of them, called with the object, is true. With ``of_tensor``
+    false it is called in each case, as ``watch(bound, None, name)``.
+    """
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The method."""
+    def __init__(
+        self, method: Any, name: str, of_tensor: bool, listeners: list[Any], watch: Callable[[Any, Any, str], Any]
+    ) -> None: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Any: ...

@@ -2,15 +2,7 @@
 
 #include "native.h"
 
-typedef struct {
-    PyObject_HEAD
-    module_state *module; /* borrowed: the type of this object holds the module */
-    PyObject *numbers;    /* list */
-    PyObject *expected;   /* tuple of the fields below, or None */
-    long long spent_ns;
-    char enabled;
-} CallMatcher;
-
+/* The fields of `expected`. */
 enum { NUMBER, SHAPE, DTYPE, TRAINING, GRAD, AUTOCAST, FIELDS }; /* as in state.py */
 
 typedef int (*comparison)(PyObject *, PyObject *);

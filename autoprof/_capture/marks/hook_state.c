@@ -104,6 +104,8 @@ static void pass_state_dealloc(PyObject *op) {
 
 static PyMemberDef pass_state_members[] = {
     {"running", T_LONGLONG, offsetof(PassState, running), 0, "id of the graph task that the last mark belonged to"},
+    {"begun", T_LONGLONG, offsetof(PassState, begun), 0, "passes that torch.autograd.backward began"},
+    {"reached", T_LONGLONG, offsetof(PassState, reached), 0, "outermost passes that have reached a hook"},
     {NULL},
 };
 

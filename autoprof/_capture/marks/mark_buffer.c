@@ -203,6 +203,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
+    {"serial", T_OBJECT_EX, offsetof(MarkBuffer, serial), READONLY, "number of the open step"},
     {"skips_other_threads", T_BOOL, offsetof(MarkBuffer, skips_other_threads), 0,
      "whether module calls on other threads than the training thread are passed over"},
     {"skipped", T_LONGLONG, offsetof(MarkBuffer, skipped), 0, "how often they were"},

@@ -69,6 +69,7 @@ static int intern(PyObject **field, const char *name) {
 static int native_exec(PyObject *module) {
     module_state *state = state_of(module);
     if (intern(&state->str_dtype, "dtype") < 0 || intern(&state->str_grad_fn, "grad_fn") < 0 ||
+        intern(&state->str_is_cpu, "is_cpu") < 0 || intern(&state->str_is_here, "is_here") < 0 ||
         intern(&state->str_module, "module") < 0 ||
         intern(&state->str_register_prehook, "register_prehook") < 0 ||
         intern(&state->str_requires_grad, "requires_grad") < 0 ||
@@ -84,7 +85,9 @@ static int native_exec(PyObject *module) {
         add_type(module, &hook_state_spec, &state->hook_state_type) < 0 ||
         add_type(module, &pass_state_spec, &state->pass_state_type) < 0 ||
         add_type(module, &hook_context_spec, &state->hook_context_type) < 0 ||
-        add_type(module, &call_matcher_spec, &state->call_matcher_type) < 0 || add_codes(module) < 0)
+        add_type(module, &call_matcher_spec, &state->call_matcher_type) < 0 ||
+        add_type(module, &repeats_spec, &state->repeats_type) < 0 ||
+        add_type(module, &timed_method_spec, &state->timed_method_type) < 0 || add_codes(module) < 0)
         return -1;
 #if HAS_STACK_TIMER
     if (add_type(module, &stack_timer_spec, &state->stack_timer_type) < 0)
@@ -95,8 +98,8 @@ static int native_exec(PyObject *module) {
 
 #define FOR_EACH_OBJECT(DO)                                                                                         \
     DO(mark_buffer_type) DO(hook_state_type) DO(pass_state_type) DO(hook_context_type) DO(call_matcher_type)        \
-    DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(is_grad_enabled)        \
-    DO(is_autocast_enabled) DO(perf_counter_ns) DO(str_dtype) DO(str_grad_fn) DO(str_module)                        \
+    DO(repeats_type) DO(timed_method_type) DO(stack_timer_type) DO(hook_type) DO(tensor_type) DO(graph_task_id) DO(sequence_nr) DO(is_grad_enabled)        \
+    DO(is_autocast_enabled) DO(perf_counter_ns) DO(str_dtype) DO(str_grad_fn) DO(str_is_cpu) DO(str_is_here) DO(str_module)                        \
     DO(str_register_prehook) DO(str_requires_grad) DO(str_sequence_nr) DO(str_shape) DO(str_training)
 
 static int native_traverse(PyObject *module, visitproc visit, void *arg) {

@@ -28,6 +28,9 @@ class PythonPassState:
 
     running = -1
     """Id of its graph task. A backward pass inside another one changes it back and forth."""
+    begun = reached = 0
+    """The passes that ``torch.autograd.backward`` began, and the outermost passes that have reached a hooked node,
+    since both were last set to 0."""
 
 
 class ExpectedCall(NamedTuple):

@@ -1,0 +1,384 @@
+"""Device times of spans by themselves: pauses, streams, plans by their streams, and spans that have no time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from autoprof import Phase
+from autoprof._resolve import device as module
+from autoprof._resolve.device import ACROSS_PAUSE, NO_DEVICE_TIME, TWO_STREAMS, DeviceColumns, DeviceTimer
+from autoprof._resolve.plan import Plan, as_column
+from autoprof.devices import DeviceTimes, Times
+from autoprof.frame import LOGGED_LANE, NOT_MEASURED, STREAM_LANES, TRAINING_LANE, UNTIMED_LANE, Layout
+
+NONE = NOT_MEASURED
+STREAMS = ((0, 0), (0, 1), (0, 2))
+
+
+class Name(NamedTuple):
+    """A span between two marks, counted from 0."""
+
+    start: int
+    end: int
+    parent: int = -1
+    phase: Phase = Phase.FORWARD
+    lane: int = TRAINING_LANE
+
+
+def plan_of(*spans: Name, pauses: tuple[tuple[int, int], ...] = (), values: tuple[int, ...] = ()) -> Plan:
+    """Return a plan of these spans."""
+    layout = Layout(
+        names=tuple(f"span{index}" for index in range(len(spans))),
+        fqns=(None,) * len(spans),
+        phases=tuple(span.phase for span in spans),
+        parents=tuple(span.parent for span in spans),
+        calls=(1,) * len(spans),
+        lanes=tuple(span.lane for span in spans),
+    )
+    return Plan(
+        layout=layout,
+        starts=as_column([span.start for span in spans]),
+        ends=as_column([span.end for span in spans]),
+        memory=None,
+        logged=as_column([NONE] * len(spans)),
+        values=as_column(list(values)),
+        pauses=pauses,
+        hidden=(),
+        calls={},
+        unmatched=0,
+        foreign_recomputes=0,
+        overhead_ns=0,
+        repeatable=True,
+    )
+
+
+def times_of(
+    ns: list[int],
+    place: list[int] | None = None,
+    *,
+    host: list[int] | None = None,
+    before: dict[int, tuple[int, int]] | None = None,
+    streams: tuple[tuple[int, int], ...] = STREAMS,
+) -> Times:
+    """Return times of the step's start, its marks and its end.
+
+    ``before`` has the stream that was left at a time, and when the device passed the same instant there.
+    """
+    previous_place = previous_ns = None
+    if before is not None:
+        previous_place, previous_ns = as_column([NONE] * len(ns)), as_column([NONE] * len(ns))
+        for index, (stream, passed) in before.items():
+            previous_place[index], previous_ns[index] = stream, passed
+    places = streams if place is not None else streams[:1]
+    device = DeviceTimes(
+        as_column(ns), places, None if place is None else as_column(place), previous_place, previous_ns
+    )
+    return Times(as_column(ns if host is None else host), device)
+
+
+def columns_of(plan: Plan, times: Times, timer: DeviceTimer | None = None) -> tuple[Plan, DeviceColumns]:
+    """Return the plan by streams and the columns of a step with these times."""
+    marks = len(times.host_ns) - 2 + len(plan.values)
+    placed, columns = (timer or DeviceTimer()).columns(plan, marks, times)
+    assert columns is not None
+    return placed, columns
+
+
+# Without a device, and on one stream.
+
+
+def test_without_a_device_there_are_no_columns() -> None:
+    """The plan is as it was."""
+    plan = plan_of(Name(0, 1))
+    placed, columns = DeviceTimer().columns(plan, 2, Times(as_column([0, 1, 2, 3])))
+    assert placed is plan
+    assert columns is None
+
+
+def test_spans_on_one_stream_have_the_times_between_their_marks() -> None:
+    """Values that lie among the marks have no time."""
+    plan = plan_of(Name(0, 4), Name(1, 3, 0), values=(2,))
+    placed, columns = columns_of(plan, times_of([0, 10, 30, 70, 150, 170]))
+    assert placed is plan
+    assert columns.start_ns.tolist() == [10, 30]
+    assert columns.ns.tolist() == [140, 40]
+    assert columns.duration_ns == 170
+
+
+def test_the_columns_of_some_spans_are_those_of_all_by_index() -> None:
+    """The step's length stays."""
+    _, columns = columns_of(plan_of(Name(0, 1), Name(2, 3)), times_of([0, 10, 30, 70, 150, 170]))
+    some = columns.only(as_column([1]))
+    assert (some.start_ns.tolist(), some.ns.tolist(), some.duration_ns) == ([70], [80], 170)
+    assert some.host_bound_ns.tolist() == columns.host_bound_ns[1:].tolist()
+
+
+# Pauses.
+
+
+def test_the_time_of_a_pause_is_in_no_span_and_not_in_the_step() -> None:
+    """A span that ends inside it ends where it begins."""
+    plan = plan_of(Name(0, 5), Name(1, 3, 0), pauses=((2, 4),))
+    _, columns = columns_of(plan, times_of([0, 10, 20, 50, 400, 1_050, 1_060, 1_100]))
+    assert columns.start_ns.tolist() == [10, 20]
+    assert columns.ns.tolist() == [50, 30]
+    assert columns.duration_ns == 100
+
+
+def test_each_of_several_pauses_is_removed() -> None:
+    """The second is as long as it was, though the times before it have moved."""
+    plan = plan_of(Name(0, 5), pauses=((1, 2), (3, 4)))
+    _, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 3_050, 3_060, 3_100]))
+    assert columns.ns.tolist() == [50]
+    assert columns.duration_ns == 100
+
+
+def test_an_idle_device_in_a_pause_is_not_host_bound() -> None:
+    """It waits for the pause to end, and the pause is in no step."""
+    plan = plan_of(Name(0, 3), pauses=((1, 2),))
+    _, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 1_100]))
+    assert columns.host_bound_ns.tolist() == [40]
+
+
+@pytest.mark.parametrize("unseen", [1, 2, (1, 2)])
+def test_a_pause_whose_ends_the_steps_stream_does_not_show_leaves_the_step_without_a_device_time(
+    unseen: int | tuple[int, int],
+) -> None:
+    """Nobody knows how long it was there."""
+    place = [0] * 6
+    for mark in [unseen] if isinstance(unseen, int) else unseen:
+        place[mark + 1] = 1
+    plan = plan_of(Name(0, 3), pauses=((1, 2),))
+    placed, columns = columns_of(plan, times_of([0, 10, 20, 1_020, 1_050, 1_100], place))
+    assert columns.duration_ns is None
+    assert placed is plan
+
+
+def test_a_pause_that_was_left_on_another_stream_is_known_from_the_one_before() -> None:
+    """The thread has changed its stream in the pause; both streams passed that instant."""
+    plan = plan_of(Name(0, 3), pauses=((1, 2),))
+    times = times_of([0, 10, 20, 7, 8, 9], [0, 0, 0, 1, 1, 1], before={3: (0, 1_020), 5: (0, 1_100)})
+    _, columns = columns_of(plan, times)
+    assert columns.duration_ns == 100
+
+
+def test_spans_of_another_stream_across_pauses_have_no_time_and_each_is_counted() -> None:
+    """Whatever pause it is; those before, between and after them have theirs."""
+    spans = Name(0, 3), Name(1, 2), Name(4, 5), Name(6, 9), Name(10, 11)
+    place = [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 0]
+    plan, timer = plan_of(*spans, pauses=((1, 2), (7, 8))), DeviceTimer()
+    placed, columns = columns_of(plan, times_of([10 * at for at in range(14)], place), timer)
+    assert columns.ns.tolist() == [NONE, 0, 10, NONE, 10]
+    assert timer.untimed == {ACROSS_PAUSE: 2}
+    assert [placed.layout.lanes[index] for index in (0, 3)] == [UNTIMED_LANE] * 2
+
+
+def test_a_span_of_another_stream_that_begins_in_a_pause_has_no_time() -> None:
+    """And neither has one that ends in it."""
+    place = [0, 1, 0, 1, 1, 0, 1, 0]
+    plan, timer = plan_of(Name(0, 2), Name(3, 5), pauses=((1, 4),)), DeviceTimer()
+    columns_of(plan, times_of([10 * at for at in range(8)], place), timer)
+    assert timer.untimed == {ACROSS_PAUSE: 2}
+
+
+# Streams.
+
+
+def test_spans_have_the_lane_of_their_stream_and_the_parent_on_it() -> None:
+    """Streams are numbered as they come; a span of another thread stays beside the training's."""
+    spans = Name(0, 7), Name(1, 4, 0), Name(2, 3, 1), Name(5, 6, 0, lane=1)
+    place = [0, 0, 1, 0, 0, 1, 2, 2, 0, 0]
+    placed, columns = columns_of(plan_of(*spans), times_of([10 * at for at in range(10)], place))
+    assert placed.layout.lanes == (TRAINING_LANE, STREAM_LANES, TRAINING_LANE, 1 + 2 * STREAM_LANES)
+    assert placed.layout.parents == (-1, -1, 0, -1)
+    assert columns.ns.tolist() == [70, 30, 10, 10]
+    assert columns.start_ns.tolist() == [10, 20, 30, 60]
+
+
+def test_a_stream_keeps_its_number_from_step_to_step() -> None:
+    """Also where others come first, and where the step begins on another one."""
+    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1), Name(2, 3)), [10 * at for at in range(6)]
+    lanes = []
+    for place, streams in (
+        ([0, 1, 1, 2, 2, 0], STREAMS),
+        ([0, 1, 1, 2, 2, 0], (STREAMS[0], STREAMS[2], STREAMS[1])),
+        ([0, 1, 1, 2, 2, 0], (STREAMS[1], STREAMS[0], STREAMS[2])),
+    ):
+        placed, _ = columns_of(plan, times_of(ns, place, streams=streams), timer)
+        lanes.append([lane // STREAM_LANES for lane in placed.layout.lanes])
+    assert lanes == [[1, 2], [2, 1], [3, 2]]
+
+
+def test_a_span_with_its_marks_on_two_streams_has_no_time() -> None:
+    """It is counted by its reason, and so is what the device clock did not see."""
+    spans = Name(0, 1), Name(2, 3), Name(4, 5), Name(6, 7), Name(8, 9)
+    place = [0, 0, 1, NONE, 0, 0, NONE, NONE, NONE, 0, 0, 0]
+    ns = [NONE if stream < 0 else 10 * at for at, stream in enumerate(place)]
+    timer = DeviceTimer()
+    placed, columns = columns_of(plan_of(*spans), times_of(ns, place, host=[10 * at for at in range(12)]), timer)
+    assert columns.ns.tolist() == [NONE, NONE, NONE, NONE, 10]
+    assert columns.start_ns.tolist() == [NONE, NONE, NONE, NONE, 90]
+    assert columns.host_bound_ns.tolist() == [NONE, NONE, NONE, NONE, 10]
+    assert timer.untimed == {TWO_STREAMS: 1, NO_DEVICE_TIME: 3}
+    assert placed.layout.lanes == (*[UNTIMED_LANE] * 4, TRAINING_LANE)
+
+
+def test_spans_without_a_time_are_counted_once_a_step() -> None:
+    """Also where the plan of the streams is known already."""
+    timer, plan = DeviceTimer(), plan_of(Name(0, 1), Name(2, 3))
+    for _ in range(3):
+        columns_of(plan, times_of([0, 1, 2, 3, 4, 5], [0, 0, 1, 0, 1, 0]), timer)
+    assert timer.untimed == {TWO_STREAMS: 6}
+
+
+def test_a_span_without_a_time_is_nobodys_child() -> None:
+    """Also inside another one; the spans inside belong to the one around both."""
+    spans = Name(0, 7), Name(1, 6, 0), Name(2, 5, 1), Name(3, 4, 2)
+    place = [0, 0, 1, 1, 0, 0, 0, 0, 0, 0]
+    placed, _ = columns_of(plan_of(*spans), times_of([10 * at for at in range(10)], place))
+    assert placed.layout.lanes == (TRAINING_LANE, UNTIMED_LANE, UNTIMED_LANE, TRAINING_LANE)
+    assert placed.layout.parents == (-1, -1, -1, 0)
+
+
+def test_a_duration_that_was_logged_needs_no_device_time() -> None:
+    """It keeps its lane and its parent, and is not counted as unseen."""
+    spans = Name(0, 3), Name(1, 2, 0, Phase.USER, LOGGED_LANE)
+    timer = DeviceTimer()
+    placed, _ = columns_of(plan_of(*spans), times_of([0, 1, NONE, 3, 4, 5], [0, 0, NONE, 1, 0, 0]), timer)
+    assert placed.layout.lanes == (TRAINING_LANE, LOGGED_LANE)
+    assert placed.layout.parents == (-1, 0)
+    assert timer.untimed == {}
+
+
+def test_a_backward_ends_on_the_stream_where_it_began() -> None:
+    """The node that ends it runs on another one, and no event of the current stream is its end."""
+    spans = Name(0, 1, phase=Phase.BACKWARD), Name(2, 3, phase=Phase.BACKWARD)
+    place = [0, 1, 2, 1, NONE, 0]
+    ns = [0, 10, 500, 30, NONE, 60]
+    times = times_of(ns, place, host=[0, 1, 2, 3, 4, 5], before={2: (1, 25), 4: (1, 50)})
+    placed, columns = columns_of(plan_of(*spans), times)
+    assert columns.ns.tolist() == [15, 20]
+    assert placed.layout.lanes == (STREAM_LANES, STREAM_LANES)
+
+
+def test_a_backward_that_ends_on_two_other_streams_has_no_time() -> None:
+    """Neither the current one nor the one before it is its own."""
+    timer = DeviceTimer()
+    times = times_of([0, 10, 20, 30], [0, 0, 1, 0], before={2: (2, 25)})
+    _, columns = columns_of(plan_of(Name(0, 1, phase=Phase.BACKWARD)), times, timer)
+    assert columns.ns.tolist() == [NONE]
+    assert timer.untimed == {TWO_STREAMS: 1}
+
+
+def test_a_forward_that_changes_its_stream_has_no_time() -> None:
+    """What it does goes on there: the stream before shows a part of it."""
+    timer = DeviceTimer()
+    times = times_of([0, 10, 20, 30], [0, 0, 1, 0], before={2: (0, 25)})
+    _, columns = columns_of(plan_of(Name(0, 1)), times, timer)
+    assert columns.ns.tolist() == [NONE]
+    assert timer.untimed == {TWO_STREAMS: 1}
+
+
+def test_a_backward_that_the_device_clock_did_not_see_begin_has_no_time() -> None:
+    """Also where the stream before is unknown as well."""
+    timer = DeviceTimer()
+    times = times_of([0, NONE, 20, 30], [0, NONE, 1, 0], host=[0, 1, 2, 3], before={0: (1, 3)})
+    _, columns = columns_of(plan_of(Name(0, 1, phase=Phase.BACKWARD)), times, timer)
+    assert columns.ns.tolist() == [NONE]
+    assert timer.untimed == {NO_DEVICE_TIME: 1}
+
+
+def test_a_step_that_the_device_clock_did_not_see_begin_has_no_device_time() -> None:
+    """Two times that are unseen are not on one stream."""
+    plan = plan_of(Name(0, 1))
+    times = times_of([NONE, 10, 20, NONE], [NONE, 0, 0, NONE], host=[0, 1, 2, 3])
+    placed, columns = columns_of(plan, times)
+    assert columns.duration_ns is None
+    assert placed is plan
+
+
+def test_a_step_without_a_device_time_counts_no_span_as_untimed() -> None:
+    """Its spans have host times, all of them."""
+    timer = DeviceTimer()
+    _, columns = columns_of(plan_of(Name(0, 1)), times_of([0, 10, 20, 30], [0, 0, 1, 1]), timer)
+    assert columns.duration_ns is None
+    assert timer.untimed == {}
+
+
+# Host-bound time.
+
+
+def test_each_stream_waits_for_the_host_by_itself() -> None:
+    """In the order of its times, those of a stream that was left among them."""
+    spans = Name(0, 3), Name(1, 2)
+    times = times_of(
+        [0, 100_000, 110_000, 310_000, 900_000, 1_000_000],
+        [0, 0, 1, 1, 0, 0],
+        host=[0, 100_000, 105_000, 305_000, 390_000, 1_000_000],
+        before={2: (0, 120_000), 4: (1, 400_000)},
+    )
+    _, columns = columns_of(plan_of(*spans), times)
+    assert columns.ns.tolist() == [800_000, 200_000]
+    assert columns.host_bound_ns.tolist() == [20_000, 200_000]
+
+
+def test_a_device_that_starts_later_has_an_empty_queue_of_its_own() -> None:
+    """The lag of one device tells nothing about that of another."""
+    spans = Name(0, 1), Name(2, 3)
+    times = times_of(
+        [0, 100_000, 300_000, 5_000_000, 5_600_000, 900_000],
+        [0, 0, 0, 1, 1, 0],
+        host=[0, 100_000, 300_000, 310_000, 910_000, 900_000],
+        streams=((0, 0), (1, 0)),
+    )
+    _, columns = columns_of(plan_of(*spans), times)
+    assert columns.host_bound_ns.tolist() == [200_000, 600_000]
+
+
+def test_a_step_that_begins_with_a_full_queue_waits_for_no_launch() -> None:
+    """The steps before it have shown how far the device is behind the host."""
+    timer, plan = DeviceTimer(), plan_of(Name(0, 1))
+    host = [1_000_000, 1_100_000, 1_200_000, 1_300_000]
+    _, first = columns_of(plan, times_of([0, 100_000, 900_000, 1_000_000], host=host), timer)
+    _, second = columns_of(plan, times_of([0, 100_000, 200_000, 300_000], host=[at + 300_000 for at in host]), timer)
+    _, alone = columns_of(plan, times_of([0, 100_000, 200_000, 300_000], host=host))
+    assert first.host_bound_ns.tolist() == [0]
+    assert second.host_bound_ns.tolist() == [0]
+    assert alone.host_bound_ns.tolist() == [100_000]
+
+
+# Plans by their streams.
+
+
+def test_steps_with_the_same_streams_share_a_plan() -> None:
+    """Others have their own, and so has another plan with the same streams."""
+    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1)), [0, 1, 2, 3]
+    first, _ = columns_of(plan, times_of(ns, [0, 1, 1, 0]), timer)
+    again, _ = columns_of(plan, times_of(ns, [0, 1, 1, 0]), timer)
+    other, _ = columns_of(plan, times_of(ns, [0, 0, 0, 0]), timer)
+    longer, _ = columns_of(plan_of(Name(0, 1), Name(0, 1, 0)), times_of(ns, [0, 1, 1, 0]), timer)
+    assert first is again
+    assert first.layout.lanes == (STREAM_LANES,)
+    assert other.layout.lanes == (TRAINING_LANE,)
+    assert len(longer.layout) == 2
+
+
+def test_the_oldest_plans_by_streams_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there may be are kept."""
+    monkeypatch.setattr(module, "MAX_STREAM_PLANS", 2)
+    timer, plan, ns = DeviceTimer(), plan_of(Name(0, 1)), [0, 1, 2, 3]
+    places = [0, 0, 0, 0], [0, 1, 1, 0], [0, 2, 2, 0]
+    first, second = (columns_of(plan, times_of(ns, place), timer)[0] for place in places[:2])
+    assert columns_of(plan, times_of(ns, places[0]), timer)[0] is first
+    columns_of(plan, times_of(ns, places[2]), timer)
+    assert columns_of(plan, times_of(ns, places[1]), timer)[0] is second
+    assert columns_of(plan, times_of(ns, places[0]), timer)[0] is not first
+
+
+def test_columns_are_integers() -> None:
+    """Nanoseconds have no fractions."""
+    _, columns = columns_of(plan_of(Name(0, 1)), times_of([0, 1, 2, 3], [0, 1, 1, 0]))
+    assert {column.dtype for column in (columns.start_ns, columns.ns, columns.host_bound_ns)} == {np.dtype(np.int64)}
