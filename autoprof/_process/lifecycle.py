@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from torch import nn
 
 from ..errors import SessionError
+from .signals import NOT_DEFERRED
 
 
 class Closable(Protocol):
@@ -183,6 +184,9 @@ def _on_sigterm(number: int, frame: FrameType | None) -> Any:
     _terminated = True
     if not any(session.busy for session in _open):
         finish_termination()
+
+
+NOT_DEFERRED.append(_on_sigterm)
 
 
 def finish_termination() -> None:

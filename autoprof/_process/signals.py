@@ -1,10 +1,10 @@
-"""Signals during our own work: Ctrl-C is deferred, and an exception of the user's handler reaches the user."""
+"""Signals during our own work: they are deferred, and an exception of the user's handler reaches the user."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident, main_thread
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
@@ -12,34 +12,44 @@ from typing import Any, Final
 # The functions of ``signal`` turn numbers into enums: 2 to 3 µs each where these take 0.03 and 0.2, twice in each step.
 from _signal import getsignal, signal as set_handler  # type: ignore[import-not-found]  # isort: skip
 
-SIGINT: Final = int(signal.SIGINT)
+DEFERRED: Final = tuple(
+    int(getattr(signal, name))
+    for name in ("SIGINT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
+)
+"""Ctrl-C, the signals of time limits and those of an end: their handlers raise exceptions that a program survives."""
+NOT_DEFERRED: Final[list[Any]] = []
+"""Handlers of autoprof's own that wait for the end of its work themselves."""
 _Handler = Callable[[int, FrameType | None], Any]
 
 
-class DeferSigint:
-    """A ``with`` block around our own work: a Ctrl-C inside is handled at its end, by the handler that was set before.
+class DeferSignals:
+    """A ``with`` block around our own work: the ``DEFERRED`` signals inside are handled at its end, by their handlers.
 
-    A second Ctrl-C is handled at once: the block may hang. Blocks may nest. Only on the main thread, where Python runs
-    signal handlers, is there anything to hold back.
+    A second signal of the same kind is handled at once: the block may hang. Blocks may nest. Only on the main thread,
+    where Python runs signal handlers, is there anything to hold back.
     """
 
-    __slots__ = ("_came", "_handler", "_main", "_noting", "depth")
+    __slots__ = ("_came", "_handlers", "_main", "_noting", "depth")
 
     def __init__(self) -> None:
         self.depth = 0
         """The number of open blocks; at 0 no work of autoprof is in progress."""
         self._main = main_thread().ident
         self._noting = self._note
-        self._came = False
-        self._handler: _Handler | None = None
+        self._came: list[int] = []
+        self._handlers: dict[int, _Handler] = {}
+        """The handlers that this block has replaced, by signal."""
 
     def __enter__(self) -> None:
         try:
             if not self.depth and get_ident() == self._main:
-                handler = getsignal(SIGINT)
-                if callable(handler):  # not SIG_IGN, not SIG_DFL, not installed by a C library
-                    self._came, self._handler = False, handler
-                    set_handler(SIGINT, self._noting)
+                for number in DEFERRED:
+                    handler = getsignal(number)
+                    # SIG_IGN and SIG_DFL cannot be called, nor can the None of a handler that a C library installed.
+                    if callable(handler) and handler not in NOT_DEFERRED:
+                        self._handlers[number] = handler
+                        set_handler(number, self._noting)
             self.depth += 1
         except BaseException:  # raised by the handler of a Ctrl-C a moment earlier, or of another signal
             self._leave()
@@ -49,21 +59,48 @@ class DeferSigint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.depth -= 1
-        if not self.depth and self._handler is not None and get_ident() == self._main:
+        if not self.depth and self._handlers and get_ident() == self._main:
             self._leave()
 
     def _leave(self) -> None:
-        handler, self._handler = self._handler, None
-        if handler is not None and getsignal(SIGINT) is self._noting:  # one that the block has installed stays
-            set_handler(SIGINT, handler)
-        if self._came and handler is not None:
-            handler(SIGINT, sys._getframe(2))
+        try:
+            self._restore()
+        except BaseException:  # raised by a handler that is back already
+            self._restore()
+            raise
+        finally:
+            handlers, self._handlers = self._handlers, {}
+            came, self._came = self._came, []
+            if came:
+                _handle(came, handlers, sys._getframe(2))
+
+    def _restore(self) -> None:
+        for number, handler in self._handlers.items():
+            if getsignal(number) is self._noting:  # one that the block has installed stays
+                set_handler(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        handler = self._handler
-        if self._came and handler is not None:
+        handler = self._handlers.get(number)
+        if number in self._came and handler is not None:
             handler(number, frame)
-        self._came = True
+        else:
+            self._came.append(number)
+
+
+def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
+    """Call the handlers of these signals, also where one of them raises."""
+    try:
+        handlers[numbers[0]](numbers[0], frame)
+    finally:
+        if numbers[1:]:
+            _handle(numbers[1:], handlers, frame)
+
+
+def installed_handler(number: int) -> Any:
+    """Return the handler of a signal; inside a block that defers signals, the one that the block has replaced."""
+    handler = getsignal(number)
+    block = getattr(handler, "__self__", None)
+    return block._handlers.get(number, handler) if isinstance(block, DeferSignals) else handler
 
 
 def raised_by_handler(error: BaseException) -> bool:

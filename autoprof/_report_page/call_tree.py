@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
+from .._stats.layout_cache import cached_by_layout
 from .._stats.rows import RowKey
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 
@@ -96,7 +96,7 @@ class CallTrees:
         return tree
 
 
-@lru_cache(maxsize=128)
+@cached_by_layout
 def _places(layout: Layout) -> list[tuple[NodeKey, list[int]]]:
     """Return the nodes of a layout with their outermost spans; parents are indices into the list."""
     places: dict[NodeKey, int] = {}

@@ -21,7 +21,8 @@ from .payload import ROW_BYTES, comparison_payload, default_path, phase_colors, 
 
 SCRIPTS: Final = (
     "data.js", "format.js", "dom.js", "tree.js", "charts.js", "icicle.js", "module.js", "steps.js", "card.js",
-    "memory.js", "lines.js", "ranks.js", "compare.js", "search.js", "app.js",
+    "memory.js", "lines.js", "comm.js", "rankmap.js", "ranks.js", "last_states.js",
+    "compare.js", "search.js", "app.js",
 )  # fmt: skip
 """The scripts in the order in which they are run; they share one scope."""
 _ASSETS: Final = Path(__file__).parent / "assets"

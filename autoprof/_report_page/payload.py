@@ -9,8 +9,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
+from .._flight import describe_ranks, last_states, rank_table
 from .._process.lifecycle import EXIT
 from .._reports.card import card_facts, verdict
+from .._reports.comm_text import NO_ENDS, format_bandwidth, parts_text
 from .._reports.figures import phase_color
 from .._reports.memory_text import label
 from .._reports.run_facts import NOTHING, headline, run_facts
@@ -25,6 +27,7 @@ from ..summary import Row, Summary
 from .call_tree import CallTree
 from .codes import as_text
 from .history import ROW_BINS, BinnedReadings, RecordedRow, RunHistory, histogram_of, read_history
+from .rank_excess import rank_excess
 from .rank_steps import MAX_RANKS, read_rank
 
 Json = dict[str, Any]
@@ -74,6 +77,8 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None, room: in
         "lines": _lines(run, summary),
         "shapes": _shapes(summary),
         "ranks": _ranks(run),
+        "flight": _last_states(run),
+        "communication": _communication(summary),
     }
     rows = {} if history is None else {row.key: at for at, row in enumerate(history.rows)}
     found["rows"] = _rows(summary, history)
@@ -86,6 +91,36 @@ def run_payload(run: Run, summary: Summary, *, rank: int | None = None, room: in
 def _row_bins(rows: int, room: int) -> int:
     one = _CODES_A_BIN * _TEXT_BYTES_A_CODE * max(rows, 1)
     return next((bins for bins in ROW_BINS if bins * one <= room), ROW_BINS[-1])
+
+
+def _communication(summary: Summary) -> Json | None:
+    """Return the table of communication, its times per step; None where one process trains alone."""
+    table = summary.communication
+    if table is None:
+        return None
+    steps = max(table.steps, 1)
+    rows = [
+        {
+            "kind": " ".join(filter(None, (one.kind, one.caller))),
+            "group": f"{safe(one.group)} ×{one.ranks}",
+            "phase": one.phase,
+            "calls": round(one.calls / steps, 2),
+            "message": one.bytes / max(one.calls, 1) if one.bytes else None,
+            "time": one.ns / steps if one.timed else None,
+            "exposed": one.exposed_ns / steps,
+            "bus": format_bandwidth(one.bus_bytes_per_s),
+        }
+        for one in table.rows
+    ]
+    parts = {"compute": table.compute_ns / steps, "exposed": table.exposed_ns / steps, "idle": table.idle_ns / steps}
+    return {
+        "text": parts_text(table),
+        "parts": parts,
+        "step": table.step_ns / steps,
+        "unassigned": table.unassigned_ns / steps,
+        "note": NO_ENDS if table.overlapped_ns is None else "",
+        "rows": rows,
+    }
 
 
 def _without(values: Mapping[str, Any]) -> Json:
@@ -364,6 +399,7 @@ def _ranks(run: Run) -> Json:
         "world": world,
         "missing": sorted(set(range(world)) - set(run.ranks))[:MAX_RANKS],
         "hidden": max(len(run.ranks) - MAX_RANKS, 0),
+        "excess": rank_excess(run, world),
         "ranks": [
             {
                 "rank": one.rank,
@@ -375,6 +411,20 @@ def _ranks(run: Run) -> Json:
             }
             for one in read
         ],
+    }
+
+
+def _last_states(run: Run) -> Json | None:
+    """Return the last state of each rank of a run that was not closed, or in which a step did not end."""
+    lines = last_states(run.path, run.info.get("world_size") or 1)
+    if not lines:
+        return None
+    head, *rows = rank_table(lines)
+    return {
+        "verdict": safe(describe_ranks(lines).verdict),
+        "head": head,
+        "rows": [[safe(cell) for cell in row] for row in rows],
+        "hidden": len(lines) - len(rows),
     }
 
 

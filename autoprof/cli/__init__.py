@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "report",
     "explain",
     "compare",
+    "ranks",
     "inspect",
     "config",
     "doctor",

@@ -17,8 +17,11 @@ from ..errors import AutoprofError
 from ._help import add_command
 from ._local_rank import LOCAL_RANK
 
-LAUNCHER_VARIABLES: Final = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-"""Set by a launcher that starts the command once for each rank."""
+LAUNCHER_VARIABLES: Final = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PMI_RANK",
+    "SLURM_STEP_NUM_TASKS",
+)  # fmt: skip
+"""Set by a launcher that starts the command once for each rank; ``_process.ranks``, which imports torch, reads them."""
 EPILOG: Final = """\
 Models, optimizers, loaders and steps are found automatically; the report is printed to the standard error at the end \
 of each training. The exit status is that of the program; 2 if the command or its configuration is wrong."""

@@ -77,10 +77,12 @@ def _run(arguments: argparse.Namespace) -> int:
     if wanted and not saved.ranks:
         raise OutputError(f"{run.path}: there are no records to write files from; a run with the sink jsonl has them")
     for one, path in wanted.items():
-        one.write(saved, path)
-        print(f"{path}: written", file=sys.stderr)
+        said = one.write(saved, path)
+        print(f"{path}: written" + (f"; {said}" if said else ""), file=sys.stderr)
     if not wanted and arguments.json:
         print(json.dumps(saved_summary(run, arguments.rank).to_dict(), indent=1, ensure_ascii=False))
+    elif not wanted and run.summary is None and not run.ranks and (states := _last_states(run)):
+        print("\n".join(states))  # the run was killed and has no records
     elif not wanted:
         print("\n".join(_report(run, saved_summary(run, arguments.rank), full=arguments.full)))
     return 0
@@ -90,11 +92,34 @@ def _report(run: Run, summary: Summary, *, full: bool) -> list[str]:
     from .._reports.short_text import render_short
     from .._reports.summary_text import render_summary
 
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    width, encoding = _terminal()
+    states = _last_states(run)
     if full:
-        return render_summary(summary, width=width, encoding=encoding)
-    return render_short(summary, width=width, encoding=encoding, folder=run.path)
+        return [*states, *render_summary(summary, width=width, encoding=encoding)]
+    return [*states, *render_short(summary, width=width, encoding=encoding, folder=run.path)]
+
+
+def _terminal() -> tuple[int, str]:
+    """Return the width of a report, and the encoding of the terminal."""
+    return min(shutil.get_terminal_size().columns, WIDEST), getattr(sys.stdout, "encoding", None) or "ascii"
+
+
+def _last_states(run: Run) -> list[str]:
+    """Return the last state of each rank of a run that was not closed, or in which a step did not end."""
+    from .._flight import describe_ranks, last_states
+    from .._reports.text import safe, wrap
+
+    lines = last_states(run.path, run.info.get("world_size") or 1)
+    if not lines:
+        return []
+    width, encoding = _terminal()
+    text = describe_ranks(lines, width)
+    return [
+        "The last state of each rank",
+        *(safe(line, encoding) for line in text.table),
+        *wrap("", text.verdict, width, 0),
+        "",
+    ]
 
 
 def _saved_steps(run: Run, arguments: argparse.Namespace) -> SavedSteps:

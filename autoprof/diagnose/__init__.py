@@ -12,7 +12,6 @@ from ._facts import RunFacts
 from ._judge import diagnose, find_rules, judge
 from ._optimizers import OptimizerInfo, describe_optimizers
 from ._python_threads import PythonThread, ThreadMonitor, ThreadStatistics
-from ._ranks import RankComparison, RankMonitor, median_of_others
 from ._rule import MIN_STEPS, Defect, Rule
 from ._stacks import StackMonitor, StackTable
 from ._thresholding import (
@@ -43,8 +42,6 @@ __all__ = [
     "LongStep",
     "OptimizerInfo",
     "PythonThread",
-    "RankComparison",
-    "RankMonitor",
     "Rule",
     "RunFacts",
     "StackMonitor",
@@ -65,7 +62,6 @@ __all__ = [
     "judge",
     "less_often",
     "longest_call",
-    "median_of_others",
     "threshold_rows",
     "threshold_time",
 ]

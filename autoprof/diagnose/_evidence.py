@@ -10,12 +10,12 @@ from heapq import heappush, heappushpop
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .._ranks import read_ranks
 from .._stats import Aggregate
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Row, Summary
 from ._facts import RunFacts
-from ._ranks import read_ranks
 
 if TYPE_CHECKING:
     from .._storage.runs import Run

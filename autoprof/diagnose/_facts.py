@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from .._ranks import RankComparison
 from .._storage.typed import check_types
 from ..errors import OutputError
 from ._calls import CallStatistics
@@ -13,7 +14,6 @@ from ._compilations import CompileStatistics
 from ._environment import Environment
 from ._optimizers import OptimizerInfo
 from ._python_threads import ThreadStatistics
-from ._ranks import RankComparison
 from ._stacks import StackTable
 
 

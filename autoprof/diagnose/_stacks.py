@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
-from .._resolve import RawStep
+from .._resolve import RawStep, RepeatedSteps
 from .._stats.intervals import proportion_factors
 from .._units import format_percent
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
@@ -139,11 +139,19 @@ class StackMonitor:
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
 
+    def complete_repeated(self, steps: RepeatedSteps) -> None:
+        """Do the same for steps in a row; most have no sample."""
+        self._later += self._probe.take()
+        for at in range(len(steps) if self._later else 0):
+            self._match(steps.raw(at))
+
     def complete_step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
-        samples = self._probe.take()
-        if self._later:
-            samples, self._later = [*self._later, *samples], []
+        self._later += self._probe.take()
+        self._match(raw)
+
+    def _match(self, raw: RawStep) -> None:
+        samples, self._later = self._later, []
         if not samples:
             return
         begun_ns, ended_ns, pauses = raw.begun_ns, raw.ended_ns, _pauses(raw)

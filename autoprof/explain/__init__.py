@@ -4,6 +4,7 @@ from .build import explain_run
 from .data import (
     SCHEMA_ID,
     CodePlace,
+    ComparedRanks,
     Confidence,
     Expectation,
     ExplainedCause,
@@ -19,6 +20,7 @@ __all__ = [
     "MAX_BYTES",
     "SCHEMA_ID",
     "CodePlace",
+    "ComparedRanks",
     "Confidence",
     "Expectation",
     "ExplainedCause",

@@ -12,7 +12,7 @@ from .._units import NS_PER_S
 from ..diagnose import Experiment, RunFacts, find_rules
 from ..sinks._export import saved_summary
 from ..summary import Finding, Summary, format_counts
-from .data import Confidence, Expectation, ExplainedCause, Explanation, Level, State, Trial, Unmeasured
+from .data import ComparedRanks, Confidence, Expectation, ExplainedCause, Explanation, Level, State, Trial, Unmeasured
 from .place import find_place
 
 FIRM: Final = 1.5
@@ -42,7 +42,16 @@ def explain_run(run: Run) -> Explanation:
         causes=tuple(_cause(one, summary, run, facts, found) for one in found),
         unmeasured=_unmeasured(summary),
         doubts=tuple(doubts),
+        ranks=_ranks(facts),
     )
+
+
+def _ranks(facts: RunFacts) -> ComparedRanks | None:
+    """Return the comparison of the ranks; None where they were not compared."""
+    found = facts.ranks
+    if found is None or found.missing is not None:
+        return None
+    return ComparedRanks(len(found.compared), found.steps, found.absent, found.slow)
 
 
 def _state(summary: Summary, found: list[Finding]) -> State:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from .._ranks import SlowRank
 from ..diagnose import Experiment
 from ..summary import ClockName, Severity
 
@@ -95,6 +96,39 @@ class Unmeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedRanks:
+    """The ranks of a run: how many were compared in how many steps, which could not be, and which are slow."""
+
+    compared: int
+    steps: int
+    absent: tuple[int, ...]
+    slow: tuple[SlowRank, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ranks as plain JSON types, by the schema."""
+        return {
+            "compared": self.compared,
+            "steps": self.steps,
+            "absent": list(self.absent),
+            "slow": [
+                {
+                    "rank": one.rank,
+                    "kind": one.kind,
+                    "cause": one.cause,
+                    "phase": str(one.phase),
+                    "name": one.name,
+                    "excess_ns": round(one.excess.middle),
+                    "gain_ns": one.gain_ns,
+                    "late": one.late,
+                    "steps": list(one.steps),
+                    "period": one.period,
+                }
+                for one in self.slow
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A run explained: its causes in descending order of their gain, and the signals that it lacks."""
 
@@ -108,6 +142,7 @@ class Explanation:
     doubts: tuple[str, ...] = ()
     more_causes: int = 0
     more_unmeasured: int = 0
+    ranks: ComparedRanks | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain JSON types, by the schema."""
@@ -123,6 +158,7 @@ class Explanation:
             "unmeasured": [asdict(one) | {"rules": list(one.rules)} for one in self.unmeasured],
             "more_unmeasured": self.more_unmeasured,
             "doubts": list(self.doubts),
+            "ranks": None if self.ranks is None else self.ranks.to_dict(),
         }
 
 

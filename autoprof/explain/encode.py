@@ -7,10 +7,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from .._names import shorten, visible
-from .data import CodePlace, ExplainedCause, Explanation, Trial
+from .data import CodePlace, ComparedRanks, ExplainedCause, Explanation, Trial
 
 MAX_BYTES: Final = 4_000
 """The most bytes of the JSON in UTF-8, with the newline at its end."""
+
+
+MAX_ABSENT: Final = 4
+"""Ranks without records that are named, times the causes but one."""
 
 
 class Room(NamedTuple):
@@ -63,7 +67,16 @@ def _fitted(full: Explanation, room: Room) -> Explanation:
         doubts=tuple(_cut(one, room.text // 2) for one in full.doubts[: room.causes]),
         more_causes=full.more_causes + len(full.causes) - len(causes),
         more_unmeasured=full.more_unmeasured + len(full.unmeasured) - len(unmeasured),
+        ranks=_ranks(full.ranks, room),
     )
+
+
+def _ranks(full: ComparedRanks | None, room: Room) -> ComparedRanks | None:
+    """Return the first of the slow ranks; in the tightest rooms, only their rule's finding names them."""
+    if full is None:
+        return None
+    slow = tuple(replace(one, name=_cut(one.name, room.name)) for one in full.slow[: room.causes - 1])
+    return replace(full, absent=full.absent[: MAX_ABSENT * (room.causes - 1)], slow=slow)
 
 
 def _cause(one: ExplainedCause, room: Room) -> ExplainedCause:

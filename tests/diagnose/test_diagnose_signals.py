@@ -12,13 +12,15 @@ import torch
 from evidence_builders import MS, evidence_of, finding_of, found
 
 import autoprof
-from autoprof.diagnose import CallStatistics, EvidenceCollector, RankComparison, RunFacts, diagnose, find_rules
+from autoprof._ranks import LateComm, RankComparison, SlowRank
+from autoprof.diagnose import CallStatistics, EvidenceCollector, RunFacts, diagnose, find_rules
 from autoprof.diagnose._calls import CallSite, idle_after_waits_ns, shorten_path
 from autoprof.diagnose._compilations import CompileStatistics, RecompiledFunction
 from autoprof.diagnose._evidence import CLOCK_SCALAR
 from autoprof.frame import Phase, Span
 from autoprof.probes._call_table import Site
 from autoprof.probes.compilations import _read
+from autoprof.summary import Summary
 from autoprof.testing import make_frame
 
 STEP = {"data": 1, "forward": 30, "backward": 60, "optimizer": 4}
@@ -168,34 +170,97 @@ def test_an_incomplete_note_of_dynamo_is_read() -> None:
 TOGETHER = {"data": 1, "forward": 20, "backward": 40, "comm": 30, "optimizer": 4}
 
 
-def slow_rank(rank: int, excess_ms: int, own_ms: tuple[int, ...]) -> RunFacts:
-    """Make the facts of rank 0 in a run of several, one of which works longer."""
+def slow_rank(rank: int, excess_ms: int, comm_ms: tuple[int, ...], pure_ms: int) -> RunFacts:
+    """Make the facts of rank 0 in a run of two, one of which works longer; ``pure_ms`` of communication is no wait."""
     excess = (excess_ms * MS,) * 3
-    own_ns = tuple(ms * MS for ms in own_ms)
-    ranks = RankComparison(len(own_ms), None, 40, 100 * MS, rank, own_ns, excess, excess_ms * MS)
-    return RunFacts(world_size=len(own_ms), ranks=ranks)
+    slow = SlowRank(rank, "persistent", "module", "a", Phase.FORWARD, excess[0], excess, excess[0], 40)
+    ranks = RankComparison(
+        2,
+        steps=40,
+        step_ns=100 * MS,
+        own_ns=(65 * MS, 65 * MS),
+        slow=(slow,) if excess_ms >= 5 else (),
+        comm_ns=tuple(ms * MS for ms in comm_ms),
+        pure_comm_ns=pure_ms * MS,
+    )
+    return RunFacts(world_size=2, ranks=ranks)
 
 
 def test_waiting_for_a_slow_rank_is_reported_once() -> None:
-    """Rank 1 works 15 ms longer, half of the 30 ms of communication."""
-    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 15, (65, 80))))) == ["straggler"]
+    """Half of the 30 ms of communication is the wait for rank 1."""
+    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 15, (30, 15), 15)))) == ["straggler"]
 
 
 def test_communication_is_found_if_a_slow_rank_explains_less_than_half() -> None:
     """Rank 1 works 14 ms longer; the other 16 of the 30 ms of communication are the link's."""
-    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 14, (65, 79))))
+    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 14, (30, 16), 16)))
     assert found(summary) == ["comm-exposed", "straggler"]
 
 
 def test_communication_on_the_slow_rank_itself_is_found() -> None:
     """Communication on that rank is the link's time."""
-    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(0, 20, (65, 45))))
+    summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(0, 20, (30, 50), 30)))
     assert found(summary) == ["comm-exposed", "straggler"]
 
 
 def test_a_rank_that_is_hardly_slower_explains_nothing() -> None:
     """Without a finding of ``straggler`` communication is judged alone."""
-    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 1, (65, 90))))) == ["comm-exposed"]
+    assert found(diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 1, (30, 29), 25)))) == ["comm-exposed"]
+
+
+def test_communication_is_not_judged_before_the_ranks_are_compared() -> None:
+    """It may be the wait for a slower rank: advice to overlap it would be wrong."""
+    for ranks in (None, RankComparison(2, "steps that all ranks have recorded: 10 needed, 0 so far")):
+        summary = diagnose(evidence_of(TOGETHER, repeat=40, facts=RunFacts(world_size=2, ranks=ranks)))
+        assert found(summary) == []
+        finding = finding_of(summary, "comm-exposed")
+        assert finding is not None
+        assert finding.evidence["missing"].startswith("the comparison of the ranks")
+
+
+def test_communication_of_alike_ranks_is_found_without_the_waits_for_each_other() -> None:
+    """Of 30 ms, 12 ms are the wait for whichever rank comes last: the advice can gain the other 18."""
+    finding = finding_of(
+        diagnose(evidence_of(TOGETHER, repeat=40, facts=slow_rank(1, 1, (30, 30), 18))), "comm-exposed"
+    )
+    assert finding is not None
+    assert finding.gain_ns == 18 * MS
+    assert "of it, 40.0 % is the wait for other ranks; no rank's own work is longer" in finding.why
+
+
+def with_late_comm(**usual_ms: float) -> Summary:
+    """Diagnose two ranks whose communication takes 400 ms longer every eighth step."""
+    late = LateComm("recurring", 50 * MS, 400 * MS, 5, (8, 16, 24, 32, 40), 8)
+    comm_ns = round(usual_ms["comm"] * MS)
+    ranks = RankComparison(
+        2, steps=40, step_ns=100 * MS, own_ns=(65 * MS, 65 * MS), comm_ns=(comm_ns, comm_ns), pure_comm_ns=comm_ns,
+        late_comm=late,
+    )  # fmt: skip
+    long = {**usual_ms, "comm": usual_ms["comm"] + 400, "step": 500}
+    facts = RunFacts(world_size=2, ranks=ranks)
+    return diagnose(evidence_of(*[usual_ms] * 7, long, repeat=5, facts=facts))
+
+
+def test_communication_that_is_late_every_few_steps_is_found_with_its_steps() -> None:
+    """Its median is small, so the share of the usual step shows nothing."""
+    summary = with_late_comm(forward=36, backward=60, comm=3)
+    finding = finding_of(summary, "comm-exposed")
+    assert finding is not None
+    assert finding.why == (
+        "communication takes up to 400.0 ms longer on all ranks, every 8 steps (5 of 40 compared steps: 8, 16, 24, …); "
+        "on average 50.0 ms a step. No rank enters it late"
+    )
+    assert (finding.gain_ns, finding.evidence["period"], finding.rank) == (50 * MS, 8, None)
+    assert "jitter" not in found(summary)
+
+
+def test_communication_that_is_exposed_and_late_is_one_finding() -> None:
+    """It takes a third of each step besides."""
+    finding = finding_of(with_late_comm(forward=25, backward=45, comm=30), "comm-exposed")
+    assert finding is not None
+    assert finding.why.startswith("exposed communication takes ")
+    assert "; communication takes up to 400.0 ms longer on all ranks, every 8 steps" in finding.why
+    assert finding.evidence["late"] == [8, 16, 24, 32, 40]
 
 
 # Outliers and their causes.

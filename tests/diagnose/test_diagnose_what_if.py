@@ -200,6 +200,6 @@ def test_an_optimizer_without_state_is_described_after_some_steps() -> None:
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
             session.step()
-    session.summary()
-    (fact,) = diagnosis_of(session).facts().optimizers or ()
+        session.summary()
+        (fact,) = diagnosis_of(session).facts().optimizers or ()
     assert (fact.kind, fact.foreach, fact.state_bytes) == ("SGD", False, 0)

@@ -192,6 +192,25 @@ def test_ranks_are_side_by_side(browser: Browser, tmp_path: Path) -> None:
     assert browser.count("#ranks tbody tr") == 2
 
 
+def test_the_slow_rank_is_seen_and_reached_by_keys(browser: Browser, tmp_path: Path) -> None:
+    """A map of ranks and steps, and one of modules and ranks; each cell has a text."""
+    run = save_run(tmp_path, frames_of(40), world_size=2)
+    save_run(tmp_path, frames_of(40, slow=range(1, 41), extra_ms=30), rank=1, world_size=2)
+    assert main(["report", str(run), "--no-open"]) == 0
+    browser.open(run / "report.html")
+    assert "Rank 1 takes 30.0 ms" in browser.text("#rank-excess .found")
+    assert browser.text("#rank-excess .heat-name.slow") == "rank 1"
+    assert browser.count('#rank-excess [role="gridcell"]') >= 2 * 38 + 2
+    browser.evaluate("document.querySelector('#rank-excess .cell[tabindex=\"0\"]').focus()")
+    browser.press("ArrowDown")
+    browser.press("ArrowRight")
+    label = browser.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert label == "rank 1, step 4: +30.0 ms"
+    browser.press("Enter")
+    assert "step=4" in browser.evaluate("location.hash")
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_two_runs_are_compared_on_the_page(browser: Browser, tmp_path: Path) -> None:
     """Two trees, and a table of changes."""
     a = save_run(tmp_path, frames_of(60), name="a")

@@ -216,6 +216,25 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
     assert [one["rank"] for one in found["ranks"]] == [0, 2]
 
 
+def test_the_ranks_are_compared_on_the_page(tmp_path: Path) -> None:
+    """From their records where the run has not saved a comparison: which rank, in which steps and rows."""
+    run = save_run(tmp_path, frames_of(40), world_size=2)
+    save_run(tmp_path, frames_of(40, slow=range(1, 41), extra_ms=30), rank=1, world_size=2)
+    found = _payload(run)["ranks"]["excess"]
+    assert found["text"].startswith("Rank 1 takes 30.0 ms")
+    assert (found["slow"], found["ranks"], found["compared"]) == ([1], [0, 1], 38)
+    assert found["byStep"][1] == [30_000] * 38
+    assert found["rows"][0] == ["data", "data"]
+    assert [times[0] for times in found["byRow"]] == [-30_000, 30_000]
+
+
+def test_ranks_that_cannot_be_compared_are_a_sentence(tmp_path: Path) -> None:
+    """The other rank's records are on another machine."""
+    found = _payload(save_run(tmp_path, frames_of(40), world_size=2))["ranks"]["excess"]
+    assert list(found) == ["text"]
+    assert "could not be compared: the records of rank 1" in found["text"]
+
+
 def test_names_are_in_the_data_as_they_are(tmp_path: Path) -> None:
     """Only the page escapes them."""
     assert EVIL in _payload(save_run(tmp_path, frames_of(20)))["rows"]["texts"]

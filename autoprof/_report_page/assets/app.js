@@ -15,9 +15,9 @@ const KEYS = [
 
 function mountSections() {
   const main = document.getElementById("main");
-  const sections = [cardSection(), compareSection(), treeSection(), stepSection(), memorySection(), lineSection(), rankSection(), moreSection()].filter(Boolean);
+  const sections = [cardSection(), compareSection(), treeSection(), stepSection(), memorySection(), lineSection(), commSection(), rankSection(), lastStateSection(), moreSection()].filter(Boolean);
   replace(main, sections);
-  const titles = { card: "Verdict", compare: "Compare", tree: "Tree", steps: "Steps", memory: "Memory", lines: "Lines", ranks: "Ranks", more: "More" };
+  const titles = { card: "Verdict", compare: "Compare", tree: "Tree", steps: "Steps", memory: "Memory", lines: "Lines", communication: "Communication", ranks: "Ranks", last: "Last states", more: "More" };
   replace(
     document.getElementById("nav"),
     sections.map((one) => h("button", { type: "button", onclick: () => one.scrollIntoView() }, titles[one.id])),

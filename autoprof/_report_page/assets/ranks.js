@@ -20,6 +20,7 @@ function rankSection() {
     "ranks",
     "Ranks",
     `${world} ranks.${gone} A rank with more work of its own makes the others wait.`,
+    rankExcess(RUN.ranks.excess),
     table(["rank", "steps", "mean step", "without comm and other", "comm", "phases"], rows, { class: "last-text" }),
     hidden ? h("p", { class: "faint" }, `and ${plural(hidden, "more rank")} that this page leaves out`) : null,
     ranks.length > 1 ? [h("h3", {}, "Steps of each rank", h("span", { class: "faint" }, " mean")), h("div", { class: "legend" }, ranks.slice(0, 8).map((one, at) => h("span", {}, h("i", { class: "swatch", style: { background: RANK_COLORS[at % 8] } }), `rank ${one.rank}`))), holder] : null,

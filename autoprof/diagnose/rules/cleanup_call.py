@@ -1,4 +1,4 @@
-"""Rule ``cleanup-call``: memory is freed by hand inside the step, by ``gc.collect`` or ``torch.cuda.empty_cache``."""
+"""Rule ``cleanup-call``: memory is freed by hand inside the step, by ``gc.collect`` or torch's ``empty_cache``."""
 
 from __future__ import annotations
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ..._ranks import MIN_RARE_SHARE, RankComparison, phrase_late_comm
+from ..._units import format_percent
 from ...frame import Phase
-from ...summary import Finding, Row, Summary
+from ...summary import Finding, Summary
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Defect, Rule
 from .._thresholding import ExceededBound, abstain, dominant_name, threshold_rows
-from . import straggler
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,35 +20,87 @@ if TYPE_CHECKING:
 MAX_SHARE: Final = 0.10
 """Gradients are reduced while backward runs (Li et al. 2020, arXiv:2006.15704); only the rest is exposed."""
 
+MAX_WAIT_PART: Final = 0.5
+"""Where half of the communication or more is the wait for a slow rank, that rank is the finding."""
+
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge the exposed communication, unless most of it is the wait for a straggler."""
+    """Judge communication that is exposed in each step, and communication that takes longer in some steps."""
+    found = _judge_exposed(run)
+    ranks = run.facts.ranks
+    late = None if ranks is None else ranks.late_comm
+    if ranks is None or late is None:
+        return found
+    evidence: dict[str, Any] = {"kind": late.kind, "late": list(late.steps), "period": late.period, "late_ns": late.ns}
+    why = phrase_late_comm(late, ranks)
+    if found is not None and found.severity != "info":
+        return replace(found, why=f"{found.why}; {why}", evidence={**found.evidence, **evidence})
+    share = round(late.ns / max(run.summary.step_mean_ns, 1), 4)
+    evidence |= {"share": share, "bound": MIN_RARE_SHARE, "steps": ranks.steps}
+    rows = run.rows.get(Phase.COMM)
+    name = dominant_name(rows) if rows else None
+    return Finding(
+        "comm-exposed", "warning", why, _LATE_ADVICE, name, Phase.COMM, None, gain_ns=late.ns, evidence=evidence
+    )
+
+
+_LATE_ADVICE: Final = (
+    "if more is sent in these steps, send it less often; if not, look for other work that uses the network or stops a "
+    "rank then: saving to a shared file system, other jobs, links with errors"
+)
+
+
+def _judge_exposed(run: Evidence) -> Finding | None:
+    """Judge the exposed communication without the wait for other ranks, which only their work makes shorter."""
     rows = run.rows.get(Phase.COMM)
     if rows is None:
         return abstain("comm-exposed", "comm spans", "nothing to do when one process trains alone")
     found = threshold_rows("comm-exposed", run, rows, MAX_SHARE)
-    if found is None or _waits_for_straggler(run, rows):
+    if found is None:
         return None
+    ranks = run.facts.ranks
+    if run.facts.world_size > 1 and (ranks is None or ranks.missing is not None):
+        missing = "the comparison of the ranks: without it, communication may be the wait for a slower rank"
+        return abstain("comm-exposed", missing, "autoprof show RUN compares them when all are in one folder")
+    part = 1.0 if ranks is None else _own_part(ranks, run.facts.rank, found)
     if not isinstance(found, ExceededBound):
-        return found
+        return found if part == 1.0 else None
+    if found.share.low * part < MAX_SHARE or (part <= MAX_WAIT_PART and _is_waiting(ranks, run.facts.rank)):
+        return None
     disabled = run.facts.environment.disabled_p2p
     p2p = f"unset {disabled}, which makes GPUs of one machine communicate through its memory; " if disabled else ""
+    waits = "" if part == 1.0 else f"; of it, {format_percent(1 - part)} is the wait for other ranks"
+    alike = "; no rank's own work is longer" if ranks is not None and not ranks.slow and not ranks.absent else ""
     return found.finding(
-        f"exposed communication takes {found}; nothing is computed meanwhile",
+        f"exposed communication takes {found}; nothing is computed meanwhile{waits}{alike}",
         f"{p2p}overlap communication with backward (DDP buckets, FSDP prefetch), accumulate gradients under "
         "no_sync(), or send less (bfloat16 gradients)",
         name=dominant_name(rows),
-        evidence={"p2p": disabled} if disabled else {},
+        gain_ns=found.mean_ns * part,
+        evidence={"p2p": disabled, "waiting": round(1 - part, 4)} if disabled else {"waiting": round(1 - part, 4)},
     )
 
 
-def _waits_for_straggler(run: Evidence, rows: list[Row]) -> bool:
-    """Return whether most of the communication is the wait for the rank that rule ``straggler`` reports."""
-    ranks, finding = run.facts.ranks, straggler.judge(run)
-    if ranks is None or finding is None or finding.severity == "info":
-        return False
-    longer_ns = ranks.own_ns[ranks.rank] - ranks.own_ns[run.facts.rank]
-    return 2 * longer_ns * run.summary.steps >= sum(row.self_ns for row in rows)
+def _own_part(ranks: RankComparison, rank: int, found: ExceededBound | Finding) -> float:
+    """Return the part of a rank's communication that is no wait for another rank.
+
+    The rank that comes last to a collective waits for none; its time is that of the communication itself. A comparison
+    of an older version has only the ranks' own work.
+    """
+    if rank not in ranks.compared or not ranks.own_ns:
+        return 1.0
+    at = ranks.compared.index(rank)
+    if ranks.pure_comm_ns is not None and ranks.comm_ns:
+        return min(ranks.pure_comm_ns / max(ranks.comm_ns[at], 1), 1.0)
+    if not _is_waiting(ranks, rank) or not isinstance(found, ExceededBound):
+        return 1.0
+    longer_ns = ranks.own_ns[ranks.compared.index(ranks.slow[0].rank)] - ranks.own_ns[at]
+    return min(max(1 - longer_ns / max(found.mean_ns, 1), 0.0), 1.0)
+
+
+def _is_waiting(ranks: RankComparison | None, rank: int) -> bool:
+    """Return whether another rank is slow."""
+    return ranks is not None and bool(ranks.slow) and ranks.slow[0].rank != rank
 
 
 def train_with_unbucketed_gradients(broken: bool) -> Summary:

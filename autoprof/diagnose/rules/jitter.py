@@ -77,6 +77,8 @@ def judge(run: Evidence) -> Finding | None:
     cause = _find_cause(run, outliers)
     if cause.phase is Phase.DATA and _is_found(worker_restart.judge(run)):
         return None
+    if cause.phase is Phase.COMM and run.facts.ranks is not None and run.facts.ranks.late_comm is not None:
+        return None  # rule ``comm-exposed`` names these steps
     used = contention(run)
     if cause.by_span and used is not None and used.by_others and interval.low < FIRM * MAX_SHARE + (used.waiting or 1):
         return abstain("jitter", QUIET, "stop them and measure again", evidence)

@@ -1,28 +1,24 @@
-"""Rule ``straggler``: one rank's own work takes longer, and the other ranks wait for it in each step."""
+"""Rule ``straggler``: one rank's own work takes longer, in all steps or in some, and the other ranks wait for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ..._ranks import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Cause, RankComparison, SlowRank, name_ranks, phrase_slow
 from ..._stats.intervals import Interval
-from ..._units import format_ms, format_percent
-from ...frame import Phase
 from ...summary import Finding, Summary
 from .._evidence import Evidence
 from .._experiment import Experiment
 from .._rule import Defect, Rule
-from .._thresholding import abstain, classify, inconclusive
+from .._thresholding import abstain, inconclusive
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAX_SHARE: Final = 0.05
-"""All ranks lose the excess of one rank: a twentieth of the step on 8 GPUs is nearly half a GPU."""
-
 
 def judge(run: Evidence) -> Finding | None:
-    """Judge by how much the slowest rank's own work exceeds the median of the other ranks'."""
+    """Report the rank that the others wait for, and name further ones."""
     if run.facts.world_size <= 1:
         return abstain("straggler", "other ranks", "nothing to do when one process trains alone")
     ranks = run.facts.ranks
@@ -31,43 +27,76 @@ def judge(run: Evidence) -> Finding | None:
         return abstain("straggler", missing, "rank 0 compares them, and so does autoprof show RUN")
     if ranks.missing is not None:
         return abstain("straggler", ranks.missing, "autoprof show RUN compares them when all are in one folder")
-    share = ranks.excess.over(Interval.exact(ranks.step_ns))
-    evidence = {
+    if not ranks.slow:
+        return _without_slow_rank(ranks)
+    slow = ranks.slow[0]
+    share = slow.excess.over(Interval.exact(ranks.step_ns))
+    return Finding(
+        "straggler",
+        "warning",
+        phrase_slow(ranks),
+        _advise(slow),
+        slow.name or None,
+        slow.phase,
+        slow.rank,
+        gain_ns=slow.gain_ns,
+        evidence={
+            **_evidence(ranks, share, MIN_SHARE if slow.kind == "persistent" else MIN_RARE_SHARE),
+            "kind": slow.kind,
+            "cause": slow.cause,
+            "late": list(slow.steps),
+            "period": slow.period,
+            "slow": [[one.rank, one.kind, one.cause, one.name, str(one.phase)] for one in ranks.slow],
+        },
+    )
+
+
+def _evidence(ranks: RankComparison, share: Interval, bound: float) -> dict[str, Any]:
+    return {
         "own_ns": list(ranks.own_ns),
         "excess_ns": round(ranks.excess.middle),
         "share": round(share.middle, 4),
         "share_low": round(share.low, 4),
         "share_high": round(share.high, 4),
-        "bound": MAX_SHARE,
+        "bound": bound,
         "steps": ranks.steps,
+        "absent": list(ranks.absent),
     }
-    position = classify(share, MAX_SHARE)
-    if position != "above":
-        return inconclusive("straggler", share, MAX_SHARE, evidence) if position == "near" else None
-    place = f", most of it in {ranks.name} ({ranks.phase}, {format_ms(ranks.name_ns)})" if ranks.name else ""
-    return Finding(
-        "straggler",
-        "warning",
-        f"rank {ranks.rank}'s own work takes {format_ms(ranks.own_ns[ranks.rank])} of each step, "
-        f"{format_ms(ranks.excess.middle)} ({format_percent(share.middle)} of the step) more than the others' (median "
-        f"of {ranks.steps} steps){place}; the other ranks wait that long for it",
-        _advise(ranks.phase),
-        ranks.name,
-        ranks.phase,
-        ranks.rank,
-        gain_ns=ranks.gain_ns,
-        evidence=evidence,
-    )
 
 
-def _advise(phase: Phase | None) -> str:
-    if phase is Phase.DATA:
-        return "check that rank's loader: its disk, its share of the files, the length of its samples, its workers"
-    if phase is Phase.USER:
-        return "move the work of that rank alone (logging, saving) out of the step, or share it among the ranks"
-    return (
-        "give every rank the same amount of work (lengths of its samples, its part of the model); if it has the same, "
-        "check that machine: other processes, clocks and temperature, its link"
+def _without_slow_rank(ranks: RankComparison) -> Finding | None:
+    """Return an abstention where the ranks may differ nevertheless; None where they are alike."""
+    share = ranks.excess.over(Interval.exact(ranks.step_ns))
+    evidence = _evidence(ranks, share, MIN_SHARE)
+    if ranks.unclear is not None:
+        remedy = "put spans around the communication inside of modules: one of the two ranks waits there"
+        return abstain("straggler", f"inconclusive: {ranks.unclear}", remedy, evidence)
+    if ranks.absent:
+        which = name_ranks(ranks.absent)
+        missing = f"the records of {which}: the other ranks are alike"
+        return abstain("straggler", missing, f"look whether {which} still runs; autoprof show RUN", evidence)
+    if share.low > 0 and share.middle >= MIN_SHARE * (1 - MARGIN):
+        return inconclusive("straggler", share, MIN_SHARE, evidence)
+    return None
+
+
+_ADVICE: Final[dict[Cause, str]] = {
+    "data": "check that rank's loader: its disk, its share of the files, the length of its samples, its workers",
+    "copies": "check that rank's copies to its device: pinned memory, the link, the size of its batches",
+    "batches": "give every rank the same amount of work: batches by their number of tokens, or sorted by length",
+    "clock": "check that device's temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE), or replace it",
+    "busy machine": "end the other processes on that rank's machine, or give the rank processors of its own",
+    "machine": "check that machine: other processes, clocks and temperature, its link; or run without it",
+    "user": "move the work of that rank alone (logging, saving) out of the step, or share it among the ranks",
+    "optimizer": "give every rank the same share of the parameters (sharding), and look for more work in its optimizer",
+    "host": "look at that rank's process: garbage collection (gc.freeze() after set-up), saving, other processes",
+}
+
+
+def _advise(one: SlowRank) -> str:
+    return _ADVICE.get(one.cause) or (
+        "give every rank the same amount of work (lengths of its samples, its part of the model, its experts); if it "
+        "has the same, check that machine: other processes, clocks and temperature, its link"
     )
 
 
@@ -170,6 +199,7 @@ RULE = Rule(
     "straggler",
     judge,
     order=190,
+    host_times=False,  # each rank is compared with the others, which wait for the same processors
     defects=(Defect("one slow rank", train_with_slow_rank, "real clock"),),
     experiment=_experiment,
 )

@@ -1,0 +1,51 @@
+"""Many ranks: the own work of each, and the comparison that names the slow one."""
+
+from .calls import CallKey, CollectiveCall, StepCollectives, step_collectives
+from .causes import Cause
+from .channel import open_channel
+from .clocks import ClockShift, align_clocks
+from .comparison import MIN_COMMON_STEPS, RankComparison, SlowRank, compare_ranks, name_ranks
+from .excess import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Kind, compare_calls
+from .exchange import Exchange, RankPlace
+from .late_comm import LateComm
+from .median_of_others import median_of_others
+from .monitor import RankMonitor, compare_known, read_ranks
+from .phrases import phrase_late_comm, phrase_slow
+from .rank_map import RankMap
+from .record import OwnWork, RankRecord, SpanKey, read_last_frames, read_record
+
+__all__ = [
+    "MARGIN",
+    "MIN_COMMON_STEPS",
+    "MIN_RARE_SHARE",
+    "MIN_SHARE",
+    "CallKey",
+    "Cause",
+    "ClockShift",
+    "CollectiveCall",
+    "Exchange",
+    "Kind",
+    "LateComm",
+    "OwnWork",
+    "RankComparison",
+    "RankMap",
+    "RankMonitor",
+    "RankPlace",
+    "RankRecord",
+    "SlowRank",
+    "SpanKey",
+    "StepCollectives",
+    "align_clocks",
+    "compare_calls",
+    "compare_known",
+    "compare_ranks",
+    "median_of_others",
+    "name_ranks",
+    "open_channel",
+    "phrase_late_comm",
+    "phrase_slow",
+    "read_last_frames",
+    "read_ranks",
+    "read_record",
+    "step_collectives",
+]

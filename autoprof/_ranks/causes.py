@@ -1,0 +1,114 @@
+"""Tell why a rank is slow, from the row in which it is and from the readings of all ranks in the same steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .._stats.median import median
+from ..frame import Phase
+from .aligned import align_rows
+from .excess import Kind
+from .median_of_others import median_of_others
+from .record import BATCH_SCALARS, CLOCK_SCALAR, CPU_WAIT_SCALAR, WAIT_ROWS, RankRecord, SpanKey
+
+Cause = Literal["data", "copies", "batches", "clock", "busy machine", "machine", "module", "optimizer", "user", "host"]
+"""What makes a rank slow: its loader, its copies to the device, larger batches than the others', its device's clock,
+other processes on its machine, its machine as a whole, one module, its optimizer, a span of the user's, or its host:
+Python, a garbage collection, a pause of the process."""
+
+LOW_CLOCK: Final = 0.9
+"""A clock below this part of the other ranks' is low: equal devices differ by some percent."""
+LARGER_BATCH: Final = 1.05
+"""A batch of this many times the others' is larger."""
+MIN_WAITING: Final = 0.1
+"""The part of the time in which a rank waits for a processor, beyond that of the others, that makes it slow."""
+ALL_ROWS: Final = 0.75
+"""The part of a rank's rows, by number, that are slower where its machine is."""
+ROW_RATIO: Final = 1.05
+"""A row of this many times the others' time is slower."""
+MIN_ROWS: Final = 4
+"""Rows that show whether all of them are slower; each takes at least ``MIN_ROW_SHARE`` of the own work."""
+MIN_ROW_SHARE: Final = 0.01
+
+_BY_PHASE: Final[dict[Phase, Cause]] = {
+    Phase.DATA: "data",
+    Phase.H2D: "copies",
+    Phase.OPTIMIZER: "optimizer",
+    Phase.USER: "user",
+    Phase.OTHER: "host",
+}
+
+
+def find_cause(
+    at: int, key: SpanKey, kind: Kind, late: Sequence[int], records: Sequence[RankRecord], *, share: float
+) -> tuple[Cause, float | None]:
+    """Return the cause of a rank's excess, and the ratio that shows it.
+
+    ``at`` is the rank's place among the records, ``late`` the steps in which it is slow, ``share`` its excess as a part
+    of a step.
+    """
+    steps = np.asarray(late if kind != "persistent" else range(len(records[0].steps)))
+    clock = _ratio(at, CLOCK_SCALAR, records, steps)
+    if clock is not None and clock <= LOW_CLOCK:
+        return "clock", clock
+    if key[1] in (Phase.DATA, Phase.H2D):
+        return cause_of_phase(key[1]), None
+    if key[1].traits.scales_with_batch and key[1] is not Phase.OTHER:
+        for name in BATCH_SCALARS:
+            batch = _ratio(at, name, records, steps)
+            if batch is not None and batch >= LARGER_BATCH:
+                return "batches", batch
+    waiting = _beyond(at, CPU_WAIT_SCALAR, records)
+    if waiting is not None and waiting >= max(MIN_WAITING, share / 2):
+        return "busy machine", waiting
+    if kind == "one-off":
+        return "host", None
+    if kind == "persistent" and _is_slow_everywhere(at, records):
+        return "machine", None
+    return cause_of_phase(key[1]), None
+
+
+def cause_of_phase(phase: Phase) -> Cause:
+    """Return the cause that a phase alone shows."""
+    return _BY_PHASE.get(phase, "module")
+
+
+def _values(name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int64] | None) -> list[float] | None:
+    """Return the mean of a scalar on each rank; None where a rank has no reading."""
+    found = []
+    for record in records:
+        values = record.scalars.get(name)
+        if values is not None and steps is not None:
+            values = values[steps]
+        known = None if values is None else values[~np.isnan(values)]
+        if known is None or not len(known):
+            return None
+        found.append(float(known.mean()))
+    return found
+
+
+def _ratio(at: int, name: str, records: Sequence[RankRecord], steps: npt.NDArray[np.int64]) -> float | None:
+    """Return a rank's scalar over the median of the others'; readings are rarer than steps, so all may be used."""
+    values = _values(name, records, steps) or _values(name, records, None)
+    if values is None:
+        return None
+    others = float(median_of_others(values)[at])
+    return values[at] / others if others > 0 else None
+
+
+def _beyond(at: int, name: str, records: Sequence[RankRecord]) -> float | None:
+    values = _values(name, records, None)
+    return None if values is None else values[at] - float(median_of_others(values)[at])
+
+
+def _is_slow_everywhere(at: int, records: Sequence[RankRecord]) -> bool:
+    """Return whether nearly all rows of a rank take longer than on the other ranks."""
+    rows = [(row.key, median(row.times, axis=1)) for row in align_rows(records) if row.key not in WAIT_ROWS]
+    whole = sum(float(median(usual)) for _, usual in rows)
+    large = [usual for _, usual in rows if float(median(usual)) >= MIN_ROW_SHARE * whole]
+    slower = [usual for usual in large if usual[at] >= ROW_RATIO * median_of_others(usual)[at]]
+    return len(large) >= MIN_ROWS and len(slower) >= ALL_ROWS * len(large)

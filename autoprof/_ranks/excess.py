@@ -1,0 +1,280 @@
+"""Decide by how much, how often and how surely a rank takes longer than the others in the same steps.
+
+No distribution of times is assumed: the steps in which a rank is above the median of the others are counted, and its
+difference is compared with the differences among the other ranks, for no two processors are equally fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, floor, lgamma, log, log1p
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._stats.intervals import Interval, median_of_values
+from .._stats.median import median
+from ..frame import Nanoseconds
+from .median_of_others import median_of_others
+
+Times = npt.NDArray[np.float64]
+Kind = Literal["persistent", "recurring", "one-off"]
+
+ERROR: Final = 0.01
+"""The chance of accusing a rank by a count of steps alone where all are equal, over all ranks and rows together."""
+RARE_ERROR: Final = 0.001
+"""The same for late steps, which other processes cause, too, several in a row."""
+MIN_SHARE: Final = 0.05
+"""All ranks lose the excess of one rank: a twentieth of the step on 8 GPUs is nearly half a GPU."""
+MIN_WHOLE_SHARE: Final = 0.10
+"""The same for an excess that is in no row alone: the processors of one machine differ by some percent in all rows."""
+MARGIN: Final = 0.1
+"""The part of its bound by which an excess has to be above it: two runs of one program differ by some percent."""
+MIN_RARE_SHARE: Final = 0.03
+"""The part of all time from which an excess in some of the steps counts: it is large where it occurs."""
+MIN_WHOLE_RARE_SHARE: Final = 0.06
+"""The same for an excess that is in no row alone."""
+LATE_SHARE: Final = 0.1
+"""The part of a median step by which a rank is above its usual excess in a late step, …"""
+LATE_SPREADS: Final = 6.0
+"""… and the standard deviations of this row's differences on all ranks."""
+SPREADS: Final = 3.0
+"""A slow rank is this many times as far from the others' median as the others are."""
+MIN_RECURRING: Final = 3
+"""Times that an excess occurs before it recurs; fewer are single events."""
+ONE_OFF_STEPS: Final = 5.0
+"""Median steps that a single event takes at least, …"""
+ONE_OFF_NS: Final = 100_000_000
+"""… and nanoseconds: schedulers, garbage collections and disks delay any process by tens of milliseconds; …"""
+RARE_TIMES: Final = 2.0
+"""… and times the largest event of any other rank: events of one size on several ranks are the machine's. The same
+holds for the sum of irregular events."""
+MOST: Final = 0.8
+"""The part of the late time that fits a period, and the part of the period's steps that are late."""
+OTHER_EVENTS: Final = 0.5
+"""All other events together, as a part of the largest one, where this one is a single event, …"""
+OTHER_EVENT: Final = 0.2
+"""… and the next largest one: any rank has small delays besides."""
+MIN_WEIGHT: Final = 0.05
+"""The least chance that a delay falls into a row, however short: its end may wait for a processor."""
+SHOWN_STEPS: Final = 8
+"""Late steps that are named."""
+QUARTERS: Final = 4
+"""Parts of the compared steps. A persistent excess is in all of them but one, at half its size or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """The time in one row by which a rank, the one at ``at``, exceeds the median of the others.
+
+    ``ns`` is the excess in a step with its interval: the median of a persistent one, else the mean over all steps.
+    ``late`` are the indices of the steps in which it occurs; all that are above the others for a persistent one.
+    """
+
+    at: int
+    kind: Kind
+    ns: Interval
+    late: tuple[int, ...]
+    period: int | None = None
+
+
+class LateSteps(NamedTuple):
+    """The steps of one row in which ranks are later than usual: their excess by rank and index of the step."""
+
+    weight: float
+    """The chance that a delay of a rank, whatever its reason, falls into this row: its part of the time."""
+    late_ns: dict[int, dict[int, float]]
+
+
+def persistent_excess(times: Times, step_ns: float, comparisons: int, *, min_share: float = MIN_SHARE) -> list[Excess]:
+    """Return the ranks that take longer than the others in most steps; ``times`` is by rank and step.
+
+    ``comparisons`` is the number of rows of that size, with which the chance of an error is shared. ``min_share`` is
+    the least excess as a part of ``step_ns``.
+    """
+    ranks, count = times.shape
+    excess = times - median_of_others(times)
+    middles = median(excess, axis=1)
+    below = _most_below(count, ERROR / max(ranks * comparisons, 1))
+    if below is None:
+        return []
+    usual = median(times, axis=1)
+    found = []
+    for at in np.flatnonzero(middles >= min_share * step_ns).tolist():
+        interval = median_of_values(excess[at])
+        others = np.delete(usual, at)
+        spread = float(median(np.abs(others - median(others)))) if ranks > 2 else 0.0
+        if (
+            interval.low >= min_share * (1 + MARGIN) * step_ns
+            and float(np.sort(excess[at])[below]) > 0
+            and usual[at] - float(median(others)) >= SPREADS * spread
+            and _lasts(excess[at], interval.middle)
+        ):
+            found.append(Excess(at, "persistent", interval, tuple(np.flatnonzero(excess[at] > 0).tolist())))
+    return found
+
+
+def compare_calls(times: Times, *, min_share: float) -> list[Excess]:
+    """Return the ranks that take longer than the others in the calls of one name, by rank and number of the call.
+
+    ``min_share`` is the least persistent excess as a part of a usual call. The largest excess is the first.
+    """
+    usual = float(median(times))
+    found = persistent_excess(times, usual, 1, min_share=min_share)
+    rare = rare_excess([late_steps(times, usual, usual)], np.arange(times.shape[1]), times)
+    named = {one.at for one in found}
+    found += [one for _, one in rare if one.at not in named]
+    return sorted(found, key=lambda one: -one.ns.middle)
+
+
+def late_steps(times: Times, step_ns: float, own_ns: float) -> LateSteps:
+    """Return the steps in which ranks are later than usual in one row; ``own_ns`` is the usual time of all rows."""
+    excess = times - median_of_others(times)
+    beyond = excess - np.maximum(median(excess, axis=1), 0)[:, None]
+    bound = late_bound(beyond, step_ns)
+    found: dict[int, dict[int, float]] = {}
+    for at, index in np.argwhere(beyond >= bound).tolist():
+        found.setdefault(at, {})[index] = float(beyond[at, index])
+    usual = float(median(times))
+    return LateSteps(min(max(usual / max(own_ns, 1.0), MIN_WEIGHT), 1.0), found)
+
+
+def late_bound(beyond: Times, step_ns: float) -> float:
+    """Return the time beyond the usual from which a step is late."""
+    return max(LATE_SHARE * step_ns, LATE_SPREADS * 1.4826 * float(median(np.abs(beyond))))
+
+
+def rare_excess(
+    rows: Sequence[LateSteps], steps: Nanoseconds, lengths: Times, *, min_share: float = MIN_RARE_SHARE
+) -> list[tuple[int, Excess]]:
+    """Return the excess that occurs in some of the steps, each with the index of its row, the largest first.
+
+    ``steps`` are the numbers of the compared steps, ``lengths`` their lengths by rank. ``min_share`` is the least part
+    of all time.
+    """
+    ranks, count = lengths.shape
+    step_ns = float(median(lengths))
+    everything = sum(len(events_of(late)) for row in rows for late in row.late_ns.values())
+    largest, sums = [0.0] * ranks, [0.0] * ranks
+    for row in rows:
+        for at, late in row.late_ns.items():
+            sums[at] += sum(late.values())
+            largest[at] = max(largest[at], *(sum(late[index] for index in event) for event in events_of(late)))
+    comparisons = max(ranks * len(rows), 1)
+    found: list[tuple[int, Excess]] = []
+    for number, row in enumerate(rows):
+        for at, late in row.late_ns.items():
+            mean_ns = sum(late.values()) / count
+            if mean_ns < min_share * step_ns:
+                continue
+            events, indices = events_of(late), tuple(sorted(late))
+            period = find_period(steps, late)
+            chance = binomial_tail(len(events), everything, row.weight / ranks)
+            if period is not None:
+                chance *= chance_of_period(period, len(events), count)
+            event = find_single_event(late, events)
+            if event is not None:
+                others = max(ns for rank, ns in enumerate(largest) if rank != at)
+                if _is_one_off(late, event, max(ONE_OFF_STEPS * step_ns, RARE_TIMES * others), lengths[at] - step_ns):
+                    found.append((number, Excess(at, "one-off", _mean(late, count), tuple(event))))
+                continue
+            alone = sum(late.values()) >= RARE_TIMES * max(ns for rank, ns in enumerate(sums) if rank != at)
+            recurs = len(events) >= MIN_RECURRING and 2 * len(late) < count and chance * comparisons <= RARE_ERROR
+            if recurs and (alone or period is not None):
+                found.append((number, Excess(at, "recurring", _mean(late, count), indices, period)))
+    return sorted(found, key=lambda entry: -entry[1].ns.middle)
+
+
+def find_single_event(late: dict[int, float], events: list[list[int]]) -> list[int] | None:
+    """Return the steps of the event that is much larger than all others; None where there is none."""
+    sums = [sum(late[index] for index in event) for event in events]
+    *others, largest = sorted(sums)
+    if max(others, default=0.0) > OTHER_EVENT * largest or sum(others) > OTHER_EVENTS * largest:
+        return None
+    return events[sums.index(largest)]
+
+
+def _is_one_off(late: dict[int, float], event: list[int], least_ns: float, longer: Times) -> bool:
+    """Return whether an event is large, and made the rank's steps longer than the median step."""
+    ns = sum(late[index] for index in event)
+    return ns >= max(ONE_OFF_NS, least_ns) and 2 * float(longer[event].sum()) >= ns
+
+
+def chance_of_period(period: int, events: int, count: int) -> float:
+    """Return at most the chance that events at random in ``count`` steps lie this many steps apart."""
+    return min(float(period) ** (1 - events) * count, 1.0)
+
+
+def find_period(steps: Nanoseconds, late: Mapping[int, float]) -> int | None:
+    """Return the number of steps after which late steps recur; None where they are not regular.
+
+    ``late`` has the excess by index of the step. Not all steps are compared: a period holds for those that are.
+    """
+    if len(late) < MIN_RECURRING:
+        return None
+    indices = sorted(late)
+    numbers, ns = steps[indices], np.array([late[index] for index in indices])
+    largest = numbers[2 * ns >= float(median(ns))]
+    for period in sorted({int(gap) for gap in np.diff(largest)} | {int(np.gcd.reduce(np.diff(largest)))}):
+        if period < 2:
+            continue
+        phases = numbers % period
+        sums = {phase: float(ns[phases == phase].sum()) for phase in set(phases.tolist())}
+        phase = max(sums, key=lambda one: sums[one])
+        fits, of_period = int((phases == phase).sum()), int((steps % period == phase).sum())
+        if sums[phase] >= MOST * float(ns.sum()) and fits >= max(MOST * of_period, MIN_RECURRING):
+            return period
+    return None
+
+
+def binomial_tail(least: int, count: int, chance: float) -> float:
+    """Return the probability of at least ``least`` successes among ``count``."""
+    if least <= 0 or chance >= 1:
+        return 1.0
+    if chance <= 0 or least > count:
+        return 0.0
+    logs = (
+        lgamma(count + 1) - lgamma(n + 1) - lgamma(count - n + 1) + n * log(chance) + (count - n) * log1p(-chance)
+        for n in range(least, count + 1)
+    )
+    return min(sum(map(exp, logs)), 1.0)
+
+
+def _most_below(count: int, error: float) -> int | None:
+    """Return how many of ``count`` fair coins fall on one side at most with this chance; None: not even none."""
+    tail = 0.0
+    for number in range(count + 1):
+        tail += exp(lgamma(count + 1) - lgamma(number + 1) - lgamma(count - number + 1) - count * log(2))
+        if tail > error:
+            return number - 1 if number else None
+    return None
+
+
+def _lasts(excess: Times, middle: float) -> bool:
+    """Return whether an excess is there in nearly all parts of the steps."""
+    if len(excess) < QUARTERS * 5:
+        return True
+    edges = [floor(len(excess) * part / QUARTERS) for part in range(QUARTERS + 1)]
+    parts = [float(median(excess[a:b])) for a, b in pairwise(edges)]
+    return sum(2 * part >= middle for part in parts) >= QUARTERS - 1
+
+
+def events_of(late: dict[int, float]) -> list[list[int]]:
+    """Return the late steps in runs of neighbours: one delay may cover several steps."""
+    events: list[list[int]] = []
+    for index in sorted(late):
+        if events and index == events[-1][-1] + 1:
+            events[-1].append(index)
+        else:
+            events.append([index])
+    return events
+
+
+def _mean(late: dict[int, float], count: int) -> Interval:
+    """Return the mean over all steps. Its uncertainty is that of the number of late steps (a Poisson number)."""
+    mean = sum(late.values()) / count
+    half = mean * 1.96 / len(late) ** 0.5
+    return Interval(max(mean - half, 0.0), mean, mean + half)

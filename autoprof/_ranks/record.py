@@ -1,0 +1,246 @@
+"""The own work of one rank, step by step: what its modules and phases took, without waits for other ranks.
+
+In data parallel training every rank's step is as long as the slowest rank's. The other ranks wait, in communication or
+in the part of backward that belongs to no module (where DDP waits for its last buckets). The difference between ranks
+is therefore in their own work: data, copies, forward and backward of modules, optimizer, user spans.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._storage.records import part_names, parts_of
+from .._storage.span_blocks import BlockReader
+from .._storage.steps_jsonl import BAD_LINE, FrameDecoder
+from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
+
+HEAD_BYTES: Final = 2**20
+"""Bytes read at the beginning of a record, which has the layouts that its lines refer to, …"""
+TAIL_BYTES: Final = 2**22
+"""… and at its end."""
+
+SpanKey = tuple[str, Phase]
+
+OUTSIDE_ROW: Final[SpanKey] = ("(other)", Phase.OTHER)
+"""Time in no span, without autoprof's own work."""
+BACKWARD_ROW: Final[SpanKey] = ("(backward)", Phase.BACKWARD)
+"""The part of the backward passes that belongs to no module."""
+COMM_ROW: Final[SpanKey] = ("(comm)", Phase.COMM)
+"""All communication that the training thread waits for."""
+WAIT_ROWS: Final = frozenset((OUTSIDE_ROW, BACKWARD_ROW, COMM_ROW))
+"""The rows in which a rank may wait for other ranks."""
+CLOCK_SCALAR: Final = "gpu_sm_clock_mhz"
+"""The device's clock frequency."""
+CPU_WAIT_SCALAR: Final = "host_cpu_waiting"
+"""The share of the time in which the training thread waits for a processor."""
+BATCH_SCALARS: Final = ("tokens", "samples", "frames")
+"""Amounts of data in a step."""
+RANK_SCALARS: Final = (CLOCK_SCALAR, CPU_WAIT_SCALAR, *BATCH_SCALARS)
+"""Scalars of a step that tell why a rank is slow."""
+SETTLING_SCALAR: Final = "settling"
+"""1 in the first steps after unsampled ones, in which the code that records is in no cache yet."""
+SENT_SCALARS: Final = (*RANK_SCALARS, SETTLING_SCALAR)
+"""Scalars of a record that the ranks exchange."""
+KEPT_SETTLING: Final = 64
+"""Steps remembered as settling, the last ones: they are frames soon after they have ended."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankRecord:
+    """Recorded steps of one rank, in order: their lengths, own work, and self time by row, in nanoseconds.
+
+    Each array has one entry a step. A row that a step has not is 0 there. Steps that do not count are left out.
+    ``rows`` has the rows of the own work, and three in which a rank may also wait, ``WAIT_ROWS``: their sum is the
+    step without autoprof's own work. ``parents`` has the row around a row, where it is one of ``rows``. ``scalars`` are
+    those of ``SENT_SCALARS`` that the rank has, NaN in a step without.
+    """
+
+    steps: Nanoseconds
+    step_ns: Nanoseconds
+    own_ns: Nanoseconds
+    rows: Mapping[SpanKey, Nanoseconds]
+    parents: Mapping[SpanKey, SpanKey] = field(default_factory=dict)
+    scalars: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+
+    def counted(self) -> RankRecord:
+        """Return the part without settling steps: only single events are looked for in those."""
+        settling = self.scalars.get(SETTLING_SCALAR)
+        return self if settling is None else self.select(self.steps[np.isnan(settling)])
+
+    def select(self, steps: Nanoseconds) -> RankRecord:
+        """Return the part with these steps, all of which it has."""
+        at = np.searchsorted(self.steps, steps)
+        rows = {key: ns[at] for key, ns in self.rows.items()}
+        scalars = {name: values[at] for name, values in self.scalars.items()}
+        return RankRecord(self.steps[at], self.step_ns[at], self.own_ns[at], rows, self.parents, scalars)
+
+
+class OwnWork:
+    """Collect the last ``capacity`` recorded steps of a rank. A step only costs a reference to its times."""
+
+    def __init__(self, capacity: int) -> None:
+        self._frames: deque[StepFrame] = deque(maxlen=capacity)
+        self._settling: deque[int] = deque(maxlen=KEPT_SETTLING)
+
+    def note_settling(self, step: int) -> None:
+        """Take the next frame of this number though it is excluded from statistics: it may have a single event."""
+        self._settling.append(step)
+
+    def add(self, frame: StepFrame) -> None:
+        """Add a step unless it is a warm-up step."""
+        if not frame.warmup or frame.step in self._settling:
+            self._frames.append(frame)
+
+    @property
+    def steps(self) -> Nanoseconds:
+        """The numbers of the steps collected."""
+        return np.array(sorted(frame.step for frame in tuple(self._frames)), dtype=np.int64)
+
+    def record(self, steps: Collection[int] | None = None, *, pause: Callable[[], object] | None = None) -> RankRecord:
+        """Return the own work of the steps collected, or of some; ``pause`` is called after each of them."""
+        wanted = (frame for frame in tuple(self._frames) if steps is None or frame.step in steps)
+        frames = sorted(wanted, key=lambda frame: frame.step)
+        count = len(frames)
+        rows: defaultdict[SpanKey, Nanoseconds] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
+        parents: dict[SpanKey, SpanKey] = {}
+        scalars: defaultdict[str, npt.NDArray[np.float64]] = defaultdict(lambda: np.full(count, np.nan))
+        own_ns = np.zeros(count, dtype=np.int64)
+        known: dict[int, _Columns] = {}
+        for at, frame in enumerate(frames):
+            columns = known.get(id(frame.layout))
+            if columns is None:
+                columns = known[id(frame.layout)] = _Columns.of(frame.layout)
+                parents.update(columns.parents)
+            self_ns = frame.layout.self_ns(frame.total_ns)
+            for column, key in columns.own:
+                rows[key][at] += self_ns[column]
+                own_ns[at] += self_ns[column]
+            for column, key in columns.waits:
+                rows[key][at] += self_ns[column]
+            outside_ns = frame.step_ns - int(self_ns[columns.training].sum())
+            for phase, ns in frame.model_ns.items():
+                rows[f"({phase})", phase][at] += ns
+                own_ns[at] += 0 if phase is Phase.BACKWARD else ns
+                outside_ns -= ns
+            rows[OUTSIDE_ROW][at] = max(outside_ns - frame.overhead_ns, 0)
+            for name in RANK_SCALARS:
+                if name in frame.scalars:
+                    scalars[name][at] = frame.scalars[name]
+            if frame.warmup:
+                scalars[SETTLING_SCALAR][at] = 1.0
+            if pause is not None:
+                pause()
+        steps = np.array([frame.step for frame in frames], dtype=np.int64)
+        lengths = np.array([frame.step_ns for frame in frames], dtype=np.int64)
+        return RankRecord(steps, lengths, own_ns, dict(rows), parents, dict(scalars))
+
+
+class _Columns(NamedTuple):
+    """The columns of a layout that belong to rows of a ``RankRecord``, and the rows around these."""
+
+    own: list[tuple[int, SpanKey]]
+    waits: list[tuple[int, SpanKey]]
+    training: Nanoseconds
+    parents: dict[SpanKey, SpanKey]
+
+    @classmethod
+    def of(cls, layout: Layout) -> _Columns:
+        training = [at for at, lane in enumerate(layout.lanes) if lane == TRAINING_LANE]
+        own, waits = list(own_rows(layout)), list(wait_rows(layout))
+        return cls(own, waits, np.asarray(training, dtype=np.int64), parent_rows(layout))
+
+
+def parent_rows(layout: Layout) -> dict[SpanKey, SpanKey]:
+    """Return the row around each row of a layout's own work, where it is in one."""
+    own = list(own_rows(layout))
+    keys = dict([*own, *wait_rows(layout)])
+    parents: dict[SpanKey, SpanKey] = {}
+    for at, key in own:
+        parent = keys.get(layout.parents[at])
+        if parent is not None and parent != key:
+            parents.setdefault(key, parent)
+    return parents
+
+
+def wait_rows(layout: Layout) -> Iterator[tuple[int, SpanKey]]:
+    """Yield the columns of a layout in which a rank may wait for others, each with its row."""
+    own = {column for column, _ in own_rows(layout)}
+    for column, (phase, lane) in enumerate(zip(layout.phases, layout.lanes, strict=True)):
+        if lane == TRAINING_LANE and column not in own:
+            yield column, BACKWARD_ROW if phase is Phase.BACKWARD else COMM_ROW
+
+
+def own_rows(layout: Layout) -> Iterator[tuple[int, SpanKey]]:
+    """Yield the columns of a layout that are a rank's own work, each with its row."""
+    columns = zip(layout.names, layout.fqns, layout.phases, layout.lanes, strict=True)
+    for column, (name, fqn, phase, lane) in enumerate(columns):
+        if lane == TRAINING_LANE and phase.traits.own_work and not (phase is Phase.BACKWARD and fqn is None):
+            yield column, (name, phase)
+
+
+def read_record(path: Path, steps: int, deadline: float = float("inf")) -> RankRecord | None:
+    """Read the last ``steps`` of a record without warm-up; None after the ``deadline`` (``time.monotonic``)."""
+    frames = read_last_frames(path, steps, deadline)
+    if frames is None:
+        return None
+    work = OwnWork(steps)
+    for frame in frames:
+        work.add(frame)
+    return work.record()
+
+
+def read_last_frames(path: Path, steps: int, deadline: float = float("inf")) -> list[StepFrame] | None:
+    """Return the last ``steps`` frames of a record, in order; None after the ``deadline`` (``time.monotonic``)."""
+    found: list[StepFrame] = []
+    for number in reversed(parts_of(path)):
+        lines_name, spans_name = part_names(number)
+        blocks = BlockReader(path.with_name(spans_name))
+        try:
+            frames = _last_frames(path.with_name(lines_name), blocks, steps - len(found), deadline)
+        finally:
+            blocks.close()
+        if frames is None:
+            return None
+        found = frames + found
+        if len(found) >= steps:
+            break
+    return found
+
+
+def _last_frames(path: Path, blocks: BlockReader, steps: int, deadline: float) -> list[StepFrame] | None:
+    """Return the last ``steps`` of one part of a record; None after the ``deadline``."""
+    decoder, frames = FrameDecoder(blocks), []
+    lines = list(_lines(path))
+    for at, line in enumerate(lines):
+        is_last = at >= len(lines) - steps
+        if not is_last and b'"layout":' not in line:
+            continue
+        if time.monotonic() > deadline:
+            return None
+        try:
+            frame = decoder.decode(line)
+        except BAD_LINE:  # a cut line, a layout that was not read
+            continue
+        if is_last:
+            frames.append(frame)
+    return frames
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        if size <= HEAD_BYTES + TAIL_BYTES:
+            yield from file.read().splitlines()
+            return
+        yield from file.read(HEAD_BYTES).splitlines()
+        file.seek(size - TAIL_BYTES)
+        yield from file.read().splitlines()

@@ -1,0 +1,198 @@
+"""Rank 0's table of the other ranks: their last messages, and which of them are late, gone or have never come."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .message import MESSAGE_BYTES, NO_NAMES, Message, RowNames, Sender
+from .record import RankRecord
+
+MAX_MESSAGES: Final = 8
+"""Messages kept of a rank, …"""
+MAX_BYTES: Final = 128 * 2**20
+"""… and bytes of all ranks: of very many ranks fewer messages are kept."""
+LATE_INTERVALS: Final = 3.0
+"""A rank whose last message is older than this many intervals is late."""
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+RankStatus = Literal["alive", "late", "dead", "closed", "missing"]
+"""``dead``: its process has ended without a last message. ``missing``: it has never sent one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """A rank as rank 0 sees it; ``silent_s`` since its last message, or since the start where there is none."""
+
+    rank: int
+    status: RankStatus
+    silent_s: float
+    step: int | None = None
+    """Its last step that is known."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    heard: float
+    messages: deque[Message]
+    step: int | None = None
+    names: RowNames = NO_NAMES
+    names_number: int = -1
+    complete: bool = False
+    """Whether the messages are those of all its last steps."""
+
+
+def kept_messages(world_size: int) -> int:
+    """Return the number of messages of each rank that rank 0 keeps."""
+    return min(max(MAX_BYTES // (MESSAGE_BYTES * world_size), 1), MAX_MESSAGES)
+
+
+class RankTable:
+    """The messages of ranks 1 to ``world_size`` − 1."""
+
+    def __init__(self, world_size: int, now: float, *, is_running: Callable[[Sender], bool | None]) -> None:
+        self._world_size = world_size
+        self._start = now
+        self._is_running = is_running
+        self._kept = kept_messages(world_size)
+        self._entries: dict[int, _Heard] = {}
+
+    def add(self, message: Message, now: float) -> bool:
+        """Take a message; return whether it is a new one.
+
+        A board that outlives a start of the ranks has the messages of the start before: those of another process.
+        """
+        rank = message.sender.rank
+        if rank in self._entries and self._entries[rank].messages[-1].sender != message.sender:
+            del self._entries[rank]
+        entry = self._entries.setdefault(rank, _Heard(now, deque(maxlen=self._kept)))
+        if entry.messages and entry.messages[-1].serial >= message.serial:
+            return False
+        entry.heard = now
+        entry.messages.append(message)
+        if len(message.steps):
+            entry.step = int(message.steps[-1])
+        return True
+
+    def closed(self) -> list[int]:
+        """Return the ranks that have sent their last message, and whose last steps are not known yet."""
+        return [rank for rank, entry in self._entries.items() if entry.messages[-1].closing and not entry.complete]
+
+    def complete(self, rank: int, messages: list[Message]) -> None:
+        """Take all last steps of a rank in the place of its messages so far, of which some may have been missed."""
+        entry = self._entries[rank]
+        entry.messages = deque(messages or entry.messages, maxlen=self._kept)
+        entry.complete = True
+
+    def learn(self, rank: int, names: RowNames) -> None:
+        """Take the names of the rows in the last message of a rank."""
+        entry = self._entries[rank]
+        entry.names, entry.names_number = names, entry.messages[-1].names
+
+    def unnamed(self) -> list[int]:
+        """Return the ranks whose last message has rows with other names than those before."""
+        return [rank for rank, entry in self._entries.items() if entry.messages[-1].names != entry.names_number]
+
+    def missing(self) -> list[int]:
+        """Return the ranks that have never sent a message."""
+        return [rank for rank in range(1, self._world_size) if rank not in self._entries]
+
+    def open(self) -> list[int]:
+        """Return the ranks that have sent messages, but not their last one."""
+        return [rank for rank, entry in self._entries.items() if not entry.messages[-1].closing]
+
+    def rate(self, now: float, interval_s: float) -> float:
+        """Return the lowest rate that a rank affords, of those that are not late."""
+        fresh = [
+            entry.messages[-1].rate
+            for entry in self._entries.values()
+            if now - entry.heard <= LATE_INTERVALS * interval_s and not entry.messages[-1].closing
+        ]
+        return min(fresh, default=1.0)
+
+    def states(self, now: float, interval_s: float) -> list[RankState]:
+        """Return the state of each rank but rank 0."""
+        return [self._state(rank, now, interval_s) for rank in range(1, self._world_size)]
+
+    def _state(self, rank: int, now: float, interval_s: float) -> RankState:
+        entry = self._entries.get(rank)
+        if entry is None:
+            return RankState(rank, "missing", now - self._start)
+        last, silent_s = entry.messages[-1], now - entry.heard
+        status: RankStatus = "alive"
+        if last.closing:
+            status = "closed"
+        elif self._is_running(last.sender) is False:
+            status = "dead"
+        elif silent_s > LATE_INTERVALS * interval_s:
+            status = "late"
+        return RankState(rank, status, silent_s, entry.step)
+
+    def records(self) -> dict[int, RankRecord]:
+        """Return the steps of each rank, from all messages that are kept."""
+        return {
+            rank: join_records([message.record(entry.names) for message in entry.messages])
+            for rank, entry in self._entries.items()
+        }
+
+
+def join_records(records: list[RankRecord]) -> RankRecord:
+    """Return the steps of several records of one rank; of a step that is in several, the one of the last."""
+    if len(records) == 1:
+        return records[0]
+    steps = np.concatenate([record.steps for record in records])
+    _, last = np.unique(steps[::-1], return_index=True)
+    chosen = len(steps) - 1 - last
+    rows = dict.fromkeys(key for record in records for key in record.rows)
+    scalars = dict.fromkeys(name for record in records for name in record.scalars)
+
+    def join(parts: Iterable[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+        return np.concatenate(list(parts))[chosen]
+
+    def column(found: npt.NDArray[Number] | None, count: int, absent: Number) -> npt.NDArray[Number]:
+        return np.full(count, absent) if found is None else found
+
+    none, unknown = np.int64(0), np.float64("nan")
+    return RankRecord(
+        steps[chosen],
+        join(one.step_ns for one in records),
+        join(one.own_ns for one in records),
+        {key: join(column(one.rows.get(key), len(one.steps), none) for one in records) for key in rows},
+        {key: parent for one in records for key, parent in one.parents.items()},
+        {name: join(column(one.scalars.get(name), len(one.steps), unknown) for one in records) for name in scalars},
+    )
+
+
+def is_running(sender: Sender, here: int) -> bool | None:
+    """Return whether a rank's process exists; None for one of another host than ``here``."""
+    if sender.host != here or not sender.pid:
+        return None
+    try:
+        os.kill(sender.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return None
+    with suppress(OSError):  # a process that has ended and that its launcher has not collected yet
+        return ") Z " not in Path(f"/proc/{sender.pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return True
+
+
+def host_number() -> int:
+    """Return the number of this host and its table of processes."""
+    facts = [platform.node()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        with suppress(OSError):
+            facts.append(os.readlink(path) if os.path.islink(path) else Path(path).read_text(encoding="utf-8"))
+    return int.from_bytes(blake2b("\0".join(facts).encode(), digest_size=8).digest(), "little")

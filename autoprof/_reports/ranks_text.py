@@ -1,0 +1,156 @@
+"""The comparison of many ranks from their records, as text and as rows for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from .._names import visible
+from .._ranks import RankComparison, phrase_slow
+from .._ranks.left_out import LeftOut
+from .._ranks.rank_table import RankRow
+from .._ranks.read_folder import FolderRecords
+from .._units import NS_PER_MS, count, format_ms, format_percent
+from .table import GAP, render_rows
+from .text import cells, crop, fit, glyphs_for, safe, wrap
+
+MIN_WIDTH: Final = 80
+TOP: Final = 10
+"""Ranks shown, those with the largest excess."""
+MAX_LEFT_OUT: Final = 12
+"""Lines of the list of ranks that are left out."""
+_NUMBERS: Final = (8, 10, 10, 11)
+_HEAD: Final = ("steps", "step ms", "own ms", "excess ms")
+CSV_COLUMNS: Final = ("rank", "steps", "step_ms", "own_ms", "excess_ms", "name", "phase", "name_ms", "left_out")
+
+
+def render_ranks(
+    found: FolderRecords,
+    comparison: RankComparison,
+    rows: Sequence[RankRow],
+    *,
+    width: int = MIN_WIDTH,
+    top: int = TOP,
+    encoding: str = "utf-8",
+) -> list[str]:
+    """Return the report: the verdict, the ranks with the largest excess, and the list of files and ranks left out."""
+    width = max(width, MIN_WIDTH)
+    lines = wrap("run", found.folder, width)
+    lines += wrap("ranks", _counted(found, comparison), width)
+    lines += wrap("verdict", _verdict(comparison), width)
+    if rows:
+        lines += ["", *_table(rows, width, top, glyphs_for(encoding).ellipsis)]
+    if found.left_out:
+        lines += ["", *_left_out(found.left_out, width)]
+    return [crop(safe(line, encoding), width).rstrip() for line in lines]
+
+
+def _counted(found: FolderRecords, comparison: RankComparison) -> str:
+    used = len(found.records)
+    ranks = f"{used:,} of {found.world_size:,}" if used != found.world_size else f"{used:,}"
+    if comparison.missing is not None:
+        return f"{ranks}, {count(found.recorded_steps, 'step')} recorded by all of these"
+    limited = f" (the last of {found.recorded_steps:,}, to limit the memory)"
+    return (
+        f"{ranks}, compared in {comparison.steps:,} steps{limited if comparison.steps < found.recorded_steps else ''}"
+    )
+
+
+def _verdict(comparison: RankComparison) -> str:
+    if comparison.missing is not None:
+        return f"inconclusive; missing: {comparison.missing}"
+    if comparison.slow:
+        return visible(phrase_slow(replace(comparison, absent=())))  # the list below has the absent ranks
+    if comparison.unclear is not None:
+        return f"inconclusive; {comparison.unclear}"
+    excess = comparison.excess
+    share = format_percent(excess.middle / comparison.step_ns) if comparison.step_ns else "0 %"
+    return (
+        f"no rank is slow; rank {comparison.rank} has the longest own work: {format_ms(excess.middle)} a step ({share} "
+        f"of the step) more than the others (95 % interval {format_ms(excess.low)} to {format_ms(excess.high)})"
+    )
+
+
+def _table(rows: Sequence[RankRow], width: int, top: int, ellipsis: str) -> Iterator[str]:
+    shown = sorted(rows, key=lambda row: (-row.excess_ns, row.rank))[:top]
+    numbers = [[f"{row.steps:,}", _ms(row.step_ns), _ms(row.own_ns), _signed(row.excess_ns)] for row in shown]
+    names = [f"rank {row.rank}" for row in shown]
+    left = render_rows(["rank", *names], [list(_HEAD), *numbers], width, least=_NUMBERS, ellipsis=ellipsis)
+    room = max(width - max(map(cells, left)) - GAP, 0)
+    places = ["most of it in", *(_place(row) for row in shown)]
+    for line, place in zip(left, places, strict=True):
+        yield line + " " * GAP + fit(place, room, ellipsis)
+    if rest := sorted(row.excess_ns for row in rows if row not in shown):
+        yield f"{count(len(rest), 'further rank')}: {_signed(rest[0])} to {_signed(rest[-1])} ms (--top 0: all)"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / NS_PER_MS:.2f}"
+
+
+def _signed(ns: float) -> str:
+    return f"{ns / NS_PER_MS:+.2f}"
+
+
+def _place(row: RankRow) -> str:
+    if row.name is None or row.phase is None or row.excess_ns <= 0:
+        return ""
+    return f"{row.phase.short} {visible(row.name)}"
+
+
+def _left_out(entries: Sequence[LeftOut], width: int) -> Iterator[str]:
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for entry in entries:
+        groups.setdefault((entry.why, entry.partly), []).append(entry.where)
+    yield "left out"
+    for at, ((why, partly), places) in enumerate(groups.items()):
+        if at == MAX_LEFT_OUT:
+            yield f"  {count(len(groups) - at, 'further reason')} (--json has the whole list)"
+            return
+        where = _joined(places) if len(places) > 1 else places[0]
+        yield from wrap("", f"{where}: {visible(why)}{' (the rest of it is used)' if partly else ''}", width, 2)
+
+
+def _joined(places: Sequence[str]) -> str:
+    """Return ``ranks 3, 5-9``, or the places one by one where they are no ranks."""
+    ranks = [int(place[5:]) for place in places if place.startswith("rank ")]
+    if len(ranks) != len(places):
+        return ", ".join(map(visible, places))
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    texts = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"ranks {', '.join(texts[:12])}{', …' if len(texts) > 12 else ''} ({len(ranks):,})"
+
+
+def ranks_to_dict(found: FolderRecords, comparison: RankComparison, rows: Sequence[RankRow]) -> dict[str, Any]:
+    """Return the report as JSON has it. Times are nanoseconds."""
+    return {
+        "folder": found.folder,
+        "world_size": found.world_size,
+        "recorded_steps": found.recorded_steps,
+        "compared_ranks": sorted(found.records),
+        "comparison": asdict(comparison),
+        "ranks": [{**asdict(row), "host": found.hosts.get(row.rank)} for row in rows],
+        "left_out": [asdict(entry) for entry in found.left_out],
+    }
+
+
+def csv_rows(found: FolderRecords, rows: Sequence[RankRow]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the CSV file below its head, by rank; a rank that is left out has only the reason."""
+    reasons: Mapping[int, list[str]] = {}
+    for entry in found.left_out:
+        if entry.rank is not None:
+            reasons = {**reasons, entry.rank: [*reasons.get(entry.rank, []), entry.why]}
+    by_rank = {row.rank: row for row in rows}
+    for rank in sorted(by_rank.keys() | reasons.keys()):
+        why = "; ".join(reasons.get(rank, []))
+        if (row := by_rank.get(rank)) is None:
+            yield (rank, *("",) * (len(CSV_COLUMNS) - 2), why)
+            continue
+        times = (f"{ns / NS_PER_MS:.6f}" for ns in (row.step_ns, row.own_ns, row.excess_ns))
+        yield (rank, row.steps, *times, row.name or "", str(row.phase or ""), f"{row.name_ns / NS_PER_MS:.6f}", why)

@@ -1,0 +1,129 @@
+"""The exchange with the other ranks, as a part of the session that follows its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import torch
+
+from .._observer import Observer
+from .._process.ranks import rank, world_size
+from .._ranks import Exchange, RankPlace, compare_known, open_channel
+from .._ranks.channel import Channel
+from .._ranks.table import RankState
+from .._resolve import RawStep, RepeatedSteps
+from ..frame import FrameRun, StepFrame
+from ..summary import Summary
+from .governor import Governor
+
+MAX_NAMED: Final = 4
+"""Ranks that one note names."""
+
+
+def make_exchange(governor: Governor) -> Exchange | None:
+    """Return the exchange of this rank; None where it trains alone."""
+    if world_size() <= 1:
+        return None
+    place = RankPlace(rank(), world_size())
+    return Exchange(place, governor, partial(_connect, place), partial(compare_known, world_size=place.world_size))
+
+
+def _connect(place: RankPlace, session: int) -> Channel | None:
+    """Return the board of the process group; None as long as there is none."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    group = RankPlace(distributed.get_rank(), distributed.get_world_size())
+    if group != place:
+        raise RuntimeError(
+            f"the launcher gave this process rank {place.rank} of {place.world_size}, the process group rank "
+            f"{group.rank} of {group.world_size}; call init_process_group before autoprof.instrument"
+        )
+    return open_channel(session, *place)
+
+
+class RankExchange(Observer):
+    """Give the frames of a run to the exchange; end it with the run; name the ranks that are not there."""
+
+    provides = "states of the ranks"
+
+    def __init__(self, exchange: Exchange, governor: Governor, *, shows: bool) -> None:
+        self._exchange = exchange
+        self._governor = governor
+        self._shows = shows
+        self._charged_ns = 0
+
+    def complete_step(self, raw: RawStep) -> RawStep:
+        """Note a step that is excluded only because the recording settles."""
+        if raw.settles and not raw.warmup:
+            self._exchange.work.note_settling(raw.step)
+        return raw
+
+    def complete_repeated(self, steps: RepeatedSteps) -> RepeatedSteps:
+        """Return the steps as they are: none of them settles."""
+        return steps
+
+    def observe_frame(self, frame: StepFrame) -> None:
+        """Take a frame."""
+        self._exchange.work.add(frame)
+        self._charge()
+
+    def observe_run(self, run: FrameRun) -> None:
+        """Take several frames."""
+        for frame in run.frames:
+            self._exchange.work.add(frame)
+        self._charge()
+
+    def _charge(self) -> None:
+        """Charge the work of the exchange's thread to the budget: it competes with the training for the processor."""
+        spent_ns = self._exchange.work_ns - self._charged_ns
+        if spent_ns:
+            self._charged_ns += spent_ns
+            self._governor.spend(spent_ns)
+
+    def annotate(self, summary: Summary) -> Summary:
+        """Return the summary with a note on the ranks that rank 0 no longer hears."""
+        notes = tuple(self._describe()) if self._shows else ()
+        return replace(summary, notes=(*summary.notes, *notes)) if notes else summary
+
+    def _describe(self) -> Iterator[str]:
+        exchange = self._exchange
+        if exchange.failure is not None:
+            yield f"the exchange with the other ranks has ended: {exchange.failure}"
+        if not exchange.connected:
+            return
+        states = exchange.states()
+        for status, described in DESCRIBED.items():
+            found = [state for state in states if state.status == status]
+            if found:
+                yield f"{_name(found)} {described}"
+
+    def finish(self, *, complete: bool) -> None:
+        """Exchange the last messages: the last summary compares them."""
+        self._exchange.finish()
+
+    def run_info(self) -> dict[str, Any]:
+        """Return the cost of the exchange."""
+        exchange = self._exchange
+        return {"exchange": {"messages": exchange.messages, "thread_ns": exchange.work_ns, "failure": exchange.failure}}
+
+    def close(self) -> None:
+        """End the thread, where ``finish`` did not."""
+        self._exchange.finish()
+
+
+DESCRIBED: Final = {
+    "missing": "has not sent a message: autoprof is not running there, or cannot reach the store of the process group",
+    "late": "is late: no message for some time, and its last steps are not compared",
+    "dead": "has ended without its last message: its process is gone, and its last steps are not compared",
+}
+"""What a note says of ranks by their status."""
+
+
+def _name(states: list[RankState]) -> str:
+    """Return the ranks with their last steps, as the subject of a sentence."""
+    named = [f"{state.rank}" + (f" (last step {state.step})" if state.step else "") for state in states[:MAX_NAMED]]
+    return "rank " + ", ".join(named) + (f" and {len(states) - MAX_NAMED} more" if len(states) > MAX_NAMED else "")

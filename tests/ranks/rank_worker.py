@@ -1,0 +1,99 @@
+"""Train as one rank over gloo, with default settings: ``rank_worker.py FOLDER CASE``, in a launcher's environment.
+
+Cases: ``slow``: rank 1 sleeps 10 ms in the backward of ``middle``. ``dead``: rank 1 kills itself after 30 steps, and
+the ranks do not communicate. ``join``: as ``slow``, and rank 1 has 60 batches, rank 0 has 40, with DDP's ``join``.
+``late RANK PORT``: as ``slow``, without a launcher's environment, and recorded before the process group is made.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import autoprof
+
+
+class SlowBackward(torch.autograd.Function):
+    """The identity; its backward sleeps."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
+        """Return a copy of the input."""
+        ctx.seconds = seconds
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        """Return the gradient, late."""
+        time.sleep(ctx.seconds)
+        return grad, None
+
+
+class Middle(nn.Module):
+    """A layer whose backward takes so many seconds longer."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+        self.seconds = seconds
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output."""
+        return SlowBackward.apply(self.layer(x), self.seconds)  # type: ignore[no-any-return]
+
+
+class Model(nn.Module):
+    """Three parts in sequence."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(64, 64), Middle(seconds), nn.Linear(64, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output of the last part."""
+        return self.last(self.middle(self.first(x)))  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    """Train 60 steps."""
+    folder, arguments = sys.argv[1:]
+    case, *place = arguments.split()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rank = int(place[0] if place else os.environ["RANK"])
+    model: Any = Model(0.01 if rank == 1 or case == "dead" else 0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    if case == "late":
+        session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
+        dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{place[1]}", rank=rank, world_size=2)
+    else:
+        dist.init_process_group("gloo")
+        session = autoprof.instrument(model, {"output": folder}, optimizer=optimizer)
+    if case != "dead":
+        model = nn.parallel.DistributedDataParallel(model)
+    with model.join() if case == "join" else nullcontext():
+        for step in range(40 if case == "join" and rank == 0 else 60):
+            if case == "dead" and rank == 1 and step == 30:
+                time.sleep(1.5)  # for a message
+                os.kill(os.getpid(), signal.SIGKILL)
+            model(torch.randn(16, 64)).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    if case == "dead":
+        time.sleep(3.0)  # the other rank is dead by then
+    session.close()
+    if case == "dead":
+        os._exit(0)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,524 @@
+"""The slow rank among values with noise: named with its row and its kind, and no healthy rank accused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rank_builders import MS, USUAL_MS, make_records, noisy_rows, with_fault
+
+from autoprof._ranks import RankComparison, RankRecord, SlowRank, SpanKey, compare_ranks, phrase_slow
+from autoprof._ranks.excess import binomial_tail, find_period, persistent_excess
+from autoprof._ranks.record import COMM_ROW, OUTSIDE_ROW, SETTLING_SCALAR
+from autoprof.compat.stragglers import by_rank, describe_straggler
+from autoprof.frame import Phase
+
+MIDDLE_FORWARD, MIDDLE_BACKWARD = ("middle", Phase.FORWARD), ("middle", Phase.BACKWARD)
+OPTIMIZER, DATA = ("Optimizer", Phase.OPTIMIZER), ("Data", Phase.DATA)
+
+
+def always(_step: int) -> bool:
+    """Return True: a persistent fault."""
+    return True
+
+
+def seventh(step: int) -> bool:
+    """Return whether a fault that recurs every 7 steps is in this step."""
+    return step % 7 == 3
+
+
+def once(step: int) -> bool:
+    """Return whether a single fault is in this step."""
+    return step == 37
+
+
+def named(comparison: RankComparison) -> list[tuple[int, str, SpanKey]]:
+    """Return the slow ranks: number, kind and row."""
+    return [(one.rank, one.kind, (one.name, one.phase)) for one in comparison.slow]
+
+
+def only(comparison: RankComparison) -> SlowRank:
+    """Return the single slow rank."""
+    (one,) = comparison.slow
+    return one
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_no_rank_of_200_healthy_runs_is_accused(ranks: int) -> None:
+    """Processors differ by some percent, and any row may wait 40 ms for one."""
+    accused = [seed for seed in range(200) if compare_ranks(make_records(noisy_rows(seed, ranks, 60))).slow]
+    assert accused == []
+
+
+@pytest.mark.parametrize("steps", [10, 20, 256])
+def test_few_and_many_steps_accuse_no_healthy_rank(steps: int) -> None:
+    """Ten steps are the least that are compared."""
+    accused = [seed for seed in range(100) if compare_ranks(make_records(noisy_rows(seed, 4, steps))).slow]
+    assert accused == []
+
+
+@pytest.mark.parametrize("key", [MIDDLE_FORWARD, MIDDLE_BACKWARD, OPTIMIZER, DATA, OUTSIDE_ROW])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_persistent_fault_is_named_in_its_row(key: SpanKey, ranks: int) -> None:
+    """Ten milliseconds of a step of 22, in each of 20 runs."""
+    for seed in range(20):
+        found = compare_ranks(with_fault(seed, key, 10.0, always, ranks=ranks, rank=1))
+        assert named(found) == [(1, "persistent", key)]
+        assert only(found).excess.middle == pytest.approx(10 * MS, rel=0.1)
+
+
+@pytest.mark.parametrize("key", [MIDDLE_FORWARD, MIDDLE_BACKWARD, OPTIMIZER, DATA])
+def test_a_recurring_fault_is_named_with_its_period(key: SpanKey) -> None:
+    """Most steps are as usual, so that no median shows it."""
+    for seed in range(20):
+        found = compare_ranks(with_fault(seed, key, 20.0, seventh))
+        assert named(found) == [(2, "recurring", key)]
+        assert only(found).period == 7
+
+
+def test_a_fault_in_irregular_steps_recurs_without_a_period() -> None:
+    """Steps 5, 11, 12, 23, 38, 41, 55."""
+    found = compare_ranks(with_fault(3, MIDDLE_FORWARD, 30.0, {5, 11, 12, 23, 38, 41, 55}.__contains__))
+    assert named(found) == [(2, "recurring", MIDDLE_FORWARD)]
+    assert only(found).period is None
+    assert set(only(found).steps) >= {5, 11, 12, 23, 38, 41, 55}
+
+
+@pytest.mark.parametrize("key", [MIDDLE_FORWARD, MIDDLE_BACKWARD, OPTIMIZER, DATA, OUTSIDE_ROW])
+def test_a_single_pause_is_named_with_its_step(key: SpanKey) -> None:
+    """Half a second in one step."""
+    for seed in range(20):
+        found = compare_ranks(with_fault(seed, key, 500.0, once))
+        assert named(found) == [(2, "one-off", key)]
+        assert only(found).steps[0] in (36, 37)  # a smaller delay may be its neighbour
+        assert only(found).late <= 3
+
+
+SPREAD = [key for key in USUAL_MS if key[1] in (Phase.FORWARD, Phase.BACKWARD)]
+
+
+def with_larger_batches(seed: int, ms: float, when: Callable[[int], bool]) -> list[RankRecord]:
+    """Make the records of ranks of which rank 2 takes longer in some steps, by a part of ``ms`` in each module."""
+    rows = noisy_rows(seed, 4, 60)
+    usual_ms = sum(USUAL_MS[key] for key in SPREAD)
+    late = np.array([when(step) for step in range(1, 61)])
+    for key in SPREAD:
+        rows[2][key] = rows[2][key] + late * ms * USUAL_MS[key] / usual_ms
+    return make_records(rows)
+
+
+def test_one_long_batch_is_named_though_no_row_alone_takes_long() -> None:
+    """0.25 s in seven rows, the largest of them 80 ms."""
+    for seed in range(20):
+        found = compare_ranks(with_larger_batches(seed, 250.0, once))
+        assert named(found) == [(2, "one-off", ("encoder", Phase.BACKWARD))]
+        assert 37 in only(found).steps
+    said = phrase_slow(compare_ranks(with_larger_batches(0, 250.0, once)))
+    assert "once, in step 37, spread over its rows, most of all encoder (backward" in said
+
+
+def test_batches_that_are_larger_again_and_again_are_named() -> None:
+    """Every seventh step takes 25 ms longer, in all modules."""
+    for seed in range(20):
+        (one,) = compare_ranks(with_larger_batches(seed, 25.0, seventh)).slow
+        assert (one.rank, one.kind) == (2, "recurring")
+        assert one.phase in (Phase.FORWARD, Phase.BACKWARD)
+
+
+def settling(records: list[RankRecord], steps: tuple[int, ...]) -> list[RankRecord]:
+    """Mark steps as the first ones after unsampled steps."""
+    return [
+        replace(one, scalars={SETTLING_SCALAR: np.where(np.isin(one.steps, steps), 1.0, np.nan)}) for one in records
+    ]
+
+
+@pytest.mark.parametrize("key", [MIDDLE_FORWARD, OPTIMIZER, OUTSIDE_ROW])
+def test_a_single_event_is_named_in_a_step_that_is_in_no_statistic(key: SpanKey) -> None:
+    """Each twelfth step or so is excluded because the recording settles; an event of half a second is seen there."""
+    for seed in range(10):
+        found = compare_ranks(settling(with_fault(seed, key, 500.0, once), (13, 14, 37, 38)))
+        assert found.steps == 56
+        assert named(found) == [(2, "one-off", key)]
+        assert 37 in only(found).steps
+
+
+def test_a_slow_network_is_named_in_a_step_that_is_in_no_statistic() -> None:
+    """Once, for 0.3 s."""
+    found = compare_ranks(settling(with_slow_network(0, 300.0, once), (13, 14, 37, 38)))
+    assert found.late_comm is not None
+    assert (found.late_comm.kind, found.late_comm.steps) == ("one-off", (37,))
+
+
+def test_a_rank_whose_recording_settles_now_and_then_is_not_accused() -> None:
+    """Its modules take 80 % longer in these steps, which the other ranks record all the time."""
+    steps = tuple(step for step in range(1, 61) if step % 12 in (1, 2))
+    rows = noisy_rows(0, 4, 60)
+    for key in SPREAD:
+        rows[2][key] *= np.where(np.isin(np.arange(1, 61), steps), 1.8, 1.0)
+    records = make_records(rows)
+    records[2] = settling(records[2:3], steps)[0]
+    assert compare_ranks(records).slow == ()
+
+
+def test_a_long_step_of_two_ranks_accuses_none() -> None:
+    """The machine has stalled both."""
+    rows = noisy_rows(0, 4, 60)
+    for key in SPREAD:
+        for rank in (1, 2):
+            rows[rank][key][36] += 30.0
+    assert compare_ranks(make_records(rows)).slow == ()
+
+
+def test_two_slow_ranks_are_both_named() -> None:
+    """Each with its row; making the slower one faster gains only the difference."""
+    rows = noisy_rows(5, 4, 60)
+    rows[0][MIDDLE_FORWARD] += 10.0
+    rows[3][OPTIMIZER] += 6.0
+    found = compare_ranks(make_records(rows))
+    assert named(found) == [(0, "persistent", MIDDLE_FORWARD), (3, "persistent", OPTIMIZER)]
+    assert found.slow[0].gain_ns == pytest.approx(4 * MS, rel=0.1)
+    assert found.slow[1].gain_ns == 0
+
+
+def test_a_rank_that_is_slow_in_a_part_of_the_run_is_not_called_persistent() -> None:
+    """It was slow from step 30 to step 45."""
+    found = compare_ranks(with_fault(2, MIDDLE_FORWARD, 40.0, range(30, 46).__contains__))
+    assert named(found) == [(2, "one-off", MIDDLE_FORWARD)]
+    assert only(found).late >= 15
+    assert only(found).steps[0] == 30
+
+
+def test_the_wait_for_a_rank_inside_of_a_module_accuses_no_other_rank() -> None:
+    """A synchronised normalisation in ``decoder``: three ranks wait there while the fourth computes ``middle``."""
+    rows = noisy_rows(4, 4, 60)
+    rows[1][MIDDLE_FORWARD] += 10.0
+    for rank in (0, 2, 3):
+        rows[rank]["decoder", Phase.FORWARD] += 10.0
+    assert named(compare_ranks(make_records(rows))) == [(1, "persistent", MIDDLE_FORWARD)]
+
+
+def test_of_two_ranks_one_of_which_waits_inside_of_a_module_none_is_accused() -> None:
+    """Both are slow by the same time, in different rows: either may be the wait."""
+    rows = noisy_rows(4, 2, 60)
+    rows[1][MIDDLE_FORWARD] += 10.0
+    rows[0]["decoder", Phase.FORWARD] += 10.0
+    found = compare_ranks(make_records(rows))
+    assert found.slow == ()
+    assert found.unclear is not None
+    assert "decoder (forward) on one rank, middle (forward) on the other" in found.unclear
+
+
+def test_time_outside_of_spans_is_only_blamed_if_the_others_wait() -> None:
+    """A rank may wait there itself, in a call that no probe sees."""
+    rows = noisy_rows(6, 4, 60)
+    for rank in (0, 1, 3):
+        rows[rank][COMM_ROW] = np.full(60, 1.0)
+    rows[2][OUTSIDE_ROW] += 10.0
+    records = make_records(rows)
+    even = np.full(60, 2 * MS)
+    records = [replace(one, rows={**one.rows, COMM_ROW: even}) for one in records]
+    assert compare_ranks(records).slow == ()
+
+
+def test_a_stall_at_the_end_of_the_last_step_before_a_gap_is_named() -> None:
+    """Rank 2 collects garbage behind its optimizer; the others wait in the next step, which no rank has recorded."""
+    rows = noisy_rows(3, 4, 60)
+    records = make_records(rows)
+    stall = np.array([300 * MS * once(step) for step in range(1, 61)])
+    late = records[2]
+    records[2] = replace(
+        late, step_ns=late.step_ns + stall, rows={**late.rows, OUTSIDE_ROW: late.rows[OUTSIDE_ROW] + stall}
+    )
+    recorded = np.array([step for step in range(1, 61) if step not in (38, 39)])
+    found = compare_ranks([one.select(recorded) for one in records])
+    assert named(found) == [(2, "one-off", OUTSIDE_ROW)]
+    assert only(found).steps == (37,)
+    assert compare_ranks(records).slow == ()  # the next step is there, and nobody waits in it
+
+
+def test_a_dead_rank_is_named_and_the_others_are_compared() -> None:
+    """It has recorded three steps."""
+    records = with_fault(1, MIDDLE_FORWARD, 10.0, always)
+    dead = records[0].select(np.arange(1, 4))
+    found = compare_ranks([dead, *records[1:]])
+    assert named(found) == [(2, "persistent", MIDDLE_FORWARD)]
+    assert found.absent == (0,)
+    assert found.compared == (1, 2, 3)
+
+
+def test_too_few_common_steps_are_no_comparison() -> None:
+    """Most ranks have recorded other steps."""
+    records = make_records(noisy_rows(0, 4, 60))
+    parts = [one.select(np.arange(1 + 15 * at, 16 + 15 * at)) for at, one in enumerate(records)]
+    assert "10 needed, 0 so far" in (compare_ranks(parts).missing or "")
+
+
+# Rows of ranks that have recorded other modules.
+
+
+def split(record: RankRecord, key: SpanKey, steps: slice = slice(None)) -> RankRecord:
+    """Record a row's time in two rows inside it, in some of the steps."""
+    inner = [(f"{key[0]}/{part}", key[1]) for part in "ab"]
+    zero = np.zeros_like(record.rows[key])
+    rows = {**record.rows, inner[0]: zero.copy(), inner[1]: zero.copy(), key: record.rows[key].copy()}
+    rows[inner[0]][steps] = 2 * rows[key][steps] // 3
+    rows[inner[1]][steps] = rows[key][steps] // 3
+    rows[key][steps] = 1
+    return replace(record, rows=rows, parents={**record.parents, inner[0]: key, inner[1]: key})
+
+
+@pytest.mark.parametrize("steps", [slice(None), slice(20, None)], ids=["always", "from step 20 on"])
+def test_a_rank_with_finer_rows_is_not_slower_for_it(steps: slice) -> None:
+    """Rank 1 has opened ``encoder``; its time is the same."""
+    records = make_records(noisy_rows(7, 4, 60))
+    records[1] = split(records[1], ("encoder", Phase.BACKWARD), steps)
+    assert compare_ranks(records).slow == ()
+
+
+def test_a_slow_rank_with_finer_rows_is_named_by_the_row_inside() -> None:
+    """The others have the row around it."""
+    records = with_fault(7, ("encoder", Phase.FORWARD), 10.0, always, rank=1)
+    records[1] = split(records[1], ("encoder", Phase.FORWARD))
+    assert named(compare_ranks(records)) == [(1, "persistent", ("encoder/a", Phase.FORWARD))]
+
+
+def test_a_slow_rank_with_coarser_rows_is_named_by_the_row_around() -> None:
+    """The others have rows inside it."""
+    records = with_fault(7, ("encoder", Phase.FORWARD), 10.0, always, rank=1)
+    records = [one if rank == 1 else split(one, ("encoder", Phase.FORWARD)) for rank, one in enumerate(records)]
+    assert named(compare_ranks(records)) == [(1, "persistent", ("encoder", Phase.FORWARD))]
+
+
+def test_a_row_that_is_too_small_to_be_sent_by_the_others_keeps_its_name() -> None:
+    """An exchange sends the largest rows only."""
+    records = with_fault(7, MIDDLE_FORWARD, 10.0, always, rank=1)
+    for rank in (0, 2, 3):
+        rows = {key: ns for key, ns in records[rank].rows.items() if key != MIDDLE_FORWARD}
+        records[rank] = replace(records[rank], rows=rows)
+    assert named(compare_ranks(records)) == [(1, "persistent", MIDDLE_FORWARD)]
+
+
+def test_a_rank_without_modules_is_compared_by_the_whole() -> None:
+    """Its modules' time is outside of all spans."""
+    records = make_records(noisy_rows(8, 4, 60))
+    modules = [key for key in USUAL_MS if key[1].traits.in_module]
+    rows: dict[SpanKey, Any] = {key: ns for key, ns in records[3].rows.items() if key not in modules}
+    rows[OUTSIDE_ROW] = rows[OUTSIDE_ROW] + sum(records[3].rows[key] for key in modules)
+    records[3] = replace(records[3], rows=rows)
+    assert compare_ranks(records).slow == ()
+
+
+# What it is.
+
+
+def with_scalar(records: list[RankRecord], name: str, values: list[float]) -> list[RankRecord]:
+    """Add a reading of each rank in every fifth step."""
+    found = []
+    for record, value in zip(records, values, strict=True):
+        readings = np.full(len(record.steps), np.nan)
+        readings[::5] = value
+        found.append(replace(record, scalars={name: readings}))
+    return found
+
+
+def slower(seed: int, factor: float, keys: list[SpanKey]) -> list[RankRecord]:
+    """Make rank 2 slower by a factor in some rows."""
+    rows = noisy_rows(seed, 4, 60)
+    for key in keys:
+        rows[2][key] *= factor
+    return make_records(rows)
+
+
+def test_a_slow_loader_is_data() -> None:
+    """By its phase."""
+    assert only(compare_ranks(with_fault(0, DATA, 10.0, always))).cause == "data"
+
+
+def test_a_rank_that_is_slower_in_every_row_is_its_machine() -> None:
+    """By a half."""
+    found = only(compare_ranks(slower(0, 1.5, list(USUAL_MS))))
+    assert (found.rank, found.cause) == (2, "machine")
+
+
+def test_a_low_clock_is_named_before_the_machine() -> None:
+    """The device of rank 2 runs at two thirds of the others'."""
+    records = with_scalar(slower(0, 1.5, list(USUAL_MS)), "gpu_sm_clock_mhz", [1980, 1975, 1320, 1980])
+    found = only(compare_ranks(records))
+    assert (found.cause, found.ratio) == ("clock", pytest.approx(2 / 3, rel=0.01))
+
+
+def test_larger_batches_are_named() -> None:
+    """Forward and backward take longer because there is more to do."""
+    keys = [key for key in USUAL_MS if key[1] in (Phase.FORWARD, Phase.BACKWARD)]
+    records = with_scalar(slower(0, 1.5, keys), "tokens", [1000, 1010, 1500, 990])
+    found = only(compare_ranks(records))
+    assert (found.cause, found.ratio) == ("batches", pytest.approx(1.5, rel=0.01))
+
+
+def test_a_rank_that_waits_for_a_processor_has_a_busy_machine() -> None:
+    """Its thread waits in half of the time, the others' in a twentieth."""
+    records = with_scalar(slower(0, 1.8, list(USUAL_MS)), "host_cpu_waiting", [0.05, 0.04, 0.5, 0.06])
+    assert only(compare_ranks(records)).cause == "busy machine"
+
+
+def test_one_module_is_a_module() -> None:
+    """An expert with more tokens than the others."""
+    assert only(compare_ranks(with_fault(0, MIDDLE_FORWARD, 10.0, always))).cause == "module"
+
+
+def test_a_slow_network_accuses_no_rank() -> None:
+    """All ranks communicate longer."""
+    rows = noisy_rows(0, 4, 60)
+    for of_rank in rows:
+        of_rank[COMM_ROW] = np.full(60, 30.0)
+    records = make_records([{key: ms for key, ms in of_rank.items() if key != COMM_ROW} for of_rank in rows])
+    longer = [
+        replace(one, step_ns=one.step_ns + 30 * MS, rows={**one.rows, COMM_ROW: one.rows[COMM_ROW] + 30 * MS})
+        for one in records
+    ]
+    found = compare_ranks(longer)
+    assert found.slow == ()
+    assert found.pure_comm_ns == pytest.approx(32 * MS, rel=0.01)
+
+
+def with_slow_network(seed: int, ms: float, when: Callable[[int], bool], *, ranks: int = 4) -> list[RankRecord]:
+    """Make the records of ranks whose communication takes longer in some steps."""
+    late = np.array([round(ms * MS) * when(step) for step in range(1, 61)])
+    return [
+        replace(one, step_ns=one.step_ns + late, rows={**one.rows, COMM_ROW: one.rows[COMM_ROW] + late})
+        for one in make_records(noisy_rows(seed, ranks, 60))
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_network_that_is_slow_every_few_steps_is_named_with_its_period(ranks: int) -> None:
+    """No rank is accused: whose connection it is cannot be seen, for all ranks wait alike."""
+    for seed in range(20):
+        found = compare_ranks(with_slow_network(seed, 30.0, seventh, ranks=ranks))
+        assert found.slow == ()
+        assert found.late_comm is not None
+        assert (found.late_comm.kind, found.late_comm.period, found.late_comm.steps[0]) == ("recurring", 7, 3)
+        assert found.late_comm.ns == pytest.approx(30 * MS / 7, rel=0.2)
+
+
+def test_a_network_that_is_slow_in_one_step_is_named_with_it() -> None:
+    """It took 0.3 s."""
+    for seed in range(20):
+        found = compare_ranks(with_slow_network(seed, 300.0, once))
+        assert found.slow == ()
+        assert found.late_comm is not None
+        assert (found.late_comm.kind, found.late_comm.steps) == ("one-off", (37,))
+
+
+def test_the_communication_of_200_healthy_runs_is_not_called_late() -> None:
+    """Ranks wait for one another in each step, up to 40 ms."""
+    late = [seed for seed in range(200) if compare_ranks(make_records(noisy_rows(seed, 4, 60))).late_comm]
+    assert late == []
+
+
+def test_communication_in_some_of_the_steps_only_is_not_late() -> None:
+    """Ranks that communicate every seventh step: their step without communication is the usual one."""
+    rest = [step for step in range(1, 61) if not seventh(step)]
+    records = make_records(noisy_rows(0, 4, 60))
+    for one in records:
+        one.rows[COMM_ROW][np.isin(one.steps, rest)] = 0
+        one.rows[COMM_ROW][~np.isin(one.steps, rest)] = 50 * MS
+    assert compare_ranks(records).late_comm is None
+
+
+def test_the_wait_for_a_slow_rank_is_no_late_communication() -> None:
+    """A rank takes half a second longer in one step, and another one in each seventh step."""
+    assert compare_ranks(with_fault(0, DATA, 500.0, once)).late_comm is None
+    assert compare_ranks(with_fault(0, DATA, 30.0, seventh)).late_comm is None
+
+
+def test_a_pause_inside_of_communication_belongs_to_the_rank_that_pauses_elsewhere_too() -> None:
+    """Rank 2 is stopped every seventh step, now and then while it communicates."""
+    records = with_fault(0, OPTIMIZER, 40.0, lambda step: seventh(step) and step < 45)
+    late = np.array([40 * MS * (seventh(step) and step >= 45) for step in range(1, 61)])
+    records = [
+        replace(one, step_ns=one.step_ns + late, rows={**one.rows, COMM_ROW: one.rows[COMM_ROW] + late})
+        for one in records
+    ]
+    found = compare_ranks(records)
+    assert (only(found).rank, only(found).kind) == (2, "recurring")
+    assert found.late_comm is None
+
+
+# The parts.
+
+
+def test_the_period_of_steps_of_which_only_some_were_recorded() -> None:
+    """Bursts of five steps out of twenty."""
+    steps = np.array([step for step in range(1, 401) if step % 20 < 5])
+    late = np.flatnonzero(steps % 7 == 3).tolist()
+    assert find_period(steps, dict.fromkeys(late, 10.0)) == 7
+    assert find_period(steps, {**dict.fromkeys(late, 10.0), 1: 2.0, 20: 3.0}) == 7
+    assert find_period(steps, dict.fromkeys([0, 3, 4, 9, 13], 10.0)) is None
+
+
+def test_the_tail_of_the_binomial_distribution() -> None:
+    """Known values."""
+    assert binomial_tail(2, 2, 0.5) == pytest.approx(0.25)
+    assert binomial_tail(8, 9, 0.25) == pytest.approx(9 * 0.25**8 * 0.75 + 0.25**9)
+    assert binomial_tail(0, 5, 0.1) == 1.0
+
+
+def test_ten_steps_are_too_few_for_a_thousand_ranks() -> None:
+    """In ten steps one of a thousand equal ranks is above the others in each."""
+    times = np.full((1024, 10), 10.0)
+    times[7] = 20.0
+    assert persistent_excess(times, 100.0, 5) == []
+    assert [one.at for one in persistent_excess(np.repeat(times, 3, axis=1), 100.0, 5)] == [7]
+
+
+def test_the_calls_of_a_timer_are_judged_by_the_same_functions() -> None:
+    """A rank that is slow in each call, now and then, or not at all: one long call is a stall of the machine."""
+    drawn = np.random.default_rng(0)
+    calls = 50 * MS * (1 + 0.05 * drawn.standard_normal((4, 60)))
+
+    def judged(extra: Any) -> tuple[bool, str]:
+        times = calls.copy()
+        times[2] += extra
+        (one,) = by_rank((rank, "forward", ns) for rank in range(4) for ns in times[rank])
+        return one.straggles, describe_straggler(one)
+
+    seventh_call = 80.0 * MS * (np.arange(60) % 7 == 3)
+    one_call = 60.0 * MS * (np.arange(60) == 37)
+    assert judged(10 * MS) == (True, "rank 2 takes 19 % longer in forward than the other ranks")
+    assert judged(seventh_call) == (True, "rank 2 now and then takes 23 % longer in forward than the other ranks")
+    assert not judged(0)[0]
+    assert not judged(one_call)[0]
+
+
+def test_a_comparison_goes_to_json_and_back() -> None:
+    """It is a part of ``run.json``."""
+    found = compare_ranks(with_fault(1, MIDDLE_FORWARD, 20.0, seventh))
+    assert RankComparison.from_dict(json.loads(json.dumps(asdict(found)))) == found
+    found = compare_ranks(with_slow_network(1, 30.0, seventh))
+    assert RankComparison.from_dict(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_the_slow_rank_of_an_older_version_is_read() -> None:
+    """Its comparison named one rank, and had no list."""
+    old = {
+        "world_size": 2, "missing": None, "steps": 40, "step_ns": 100 * MS, "rank": 1, "own_ns": [60 * MS, 80 * MS],
+        "excess_ns": [19.0 * MS, 20.0 * MS, 21.0 * MS], "gain_ns": 20 * MS, "phase": "forward", "name": "encoder",
+        "name_ns": 19 * MS, "long_steps": {},
+    }  # fmt: skip
+    assert named(RankComparison.from_dict(old)) == [(1, "persistent", ("encoder", Phase.FORWARD))]
+    assert RankComparison.from_dict({**old, "excess_ns": [0.0, 1.0 * MS, 2.0 * MS]}).slow == ()
+
+
+def test_the_map_of_ranks_is_bounded_and_shows_the_slow_one() -> None:
+    """At most 64 ranks × 64 steps, and 64 × 12 rows."""
+    table = compare_ranks(with_fault(1, MIDDLE_FORWARD, 20.0, always, ranks=80, steps=100, rank=70)).map
+    assert table is not None
+    assert (len(table.ranks), len(table.steps), len(table.by_step), len(table.by_row)) == (64, 64, 64, 64)
+    assert 70 in table.ranks
+    assert table.rows[0] == ("middle", "forward")
+    assert table.by_row[table.ranks.index(70)][0] == pytest.approx(20_000, rel=0.1)

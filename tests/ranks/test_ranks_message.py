@@ -1,0 +1,112 @@
+"""A rank's message: fixed in size, merged by name, and the same steps from ranks that send at different times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autoprof._ranks.message import (
+    MESSAGE_BYTES,
+    MESSAGE_ROWS,
+    MESSAGE_STEPS,
+    Sender,
+    choose_steps,
+    decode,
+    decode_names,
+    encode,
+    encode_names,
+    largest_rows,
+    row_hash,
+)
+from autoprof._ranks.record import WAIT_ROWS, RankRecord, SpanKey
+from autoprof.frame import Phase
+
+MS = 1_000_000
+
+
+def make_record(steps: range, rows: dict[SpanKey, int]) -> RankRecord:
+    """Return a record in which each row takes so many milliseconds, and a nanosecond more in each further step."""
+    numbers = np.arange(steps.start, steps.stop)
+    times = {key: ms * MS + numbers for key, ms in rows.items()}
+    own = sum(times.values(), np.zeros(len(numbers), dtype=np.int64))
+    tokens = np.where(numbers % 2, 512.0, np.nan)
+    parents = {("encoder", Phase.FORWARD): ("model", Phase.FORWARD), ("model", Phase.FORWARD): ("gone", Phase.FORWARD)}
+    inside = {key: parent for key, parent in parents.items() if key in times and parent in times}
+    return RankRecord(numbers, own + 5 * MS, own, times, inside, {"tokens": tokens} if len(numbers) else {})
+
+
+ROWS: dict[SpanKey, int] = {
+    ("encoder", Phase.FORWARD): 30,
+    ("encoder", Phase.BACKWARD): 60,
+    ("Data", Phase.DATA): 1,
+    ("model", Phase.FORWARD): 2,
+}
+
+
+def test_a_message_brings_the_steps_over() -> None:
+    """Steps, lengths and own work exactly; rows to a hundred-thousandth."""
+    record = make_record(range(1, 21), ROWS)
+    message = decode(encode(Sender(3, 77, 5), record, 4, 0.25, closing=True))
+    assert (message.sender, message.serial, message.rate, message.closing) == (Sender(3, 77, 5), 4, 0.25, True)
+    received = message.record(decode_names(encode_names(record)))
+    assert received.steps.tolist() == record.steps.tolist()
+    assert received.step_ns.tolist() == record.step_ns.tolist()
+    assert received.own_ns.tolist() == record.own_ns.tolist()
+    assert received.rows.keys() == record.rows.keys()
+    for key, times in record.rows.items():
+        assert received.rows[key] == pytest.approx(times, rel=1e-5)
+    assert received.parents == record.parents
+    assert received.scalars.keys() == {"tokens"}
+    assert received.scalars["tokens"] == pytest.approx(record.scalars["tokens"], nan_ok=True)
+
+
+@pytest.mark.parametrize(("steps", "rows"), [(0, 0), (1, 1), (20, 3), (500, 1_000)])
+def test_a_message_has_one_size(steps: int, rows: int) -> None:
+    """However many steps and rows there are: the largest rows are sent."""
+    record = make_record(range(1, steps + 1), {(f"layer{at}", Phase.FORWARD): at + 1 for at in range(rows)})
+    data = encode(Sender(0), record, 1, 1.0, closing=False)
+    assert len(data) == MESSAGE_BYTES < 7_000
+    message = decode(data)
+    assert len(message.steps) == min(steps, MESSAGE_STEPS)
+    assert len(message.hashes) == min(rows, MESSAGE_ROWS)
+    if rows > MESSAGE_ROWS:
+        assert row_hash((f"layer{rows - 1}", Phase.FORWARD)) in message.hashes
+
+
+def test_rows_are_merged_by_name() -> None:
+    """A rank with other targets, in another order: its rows have their names, and one that is unknown is left out."""
+    one, other = make_record(range(1, 5), ROWS), make_record(range(1, 5), dict([*reversed(ROWS.items())]))
+    names = decode_names(encode_names(one))
+    assert decode(encode(Sender(1), other, 1, 1.0, closing=False)).record(names).rows.keys() == one.rows.keys()
+    unknown = make_record(range(1, 5), {("head", Phase.FORWARD): 3})
+    assert not decode(encode(Sender(1), unknown, 1, 1.0, closing=False)).record(names).rows
+
+
+def test_ranks_that_send_at_different_times_choose_the_same_steps() -> None:
+    """Of 100 steps and of 150, half a second later: most of the chosen ones are common."""
+    early, late = choose_steps(np.arange(1, 101)), choose_steps(np.arange(1, 151))
+    assert len(early) == len(late) == MESSAGE_STEPS
+    assert len(np.intersect1d(early, late)) >= 18
+    assert sorted(late.tolist()) == late.tolist()
+
+
+def test_the_rows_of_waits_are_always_sent() -> None:
+    """However small they are beside the modules: they say which rank waits."""
+    rows: dict[SpanKey, int] = {(f"layer{at}", Phase.FORWARD): 9 for at in range(MESSAGE_ROWS)}
+    sent = largest_rows(make_record(range(1, 5), rows | dict.fromkeys(WAIT_ROWS, 0)))
+    assert set(sent) >= WAIT_ROWS
+    assert len(sent) == MESSAGE_ROWS
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * MESSAGE_BYTES, b"\xff" * (MESSAGE_BYTES + 1)])
+def test_another_text_is_no_message(data: bytes) -> None:
+    """Of another version, or cut."""
+    with pytest.raises(ValueError, match="a message"):
+        decode(data)
+
+
+@pytest.mark.parametrize("text", [b"{}", b"[1]", b'[["a"]]', b"\xff", b"[[1, 2]]"])
+def test_another_text_holds_no_names(text: bytes) -> None:
+    """The store belongs to the training: anything may be there."""
+    with pytest.raises(ValueError, match=r"."):
+        decode_names(text)

@@ -1,0 +1,104 @@
+"""Two real ranks over gloo, with default settings."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from autoprof import read_run
+from autoprof.frame import Phase
+from autoprof.summary import Summary
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without distributed")
+WORKER = Path(__file__).with_name("rank_worker.py")
+
+
+def train(folder: Path, case: str) -> Summary:
+    """Train two ranks as a launcher starts them; return rank 0's summary."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), str(folder), case],
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.DEVNULL,
+        )
+        for rank in range(2)
+    ]
+    try:
+        for rank in ranks:
+            rank.wait(timeout=120)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    (run,) = folder.iterdir()
+    summary = read_run(run).summary
+    assert summary is not None
+    return summary
+
+
+def test_the_slow_rank_of_a_short_run_is_named(tmp_path: Path) -> None:
+    """60 steps, a second long: rank 1 sleeps 10 ms in the backward of ``middle``."""
+    summary = train(tmp_path, "slow")
+    (finding,) = [one for one in summary.findings if one.rule == "straggler"]
+    assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
+    assert not [note for note in summary.notes if "rank" in note]
+
+
+def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> None:
+    """The summary of the other names it with its last known step."""
+    summary = train(tmp_path, "dead")
+    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 60
+    (note,) = [note for note in summary.notes if "rank 1" in note]
+    assert "has ended without its last message" in note
+
+
+def test_ranks_with_uneven_inputs_are_compared_in_the_steps_of_both(tmp_path: Path) -> None:
+    """Under DDP's ``join`` rank 0 has 40 batches, and answers the collectives of the 20 that rank 1 has besides."""
+    summary = train(tmp_path, "join")
+    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 40
+    (finding,) = [one for one in summary.findings if one.rule == "straggler"]
+    assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
+    assert finding.evidence["steps"] <= 40
+    assert not [note for note in summary.notes if "rank" in note]
+    (run,) = tmp_path.iterdir()
+    assert len((run / "rank1" / "steps.jsonl").read_text("utf-8").splitlines()) > 40
+
+
+def test_ranks_that_become_known_after_set_up_share_one_run(tmp_path: Path) -> None:
+    """Instrumented before ``init_process_group``, without a launcher: one folder, one display, and the slow rank."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), str(tmp_path), f"late {rank} {port}"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        shown = [rank.communicate(timeout=120)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    (folder,) = tmp_path.iterdir()
+    run = read_run(folder)
+    assert run.ranks == (0, 1)
+    assert run.info["world_size"] == 2
+    assert (folder / "rank1" / "run.json").is_file()
+    assert "autoprof: 60 steps" in shown[0]
+    assert not shown[1]
+    assert run.summary is not None
+    (finding,) = [one for one in run.summary.findings if one.rule == "straggler"]
+    assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
