@@ -13,7 +13,7 @@ from torch import nn
 
 from .._capture import recorder
 from .._stats.name_lines import Line, name_lines, walk
-from .._units import NS_PER_S
+from .._units import NS_PER_S, format_span
 from ..devices import Peak, Tf32Flags, device_of
 from ..frame import MODULE_PHASES, Phase
 from ..summary import Summary, UnfusedAttention, Work, WorkKind, WorkRow
@@ -25,10 +25,15 @@ FIRST_NS: Final = 1_500_000_000
 """Estimated extra time of a process's first count, in which torch imports its modules for fake tensors."""
 MODULE_NS: Final = 5_000_000
 """Estimated time of a count for each module: some 30 operators, forward and backward, at 0.15 ms."""
+MAX_WAIT_NS: Final = 30_000_000_000
+"""The longest that counts without regard to the budget may take, at the end of a run and in one without a budget."""
+MAX_WAIT_SHARE: Final = 0.1
+"""In a longer run they may take this part of its time."""
 SEQUENCES: Final = 64
 """Different sequences of shapes in a step, at most; further ones share one entry without a figure."""
 
 OUTSIDE: Final = "modules of the model are called outside of a call of the model itself"
+LATER: Final = "FLOPs are counted when the run is long enough for the budget, or at its end"
 NEVER: Final = "no recorded step called the model as a whole"
 CHANGED: Final = "parameters were frozen or unfrozen before the FLOPs of the steps until then were counted"
 CHECK_EVERY_NS: Final = 1_000_000_000
@@ -63,8 +68,9 @@ class FlopMeter:
     """Count the FLOPs of each sequence of model calls in a step, and divide them by the steps' time.
 
     A count takes about a second of the training thread. It is postponed until that is less than ``budget`` of the run's
-    time so far; a run that ends before is counted when it is closed. The device's peak is found at the first count,
-    because a model may move to its device after set-up; ``place`` is that of a model without parameters.
+    time so far; a run that ends before is counted when it is closed, unless that takes too long. The device's peak is
+    found at the first count, because a model may move to its device after set-up; ``place`` is that of a model without
+    parameters.
     """
 
     def __init__(
@@ -95,9 +101,11 @@ class FlopMeter:
         self._training: list[tuple[bool, ...]] = []
         self._check_ns = 0
         self._known: _MeanStep | None = None
+        self._omitted: str | None = None
+        """Why the counts that were left at the end of the run were not made."""
 
-    def add_step(self, calls: StepCalls, shapes: list[Shape], *, warmup: bool) -> bool:
-        """Add a step's calls; count their FLOPs if due, and return whether that was done."""
+    def add_step(self, calls: StepCalls, shapes: list[Shape], *, warmup: bool, steps: int = 1) -> bool:
+        """Add the calls of a step, or of equal ones; count their FLOPs if due, and return whether that was done."""
         passes = -1 if calls.passes is None else calls.passes
         key = (self._training_version(), passes, *calls.shapes)
         known = self._calls.get(key)
@@ -108,7 +116,7 @@ class FlopMeter:
                 known = _described(calls, shapes)
             self._calls[key] = known
         if not warmup:
-            self._steps[key] += 1
+            self._steps[key] += steps
         if key in self._counts or isinstance(known, str) or not self._due():
             return False
         self._count(key)
@@ -126,9 +134,16 @@ class FlopMeter:
 
     def _due(self) -> bool:
         if self._budget is None:
-            return True
-        cost_ns = self._estimate_ns + self.counter.spent_ns
-        return cost_ns <= self._budget * (self._now_ns() - self._began_ns)
+            return self._worth_the_wait()
+        return self._cost_ns() <= self._budget * (self._now_ns() - self._began_ns)
+
+    def _cost_ns(self) -> int:
+        """Return the time of all counts after one more."""
+        return self._estimate_ns + self.counter.spent_ns
+
+    def _worth_the_wait(self) -> bool:
+        """Return whether the run may wait for one more count."""
+        return self._cost_ns() <= max(MAX_WAIT_NS, MAX_WAIT_SHARE * (self._now_ns() - self._began_ns))
 
     def _count(self, key: tuple[int, ...]) -> None:
         calls = self._calls[key]
@@ -148,10 +163,18 @@ class FlopMeter:
             self._peak = peak_of(self._model, self._place)
 
     def finish(self) -> None:
-        """Count the sequences that are not counted yet, those of most steps first."""
+        """Count the sequences that are not counted yet, those of most steps first, unless that takes too long."""
         for key, _ in self._steps.most_common():
-            if key not in self._counts:
-                self._count(key)
+            if key in self._counts or isinstance(self._calls[key], str):
+                continue
+            if not self._worth_the_wait():
+                cost_ns = self._cost_ns()
+                self._omitted = (
+                    f"counting them takes about {format_span(cost_ns)}; a run of at least "
+                    f"{format_span(cost_ns / MAX_WAIT_SHARE)} counts them"
+                )
+                return
+            self._count(key)
 
     def work(self, summary: Summary) -> Work | None:
         """Return the FLOPs of a mean step and the utilization of the device; None without a recorded step."""
@@ -162,7 +185,7 @@ class FlopMeter:
             return Work(reason="; ".join(sorted(reasons)))
         waiting = [key for key in self._steps if key not in self._counts]
         if waiting:
-            return Work(reason="FLOPs are counted when the run is long enough for the budget, or at its end")
+            return Work(reason=self._omitted or LATER)
         return self._work(summary)
 
     def _work(self, summary: Summary) -> Work:
@@ -200,10 +223,9 @@ class FlopMeter:
             self._known = _MeanStep(steps, mean, {})
         mean, parts = self._known.total, self._known.parts
         shown = {row.name for row in summary.rows}
-        for name, fqns in self._fqns.items():
-            if name in shown and name not in parts:
-                work = _part(mean, fqns)
-                parts[name] = work, _by_phase(work)
+        wanted = {name: fqns for name, fqns in self._fqns.items() if name in shown and name not in parts}
+        for name, work in _parts(mean, wanted).items():
+            parts[name] = work, _by_phase(work)
         return mean, parts
 
 
@@ -256,14 +278,26 @@ def _by_phase(work: FlopCount) -> dict[str, int]:
     return {str(phase): work.flops(phases=phase) or 0 for phase in MODULE_PHASES}
 
 
-def _part(work: FlopCount, fqns: Iterable[str]) -> FlopCount:
-    """Return the FLOPs of these modules and all inside them, each counted once."""
-    tops = tuple(fqns)
+def _parts(work: FlopCount, wanted: Mapping[str, Iterable[str]]) -> dict[str, FlopCount]:
+    """Return for each name the FLOPs of its modules and all inside them, each counted once."""
+    names: dict[str, list[str]] = {}
+    for name, fqns in wanted.items():
+        for fqn in dict.fromkeys(fqns):
+            names.setdefault(fqn, []).append(name)
+    found: dict[str, dict[FlopKey, int]] = {name: {} for name in wanted}
+    for key, flops in work.rows.items() if names else ():
+        for fqn in _enclosing(key.fqn):
+            for name in names.get(fqn, ()):
+                found[name][key] = flops
+    return {name: FlopCount(rows) for name, rows in found.items()}
 
-    def inside(key: FlopKey) -> bool:
-        return any(not top or key.fqn == top or key.fqn.startswith(f"{top}.") for top in tops)
 
-    return FlopCount({key: flops for key, flops in work.rows.items() if inside(key)})
+def _enclosing(fqn: str) -> Iterable[str]:
+    """Yield this module and all around it, up to the model itself."""
+    while fqn:
+        yield fqn
+        fqn = fqn.rpartition(".")[0]
+    yield ""
 
 
 def _scaled(work: FlopCount, factor: float) -> FlopCount:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch
+from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK, MarkBatch, extension
 from .._capture.marks.state import CallMatcher, ExpectedCall
 from .._capture.probes import ModuleProbe, native_call_hook
 from .._capture.recorder import Recorder
+from .._process.replace import skip_frames
 from .batch_dimension import samples_of
 from .flops import OutermostCall, ambient, describe
 
@@ -66,42 +67,60 @@ class RootProbe(ModuleProbe):
     marked.
     """
 
-    __slots__ = ("_after", "_hook", "_inside", "_known", "_matcher", "_new", "_passes", "shapes")
+    __slots__ = ("_after", "_counted", "_hook", "_inside", "_known", "_new", "_passes", "last", "matcher", "shapes")
 
     def __init__(self, model: nn.Module, recorder: Recorder, passes: PassCounter | None = None) -> None:
         self.recorder = recorder
         self.module = model
         self._passes = passes
+        self._counted = 0, 0
         self._attached = False
         self._known: dict[Hashable, int] = {}
         self._new: int | None = None
         self._inside: list[tuple[int, int]] = []
         self._after: RemovableHandle | None = None
-        self._matcher = CallMatcher()
-        self._hook = MethodType(native_call_hook(recorder, RootProbe.enter, self._matcher), self)
+        self.matcher = CallMatcher()
+        """The state of the comparison of calls."""
+        self._hook: Any = MethodType(native_call_hook(recorder, RootProbe.enter, self.matcher), self)
         self.shapes: list[Shape] = []
+        self.last = StepCalls((), False, None)
+        """The calls of the last step that was taken."""
 
     @property
     def spent_ns(self) -> int:
         """Time of the hooks, in nanoseconds, since it was last set to 0."""
-        return self._matcher.spent_ns
+        return self.matcher.spent_ns
 
     @spent_ns.setter
     def spent_ns(self, ns: int) -> None:
-        self._matcher.spent_ns = ns
+        self.matcher.spent_ns = ns
+
+    @property
+    def has_native_matcher(self) -> bool:
+        """Whether calls are compared in C."""
+        return extension is not None and isinstance(self.matcher, extension.CallMatcher)
+
+    def passes_counted(self) -> dict[str, int]:
+        """Return the numbers of backward passes of the last step that was taken, as they were counted."""
+        return {"begun": self._counted[0], "reached": self._counted[1]}
 
     def attach(self) -> None:
         """Hook the model, after the hooks that may change its arguments."""
-        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
+        if self._attached:
             return
         self._attached = True
-        self._matcher.enabled = self._after is None
+        self.matcher.enabled = self._after is None
         nn.Module.register_forward_pre_hook(self.module, self._hook, with_kwargs=True)
 
     def detach(self) -> None:
         """Remove the hooks, and compare no calls."""
-        self._matcher.enabled = False
+        self.matcher.enabled = False
         super().detach()
+
+    def remove(self) -> None:
+        """Remove the hooks for good; nothing that the probe holds leads back to it."""
+        self.detach()
+        self._hook = _nothing
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Record a call of the model."""
@@ -120,8 +139,8 @@ class RootProbe(ModuleProbe):
                 if number is None:
                     number = self._add_shape(module, key, args, kwargs or {})
                 elif self._after is None and len(args) == 1 and isinstance(args[0], Tensor) and not kwargs:
-                    self._matcher.expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
-                self._matcher.numbers.append(number)
+                    self.matcher.expected = ExpectedCall(number, args[0].shape, args[0].dtype, *key[2:])
+                self.matcher.numbers.append(number)
                 if self._after is not None:
                     self._inside.append((len(self.recorder.buffer) // 2, -1))
         except Exception:
@@ -130,7 +149,7 @@ class RootProbe(ModuleProbe):
 
     def _repeats_last(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> bool:
         """Record a call with one tensor if it equals the last such call, which needs no description."""
-        expected = self._matcher.expected
+        expected = self.matcher.expected
         if expected is None or kwargs or len(args) != 1 or self._after is not None:
             return False
         number, shape, dtype, training, *modes = expected
@@ -143,7 +162,7 @@ class RootProbe(ModuleProbe):
             and [*_modes()] == modes
         ):
             return False
-        self._matcher.numbers.append(number)
+        self.matcher.numbers.append(number)
         return True
 
     def _add_shape(self, module: nn.Module, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -156,7 +175,7 @@ class RootProbe(ModuleProbe):
         self._new = number if trains else None
         if self._after is None:
             self._after = nn.Module.register_forward_hook(module, self.leave, with_kwargs=True, always_call=True)
-            self._matcher.enabled = False
+            self.matcher.enabled = False
         return number
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -180,14 +199,15 @@ class RootProbe(ModuleProbe):
 
     def take(self, marks: MarkBatch) -> StepCalls:
         """Return the calls of the step with these marks, and clear them."""
-        calls, inside = tuple(self._matcher.numbers), self._inside
-        self._matcher.numbers.clear()
+        calls, inside = tuple(self.matcher.numbers), self._inside
+        self.matcher.numbers.clear()
         passes = self._count_passes()
+        self.last = found = StepCalls(calls, False, passes)
         if self._after is None:
-            return StepCalls(calls, False, passes)
+            return found
         self._after.remove()  # all new shapes of this step are described
         self._after, self._new, self._inside = None, None, []
-        self._matcher.enabled = self._attached
+        self.matcher.enabled = self._attached
         codes = marks.codes
         outside = len(inside) == len(calls) and self._any_outside(codes, inside)
         return StepCalls(calls, outside, passes)
@@ -196,7 +216,7 @@ class RootProbe(ModuleProbe):
         counter = self._passes
         if counter is None:
             return None
-        begun, reached = counter.begun, counter.reached
+        self._counted = begun, reached = counter.begun, counter.reached
         counter.begun = counter.reached = 0
         return None if begun and not reached else reached  # hooks do not fire inside a compiled graph
 
@@ -209,6 +229,10 @@ class RootProbe(ModuleProbe):
                     return True
             begin = end if end >= 0 else len(codes)
         return False
+
+
+def _nothing(*_call: Any) -> None:
+    """Take the place of a hook that was removed for good."""
 
 
 def _brief(value: Any, depth: int) -> Hashable:
@@ -236,3 +260,7 @@ def _modes() -> tuple[bool, Hashable]:
         torch.is_autocast_enabled("cuda"),
         torch.is_autocast_enabled("cpu"),
     )
+
+
+for _hook in (RootProbe.enter, RootProbe.leave):
+    skip_frames(_hook, callees=True)  # dynamo would compile them beside the graph of a compiled model

@@ -57,7 +57,8 @@ TimedCall = tuple[Site, int, int]
 """One call: its site, its start and end in nanoseconds of host time. (A named tuple would take 0.4 µs.)"""
 
 
-def _kind(file: str) -> int:
+def kind_of(file: str) -> int:
+    """Return whose file this is, which is remembered."""
     if file.startswith(_OURS) and not file.startswith(_PROGRAMS):
         kind = _HIDDEN
     elif file.startswith(_TORCH):
@@ -81,7 +82,7 @@ def site_of(frame: FrameType | None, call: str) -> Site | None:
         file = code.co_filename
         kind = _kinds.get(file)
         if kind is None:
-            kind = _kind(file)
+            kind = kind_of(file)
         if kind == _USER:
             key = id(code), frame.f_lasti, call
             known = _sites.get(key)
@@ -131,7 +132,8 @@ class CallTable:
         self.recorded_steps = 0
         self._open: list[TimedCall] = []
         self._more: dict[Site, list[int]] = {}
-        self._pending: tuple[Any, Site, int] | None = None
+        self._pending: list[tuple[Any, Site, int]] = []
+        """The call that is watched, if any."""
         self.use_clock(clock)
 
     def use_clock(self, clock: Clock) -> None:
@@ -140,15 +142,15 @@ class CallTable:
         """Returns the host time in nanoseconds."""
         self._ends: defaultdict[Any, int] = defaultdict(self.now)
         self._ended = self._ends.__missing__
-        self._pending = None
+        self._pending.clear()
 
     def watch(self, call: Any, site: Site) -> None:
         """Time a call from now on until ``call``, a callable made for this call only, is freed."""
-        if self._pending is not None:
+        if self._pending:
             self._add_watched()
         link = ref(call, self._ended)
         hash(link)  # kept by the reference: a dead one cannot be hashed any more
-        self._pending = (link, site, self.now())
+        self._pending.append((link, site, self.now()))
 
     def add(self, site: Site, start_ns: int, end_ns: int) -> None:
         """Add a call that is over."""
@@ -158,15 +160,14 @@ class CallTable:
             _add(self._more, site, 1, end_ns - start_ns)
 
     def _add_watched(self) -> None:
-        assert self._pending is not None
-        (link, site, start_ns), self._pending = self._pending, None
+        link, site, start_ns = self._pending.pop()
         end_ns = self._ends.pop(link, start_ns)  # still alive: the user keeps the bound method, so the end is unknown
         self._ends.clear()
         self.add(site, start_ns, end_ns)
 
     def take(self) -> list[TimedCall]:
         """Return the calls since the last ``take``, in order; pass them to ``count`` to count them."""
-        if self._pending is not None:
+        if self._pending:
             self._add_watched()
         calls = self._open
         if calls:
@@ -194,7 +195,12 @@ class CallTable:
     @property
     def has_calls(self) -> bool:
         """Whether there were calls since the last ``take``."""
-        return bool(self._open or self._more) or self._pending is not None
+        return any(self.open_calls)
+
+    @property
+    def open_calls(self) -> tuple[list[Any], dict[Any, Any], list[Any]]:
+        """The containers of the calls since the last ``take``; it replaces them."""
+        return self._open, self._more, self._pending
 
     def close_step(self, *sums: int) -> None:
         """Keep a recorded step's sums."""

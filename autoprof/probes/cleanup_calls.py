@@ -1,4 +1,4 @@
-"""Time the calls inside a step that free memory by hand: ``gc.collect`` and ``torch.cuda.empty_cache``."""
+"""Time the calls inside a step that free memory by hand: ``gc.collect`` and ``empty_cache`` of torch's devices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from .._process.replace import Attribute, InCompiler, Replacement
 from ._base import ProbeContext, ProbeFactory
 from ._timed_calls import TimedCallProbe, time_calls
 
+MODULES: Final = ("accelerator", "cuda", "mps", "xpu")
+"""Modules of torch that have ``empty_cache``; ``torch.accelerator`` has it in newer versions."""
 FUNCTIONS: Final[tuple[tuple[Any, str, str, InCompiler], ...]] = (
     (gc, "collect", "gc.collect", InCompiler.PRESENT),
-    (torch.cuda, "empty_cache", "torch.cuda.empty_cache", InCompiler.RETIRED),
+    *(
+        (getattr(torch, module), "empty_cache", f"torch.{module}.empty_cache", InCompiler.RETIRED)
+        for module in MODULES
+        if hasattr(getattr(torch, module, None), "empty_cache")
+    ),
 )
 """Each function by its module; a program that imported it by name before the session calls the original.
 

@@ -4,19 +4,23 @@ A collective that Python calls is seen as a call; on a device's clock its span l
 Collectives launched by C++ are no calls: those of DDP's reducer run during the backward pass, and ``backward`` returns
 after the last of them. The time from the last autograd node to that return is the span ``Comm/DDP``; it includes other
 callbacks of the pass, so it is an upper bound. FSDP waits by events between streams, which no span shows.
+
+Where several ranks train, each communication is recorded beside these spans with its kind, group, bytes and phase.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import wraps
 from threading import get_ident
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 
+from .._capture.communication import KERNELS, CommRecord, has_ranks
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, place_of
@@ -24,11 +28,18 @@ from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 
 COLLECTIVES: Final = (
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_reduce",
-    "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list",
-    "gather", "gather_object", "recv", "recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send", "send_object_list",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier", "broadcast",
+    "broadcast_object_list", "gather", "gather_object", "recv", "recv_object_list", "reduce", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
 )  # fmt: skip
+NEGLIGIBLE: Final = 0.001
+"""Idle kernels stay while they take at most this part of the step: torch's table of operators rarely changes then.
+A thread of the program that communicates at the very moment of a change might see half of it."""
+ONE_QUEUE: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
+"""The environment variable of the number of hardware queues. With one, a timed event on a communication stream keeps
+computation waiting."""
+UNTIMED_STREAM: Final = f"communication on a stream of its own, not timed under {ONE_QUEUE}=1"
 
 
 def _replacements() -> Iterator[Replacement]:
@@ -36,24 +47,58 @@ def _replacements() -> Iterator[Replacement]:
         for name in COLLECTIVES:
             if hasattr(dist, name):
                 yield Replacement(place_of(dist, name))
-        with suppress(AttributeError):
-            yield Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"))
+
+
+def _replace_wait(original: Any, listeners: list[Any]) -> Any:
+    """Return a wrapper of ``Work.wait`` that passes the work to the listeners afterwards."""
+
+    @wraps(original)
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return original(self, *args, **kwargs)
+        heard = listeners[:]
+        entered = [listener for listener in heard if listener.enter(original, (self,))]
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            for listener in reversed(entered):
+                listener.leave()
+            for listener in heard:
+                listener.waited(self)
+
+    return wait
 
 
 REPLACEMENTS: Final = tuple(_replacements())
+WAIT: Final = (
+    (Replacement(Attribute(torch._C._distributed_c10d.Work, "wait"), _replace_wait),) if dist.is_available() else ()
+)
 
 
 class CommListener:
     """Mark the collectives of one session; a wait inside a collective belongs to it."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, record: CommRecord) -> None:
         self._recorder = recorder
+        self._record = record
         self._codes: dict[str, int] = {}
         self._open_code = self._open_in = -1
+        self._one_queue = os.environ.get(ONE_QUEUE) == "1"
+        self._home: Any = None
+        """The stream of the model's last forward, where there is one queue for all streams."""
+
+    def find_stream(self) -> None:
+        """Remember the stream of a training forward, which now begins."""
+        if self._one_queue and self._recorder.on_device:
+            self._home = self._recorder.clock.place(None)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
         if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
+            return False
+        if self._home is not None and recorder.on_device and recorder.clock.place(None) != self._home:
+            if function.__name__ != "wait":  # also inside a collective
+                recorder.count_untimed(UNTIMED_STREAM)
             return False
         name = function.__name__
         code = self._codes.get(name)
@@ -68,12 +113,17 @@ class CommListener:
             self._recorder.mark(self._open_code | LEAVE)
         self._open_in = -1
 
+    def waited(self, work: Any) -> None:
+        """Called after each ``Work.wait``."""
+        self._record.look_for_ends(work)
+
 
 class ReducerWait:
     """Mark the wait for DDP's reducer at the end of a backward pass."""
 
-    def __init__(self, recorder: Recorder, model: torch.nn.Module) -> None:
+    def __init__(self, recorder: Recorder, model: torch.nn.Module, record: CommRecord) -> None:
         self._recorder = recorder
+        self._record = record
         self._code = recorder.label("Comm/DDP", None, Phase.COMM)
         self._ddp: weakref.ref[Any] | None = None
         self._open = False
@@ -94,23 +144,79 @@ class ReducerWait:
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
         ddp = None if self._ddp is None else self._ddp()
-        if ddp is not None and getattr(ddp, "require_backward_grad_sync", False):
+        recorder = self._recorder
+        if ddp is None or recorder.suspended or not getattr(ddp, "require_backward_grad_sync", False):
+            return
+        try:  # the thread of a device calls this; the wait is that of the thread which has called ``backward``
+            recorder.append(self._code | ENTER, recorder.read(), recorder.thread)
             self._open = True
-            self._recorder.mark(self._code | ENTER)
+        except Exception:
+            recorder.handle_failure("marks")
 
     def end(self) -> None:
         """Mark that the backward pass returns."""
         if self._open:
             self._open = False
             self._recorder.mark(self._code | LEAVE)
+            self._record.look_for_ends()
 
 
-def _make(context: ProbeContext) -> CallProbe:
-    wait = ReducerWait(context.recorder, context.model)
-    context.training_forward_calls.append(wait.find_wrapper)
+class CommProbe(CallProbe):
+    """Mark the waits for communication; where several ranks train, record each communication."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.record = CommRecord(recorder.handle_failure, recorder.communications)
+        self._idle_share = 0.0
+        self._recorder = recorder
+        self._failed = False
+        self.listener = CommListener(recorder, self.record)
+        super().__init__([(replacement, self.listener) for replacement in (*REPLACEMENTS, *WAIT)])
+
+    @property
+    def spent_ns(self) -> int:
+        """Time that recording took, in nanoseconds, since it was last set to 0."""
+        return self.record.spent_ns
+
+    @spent_ns.setter
+    def spent_ns(self, ns: int) -> None:
+        self.record.spent_ns = ns
+
+    def report_idle_cost(self, share: float) -> None:
+        """Take the part of a step that idle kernels would take."""
+        self._idle_share = share
+
+    def attach(self) -> None:
+        """Mark and record from now on."""
+        super().attach()
+        if self._failed or not has_ranks():
+            return
+        try:
+            KERNELS.listen(self.record, self.listener)
+        except Exception:
+            self._failed = True
+            self._recorder.handle_failure("communication")
+
+    def detach(self) -> None:
+        """Mark and record no more."""
+        super().detach()
+        KERNELS.ignore(self.record, self.listener)
+        if self._idle_share > NEGLIGIBLE:
+            KERNELS.unregister()
+
+    def remove(self) -> None:
+        """Put the original functions and operators back once no session needs the replacements."""
+        super().remove()
+        KERNELS.ignore(self.record, self.listener)
+        KERNELS.unregister()
+        self.record.wait_for_threads()
+
+
+def _make(context: ProbeContext) -> CommProbe:
+    probe = CommProbe(context.recorder)
+    wait = ReducerWait(context.recorder, context.model, probe.record)
+    context.training_forward_calls.extend((wait.find_wrapper, probe.listener.find_stream))
     context.module_hooks.passes.add_end_observer(wait)
-    listener = CommListener(context.recorder)
-    return CallProbe([(replacement, listener) for replacement in REPLACEMENTS])
+    return probe
 
 
 PROBE = ProbeFactory(_make)

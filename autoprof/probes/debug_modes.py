@@ -41,8 +41,9 @@ class DebugProbe(CallProbe):
     """Count the recorded steps in which each switch was on."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
-        super().__init__([(BACKWARD, _BackwardListener(self._seen))])
+        self.seen: set[str] = set()
+        """The switches that were on when a backward pass of the open step began."""
+        super().__init__([(BACKWARD, _BackwardListener(self.seen))])
         self.steps = 0
         self.counts: Counter[str] = Counter()
 
@@ -53,7 +54,7 @@ class DebugProbe(CallProbe):
     @property
     def is_on(self) -> bool:
         """Whether a switch is on, or was when backward began in the open step."""
-        if self._seen or sys.gettrace() is not None or sys.getprofile() is not None:
+        if self.seen or sys.gettrace() is not None or sys.getprofile() is not None:
             return True
         return torch.is_anomaly_enabled() or _profiler_enabled()
 
@@ -61,9 +62,9 @@ class DebugProbe(CallProbe):
         """Count the switches of a recorded step; a warm-up step is not counted."""
         if counts:
             self.steps += 1
-            self._seen.update(_switched_on())
-            self.counts.update(self._seen)
-        self._seen.clear()
+            self.seen.update(_switched_on())
+            self.counts.update(self.seen)
+        self.seen.clear()
 
 
 def _switched_on() -> Iterator[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 from torch.utils.data import DataLoader
@@ -50,6 +51,28 @@ NEXT = Replacement(Attribute(_BaseDataLoaderIter, "__next__"), _report_batches)
 START = Replacement(Attribute(DataLoader, "__iter__"))
 
 
+class _NoEvents:
+    """The events of a session that has ended."""
+
+    is_recording = expects_fetches = is_excluded = False
+
+    def exclude(self, name: str) -> AbstractContextManager[None]:
+        """Exclude nothing."""
+        return nullcontext()
+
+    def report_fetch(self, source: Any, *, explicit: bool) -> None:
+        """Do nothing."""
+
+    def report_ungraded(self, *, begins: bool) -> None:
+        """Do nothing."""
+
+    def report_mode(self, training: bool) -> None:
+        """Do nothing."""
+
+
+_NO_EVENTS: Final = _NoEvents()
+
+
 class LoaderProbe(CallProbe):
     """Time the fetches of one session. A fetch inside another one (a wrapped ``DataLoader``) belongs to it.
 
@@ -60,11 +83,16 @@ class LoaderProbe(CallProbe):
         super().__init__([(START, self), (NEXT, self)])
         self._recorder = recorder
         self._code = recorder.label("Data", None, Phase.DATA)
-        self._events = events
+        self._events: StepEvents = events
         self._open_in = -1
         """The serial of the step of the open fetch; a Ctrl-C may leave that of an old step here."""
         self._prefetch = prefetch
         self._batches = batches
+
+    def remove(self) -> None:
+        """Time no fetch any more: the program keeps the loaders of a session that has ended, and they this probe."""
+        super().remove()
+        self._events = _NO_EVENTS
 
     def begin(self, source: Any, *, explicit: bool, kind: int = ENTER) -> bool:
         """Begin a fetch from this source; return whether ``end`` is to be called. Never raises."""

@@ -30,6 +30,11 @@ class OptimizerProbe(OptimizerHooks):
             self._inside = 0
         super().attach()
 
+    def remove(self) -> None:
+        """Remove the hooks for good."""
+        super().remove()
+        self._before = self._after = None  # bound methods, which lead back to the probe
+
     def _enter(
         self, _optimizer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]] | None:

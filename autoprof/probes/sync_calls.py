@@ -5,6 +5,9 @@ No frame of ours is on the stack while such a call runs, so tracebacks and warni
 the device gets a ``partial`` of the bound method, made for that one call. When the call is over the ``partial`` is
 freed, and that is the end of the wait. The descriptors stay from a session's first recorded step on a device to its
 end, and do nothing in unsampled steps: CPython stops caching the attributes of a type that changes too often.
+
+They are written in C where the extension is used, for most calls wait for nothing: AdamW reads ``step.item()`` on the
+host twice for each parameter.
 """
 
 from __future__ import annotations
@@ -13,15 +16,17 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial, wraps
 from threading import get_ident
+from time import perf_counter_ns
 from typing import Any, Final
 
 import torch
 
+from .._capture.marks import extension, uses_extension
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, InCompiler, Make, Replacement, never_compile
 from ..devices import Clock, DeviceClock, TorchEvents, ask_devices
 from ._base import ProbeContext, ProbeFactory
-from ._call_table import CallTable, site_of
+from ._call_table import CallTable, Site, kind_of, site_of
 
 METHODS: Final = (
     "item", "tolist", "cpu", "numpy", "nonzero", "is_nonzero", "masked_select", "__bool__", "__float__", "__int__",
@@ -35,25 +40,39 @@ _caller = sys._getframe
 class _TimedMethod:
     """A replaced method: the original on the class, timed on a tensor of the device."""
 
-    __slots__ = ("_method", "_name", "_of_tensor")
+    __slots__ = ("__wrapped__", "_name", "_of_tensor")
 
     def __init__(self, method: Any, name: str, of_tensor: bool) -> None:
-        self._method = method
+        self.__wrapped__ = method
         self._name = name
         self._of_tensor = of_tensor
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            return self._method if owner is None else self._method.__get__(None, owner)
-        bound = self._method.__get__(instance, owner)
-        if not listeners:
+            return self.__wrapped__ if owner is None else self.__wrapped__.__get__(None, owner)
+        bound = self.__wrapped__.__get__(instance, owner)
+        if not listeners or (self._of_tensor and not _is_followed(instance)):
             return bound
         return _watch(bound, instance if self._of_tensor else None, self._name, _caller(1))
+
+
+def _is_followed(tensor: Any) -> bool:
+    """Return whether a listener follows the device of a tensor; also where asking fails, which ``_watch`` counts."""
+    try:
+        return any([probe.is_here(tensor) for probe in listeners])  # noqa: C419 - a generator would be slower
+    except Exception:
+        return True
+
+
+def _watch_from_c(bound: Any, tensor: Any, name: str) -> Any:
+    """Do as ``_watch``; the caller's frame is that of the program."""
+    return _watch(bound, tensor, name, _caller(1))
 
 
 def _watch(bound: Any, tensor: Any, name: str, frame: Any) -> Any:
     """Return a function to call in place of ``bound``; when it is freed, the listeners know the end of the call."""
     made = site = None
+    began_ns = perf_counter_ns()
     try:
         thread = get_ident()
         for probe in listeners:
@@ -66,6 +85,7 @@ def _watch(bound: Any, tensor: Any, name: str, frame: Any) -> Any:
                     break
                 made = partial(bound)
             table.watch(made, site)
+            probe.spent_ns += perf_counter_ns() - began_ns
     except Exception:
         for probe in listeners:
             probe.count_failure()
@@ -79,10 +99,14 @@ class SyncProbe:
         self.table = CallTable(recorder.clock)
         self.thread = recorder.thread
         self.index_of: Callable[[Any], int | None] = _on_no_device
+        self.is_here: Callable[[Any], Any] = _on_no_device
+        """Returns whether a tensor is on a device of the clock's kind."""
+        self.spent_ns = 0
+        """Time that watching calls took, since it was last set to 0."""
         self.on_device = False
         self._recorder = recorder
         self._attached = False
-        self._holds = False
+        self._held: tuple[Replacement, ...] = ()
         recorder.on_change(self._update)
         self._use_clock(recorder.clock)
 
@@ -99,7 +123,7 @@ class SyncProbe:
         self.table.use_clock(clock)
         self.on_device = isinstance(clock, DeviceClock)
         if isinstance(clock, DeviceClock):
-            self.index_of = clock.index_of
+            self.index_of, self.is_here = clock.index_of, clock.is_here
         self._listen()
 
     def attach(self) -> None:
@@ -115,16 +139,15 @@ class SyncProbe:
     def remove(self) -> None:
         """Put the originals back once no session needs the descriptors."""
         self.detach()
-        if self._holds:
-            self._holds = False
-            for replacement in replacements():
-                replacement.release(self)
+        held, self._held = self._held, ()
+        for replacement in held:
+            replacement.release(self)
 
     def _listen(self) -> None:
         wanted = self._attached and self.on_device
-        if wanted and not self._holds:
-            self._holds = True
-            for replacement in replacements():
+        if wanted and not self._held:
+            self._held = replacements(uses_extension())
+            for replacement in self._held:
                 replacement.hold(self)
         if wanted and self not in listeners:
             listeners.append(self)
@@ -144,8 +167,19 @@ listeners: Final[list[SyncProbe]] = []
 """The probes that record now."""
 
 
-def _timed_method(name: str, of_tensor: bool) -> Make:
-    return lambda original, _listeners: _TimedMethod(original, name, of_tensor)
+def _timed_method(name: str, of_tensor: bool, native: bool) -> Make:
+    def make(original: Any, _listeners: list[Any]) -> Any:
+        while type(original) in _kinds():  # left there because another package's wrapper was around it
+            original = original.__wrapped__
+        if native:
+            return extension.TimedMethod(original, name, of_tensor, listeners, _watch_from_c)
+        return _TimedMethod(original, name, of_tensor)
+
+    return make
+
+
+def _kinds() -> tuple[type, ...]:
+    return (_TimedMethod,) if extension is None else (_TimedMethod, extension.TimedMethod)
 
 
 def _timed_function(original: Any, _listeners: list[Any]) -> Any:
@@ -160,19 +194,22 @@ def _timed_function(original: Any, _listeners: list[Any]) -> Any:
 
 
 @cache
-def replacements() -> tuple[Replacement, ...]:
-    """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices."""
-    return tuple(_find_replacements())
+def replacements(native: bool) -> tuple[Replacement, ...]:
+    """Return the replacements of the tensor methods, and of the waiting calls of all kinds of devices.
+
+    ``native``: those of methods are written in C.
+    """
+    return tuple(_find_replacements(native))
 
 
-def _find_replacements() -> Iterator[Replacement]:
+def _find_replacements(native: bool) -> Iterator[Replacement]:
     for name in METHODS:
-        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True), listeners=listeners)
+        yield Replacement(Attribute(torch.Tensor, name), _timed_method(name, True, native), listeners=listeners)
     calls = ask_devices(lambda device: tuple(device.waiting_calls()))
     for owner, name in dict.fromkeys(call for _, found in calls for call in found):  # several kinds share one
         place = Attribute(owner, name)
         if isinstance(owner, type):
-            yield Replacement(place, _timed_method(name, False), listeners=listeners)
+            yield Replacement(place, _timed_method(name, False, native), listeners=listeners)
         else:
             yield Replacement(place, _timed_function, in_compiler=InCompiler.RETIRED, listeners=listeners)
 
@@ -181,8 +218,12 @@ for _function in (
     DeviceClock.index_of,
     TorchEvents.index_of,
     _TimedMethod.__get__,
+    _is_followed,
+    _watch_from_c,
     _watch,
     site_of,
+    kind_of,
+    Site.__new__,
     CallTable.watch,
     CallTable.add,
     CallTable._add_watched,

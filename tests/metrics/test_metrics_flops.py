@@ -13,6 +13,7 @@ from flops_models import GPT, ResNet, tokens
 from torch import Tensor, nn
 
 import autoprof
+from autoprof._metrics import flop_meter
 from autoprof._metrics.flop_meter import OUTSIDE, PASSES, DevicePeak, FlopMeter
 from autoprof._metrics.flops import Kind
 from autoprof._metrics.flops import count as counter_module
@@ -243,6 +244,18 @@ def test_a_run_that_is_ended_is_not_held_up_by_a_count(how: str, counts: list[An
     assert counts == []
     assert summary.work is not None
     assert summary.work.reason == "FLOPs are counted when the run is long enough for the budget, or at its end"
+
+
+@pytest.mark.parametrize("budget", [0.01, None])
+def test_a_count_that_takes_too_long_for_the_run_is_left_out(
+    budget: float | None, counts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of modules the end of a short run, and a step of one without a budget, would last minutes."""
+    monkeypatch.setattr(flop_meter, "MODULE_NS", 60_000_000_000)
+    summary = trained(nn.Linear(4, 4), *[batch(8)] * 4, sample={"warmup": 0, "budget": budget})
+    assert counts == []
+    assert summary.work is not None
+    assert summary.work.reason == "counting them takes about 1 min 02 s; a run of at least 10 min 15 s counts them"
 
 
 def test_off_is_off(counts: list[Any]) -> None:

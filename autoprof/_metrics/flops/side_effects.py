@@ -54,8 +54,9 @@ PURE_PACKAGES: Final = (
     | set(sys.stdlib_module_names)
 ) - {"subprocess", "socket", "shutil", "multiprocessing", "queue", "threading", "ctypes", "sqlite3", "shelve"}
 """Packages whose functions keep no reference to their arguments, except those in ``WRITERS``."""
-PURE_PARTS: Final = ("transformers.utils",)
-"""Subpackages treated alike: they collect a model's outputs only while its call lasts."""
+PURE_PARTS: Final = ("transformers.utils", "accelerate.state", "accelerate.utils.operations")
+"""Subpackages treated alike: transformers collects a model's outputs only while its call lasts, and accelerate sends
+losses to other ranks."""
 WRITERS: Final = frozenset(
     {
         "save", "savez", "savez_compressed", "savetxt", "tofile", "dump", "write", "writelines", "write_text",

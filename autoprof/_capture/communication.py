@@ -1,0 +1,366 @@
+"""Record each communication of ``torch.distributed``: kind, group, bytes, phase, begin and end.
+
+All of them pass torch's dispatcher as operators of the namespace ``c10d``, called by Python code, functional
+collectives, FSDP, pipelines, and the C++ of DDP's reducer. A kernel registered at a key where these operators have none
+passes its arguments on to the next kernel and records the call. It changes no tensor and no
+hook of anybody. A communication hook of DDP would: DDP divides gradients by other arithmetic when it has one, the
+program could register none of its own any more, and torch cannot remove it.
+
+A communication on the host ends when its future is done, or, without a future, when a later event finds it done. One on
+a device has a begin alone: only an event on the communication stream could time it, and under
+``CUDA_DEVICE_MAX_CONNECTIONS=1`` such an event keeps computation waiting.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from time import monotonic, perf_counter_ns, sleep
+from types import CodeType, FrameType
+from typing import Any, Final, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .._process.replace import Listener
+from ..frame import Phase
+
+KEY: Final = "BackendSelect"
+"""The key of the kernels. It is below those of autograd and of Python's modes, and no guard of torch excludes it:
+DTensor communicates inside the dispatch of another operator, where autograd's keys are off."""
+_BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+
+MAX_CALLS: Final = 8192
+"""Communications recorded in a step; the others are counted."""
+MAX_PENDING: Final = 64
+"""Communications that are asked at a time whether they are over, the oldest ones."""
+MAX_WAIT_S: Final = 0.2
+"""Time that the end of a session waits at most for communications that nothing waits for."""
+MAX_FRAMES: Final = 96
+"""Frames of Python's stack that are searched for the phase and the caller."""
+
+CALLERS: Final = {
+    "torch.distributed.fsdp": "FSDP",
+    "torch.distributed._composable.fsdp": "FSDP",
+    "torch.distributed.tensor": "DTensor",
+    "torch.distributed._tensor": "DTensor",
+    "torch.distributed.pipelining": "pipeline",
+    "torch.distributed.algorithms.ddp_comm_hooks": "DDP",
+    "torch.nn.parallel.distributed": "DDP",
+}
+"""Modules that communicate on behalf of the program, with the word for them in reports."""
+
+_graph_task = torch._C._current_graph_task_id
+_NOT_IN_BACKWARD: Final = -1
+_MODULE_CALL: Final[CodeType] = nn.Module._call_impl.__code__
+
+
+class CommCall:
+    """One communication. ``ended_ns`` is 0 until its end is seen; times are those of ``perf_counter_ns``."""
+
+    __slots__ = ("begun_ns", "bytes", "caller", "ended_ns", "group", "is_done", "kind", "phase", "ranks", "work")
+
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        ranks: int,
+        count: int,
+        phase: Phase,
+        caller: str,
+        begun_ns: int,
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        """The group as reports call it: the dimension of its mesh, or its name."""
+        self.ranks = ranks
+        self.bytes = count
+        self.phase = phase
+        self.caller = caller
+        self.begun_ns = begun_ns
+        self.ended_ns = 0
+        self.work: Any = None
+        """Its work in ``torch.distributed``, until its end is seen."""
+        self.is_done: Callable[[], bool] | None = None
+        """Whether it is over; None once its end was seen."""
+
+    def end(self) -> None:
+        """Take the present time as the end, unless it was seen before."""
+        if not self.ended_ns:
+            self.ended_ns = perf_counter_ns()
+
+
+class _CommOperator(NamedTuple):
+    """The place of the tensors whose bytes count among an operator's arguments, and of the group.
+
+    The bytes are those of nccl-tests: of a gathering all that one rank receives, of a scattering all that is sent.
+    """
+
+    name: str
+    tensors: int
+    group: int
+    times_ranks: bool = False
+
+
+_OPERATORS: Final = {
+    "allreduce_": _CommOperator("all_reduce", 0, 1),
+    "allreduce_coalesced_": _CommOperator("all_reduce", 0, 1),
+    "reduce_": _CommOperator("reduce", 0, 1),
+    "broadcast_": _CommOperator("broadcast", 0, 1),
+    "allgather_": _CommOperator("all_gather", 0, 2),
+    "_allgather_base_": _CommOperator("all_gather", 0, 2),
+    "allgather_coalesced_": _CommOperator("all_gather", 0, 2),
+    "allgather_into_tensor_coalesced_": _CommOperator("all_gather", 0, 2),
+    "reduce_scatter_": _CommOperator("reduce_scatter", 1, 2),
+    "_reduce_scatter_base_": _CommOperator("reduce_scatter", 1, 2),
+    "reduce_scatter_tensor_coalesced_": _CommOperator("reduce_scatter", 1, 2),
+    "gather_": _CommOperator("gather", 1, 2, times_ranks=True),
+    "gather_into_tensor_": _CommOperator("gather", 1, 2, times_ranks=True),
+    "scatter_": _CommOperator("scatter", 0, 2, times_ranks=True),
+    "alltoall_": _CommOperator("all_to_all", 1, 2),
+    "alltoall_base_": _CommOperator("all_to_all", 1, 2),
+    "send": _CommOperator("send", 0, 1),
+    "recv_": _CommOperator("recv", 0, 1),
+    "recv_any_source_": _CommOperator("recv", 0, 1),
+    "barrier": _CommOperator("barrier", 0, 1),
+}
+"""The operators by their names in the namespace ``c10d``."""
+WITHOUT_BYTES: Final = frozenset({"barrier"})
+
+
+class CommRecord:
+    """The communications of one session's recorded steps."""
+
+    def __init__(self, handle_failure: Callable[[str], None], calls: list[CommCall]) -> None:
+        self._handle_failure = handle_failure
+        self.calls = calls
+        """Those of the open step."""
+        self.beyond = 0
+        """Communications that were not recorded."""
+        self.spent_ns = 0
+        """Time that recording took since it was last set to 0."""
+        self._pending: list[CommCall] = []
+        self._called_back: list[CommCall] = []
+        """Communications whose thread has not called back yet."""
+
+    def take(self) -> list[CommCall]:
+        """Return the communications since the last call, those of one step."""
+        self.look_for_ends()
+        for call in self._pending:  # a communication without a wait is not kept alive
+            call.work = call.is_done = None
+        self._pending.clear()
+        calls = self.calls[:]
+        del self.calls[: len(calls)]
+        return calls
+
+    def add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
+        """Record a communication that has just been begun."""
+        now_ns = perf_counter_ns()
+        try:
+            if len(self.calls) >= MAX_CALLS:
+                self.beyond += 1
+            else:
+                self._add(kind, args, result, begun_ns)
+        except Exception:
+            self._handle_failure("the record of communication")
+        self.spent_ns += perf_counter_ns() - now_ns
+
+    def _add(self, kind: _CommOperator, args: tuple[Any, ...], result: Any, begun_ns: int) -> None:
+        group = dist.ProcessGroup.unbox(args[kind.group])
+        ranks = group.size()
+        tensors = args[kind.tensors]
+        count, on_device = 0, False
+        for tensor in _tensors(tensors):
+            count += tensor.numel() * tensor.element_size()
+            on_device = on_device or tensor.device.type != "cpu"
+        if kind.name in WITHOUT_BYTES:
+            count = 0
+        phase, caller = place_of_call(sys._getframe())
+        size = count * ranks if kind.times_ranks else count
+        call = CommCall(kind.name, group_label(group), ranks, size, phase, caller, begun_ns)
+        self.calls.append(call)
+        if not on_device:
+            self._follow(call, result[-1] if isinstance(result, tuple) else result)
+
+    def _follow(self, call: CommCall, work: Any) -> None:
+        unboxed = torch._C._distributed_c10d.Work.unbox(work)
+        try:
+            future = unboxed.get_future()
+        except RuntimeError:  # gloo's works of two ranks, and those that consist of others, have none
+            call.work, call.is_done = unboxed, unboxed.is_completed
+        else:
+            call.is_done = future.done
+            self._called_back.append(call)
+            future.add_done_callback(partial(self._call_back, call))
+        self._pending.append(call)
+
+    def _call_back(self, call: CommCall, _future: object) -> None:
+        """Called on a thread of the process group."""
+        call.end()
+        call.is_done = None  # the future's method: a future keeps the tensors of the communication
+        with suppress(ValueError):
+            self._called_back.remove(call)
+
+    def wait_for_threads(self) -> None:
+        """Wait a moment for calls back that are due: no thread may need Python when the interpreter ends."""
+        until = monotonic() + MAX_WAIT_S
+        while self._called_back and monotonic() < until:
+            sleep(0.001)
+
+    def look_for_ends(self, waited: Any = None) -> None:
+        """Take the present time as the end of each communication that is over; ``waited`` is the work of one.
+
+        The thread of a communication that calls back may have to wait for Python's lock, so the end of a wait is seen
+        here first.
+        """
+        for call in self._pending[:MAX_PENDING]:
+            is_done = call.is_done
+            if is_done is None or call.ended_ns or (waited is not None and call.work is waited) or is_done():
+                call.end()
+                call.work = call.is_done = None
+                with suppress(ValueError):  # another thread was faster
+                    self._pending.remove(call)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    else:
+        for one in value:
+            yield from _tensors(one)
+
+
+def group_label(group: Any) -> str:
+    """Return the words for a group: the dimension of a ``DeviceMesh`` that it belongs to, or else its name."""
+    described = str(getattr(group, "group_desc", "") or "")
+    if described.startswith("mesh_"):
+        return described.removeprefix("mesh_")
+    if described and described != "undefined":
+        return "default" if described == "default_pg" else described
+    return f"group {group.group_name}"
+
+
+def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
+    """Return the phase in which a communication is begun, and the word for the part of torch that begins it.
+
+    ``frame`` is ours, above that of the call: the backward thread of a device has no Python code below it.
+    """
+    phase = Phase.OTHER if _graph_task() == _NOT_IN_BACKWARD else Phase.BACKWARD
+    caller, by_distributed = "", False
+    for _ in range(MAX_FRAMES):
+        if frame is None or (caller and phase is not Phase.OTHER):
+            break
+        module = frame.f_globals.get("__name__", "")
+        if not caller and module.startswith("torch."):
+            caller = next((word for name, word in CALLERS.items() if module.startswith(name)), "")
+            by_distributed = by_distributed or module.startswith("torch.distributed.")
+        if phase is Phase.OTHER:
+            if frame.f_code is _MODULE_CALL:
+                phase = Phase.FORWARD
+            elif module == "torch.optim.optimizer":
+                phase = Phase.OPTIMIZER
+        frame = frame.f_back
+    if not caller and not by_distributed and phase is Phase.BACKWARD:
+        caller = "DDP"  # begun in C++, by the reducer
+    return phase, caller
+
+
+listeners: Final[list[CommRecord]] = []
+"""The records that take communications now."""
+waits: Final[list[Listener]] = []
+"""The listeners that mark the waits of functional collectives: C++ waits there, where no ``Work.wait`` is called."""
+
+
+def _kernel(kind: _CommOperator, operator: Any) -> Callable[..., Any]:
+    passes_on = operator.redispatch
+
+    def communicate(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return passes_on(keys & _BELOW, *args, **kwargs)
+        begun_ns = perf_counter_ns()
+        result = passes_on(keys & _BELOW, *args, **kwargs)
+        for record in listeners[:]:
+            record.add(kind, args, result, begun_ns)
+        return result
+
+    return communicate
+
+
+def _wait_kernel(operator: Any) -> Callable[..., Any]:
+    passes_on = operator.redispatch
+
+    def wait_tensor(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        entered = [listener for listener in waits[:] if listener.enter(wait_tensor, args)]
+        try:
+            return passes_on(keys & _BELOW, *args, **kwargs)
+        finally:
+            for listener in reversed(entered):
+                listener.leave()
+
+    return wait_tensor
+
+
+def has_ranks() -> bool:
+    """Return whether this process communicates with other ranks."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+class CommKernels:
+    """The kernels of all sessions of the process: registered while any of them records."""
+
+    def __init__(self) -> None:
+        self._libraries: list[Any] = []
+        self._kernels: dict[str, Callable[..., Any]] = {}
+
+    @property
+    def registered(self) -> bool:
+        """Whether calls pass through the kernels."""
+        return bool(self._libraries)
+
+    def listen(self, record: CommRecord, wait: Listener) -> None:
+        """Have a record take each communication from now on, and a listener the waits of functional collectives."""
+        if not self._libraries:
+            self._register()
+        if record not in listeners:
+            listeners.append(record)
+            waits.append(wait)
+
+    def ignore(self, record: CommRecord, wait: Listener) -> None:
+        """Have them take no more; the kernels stay, idle."""
+        if record in listeners:
+            listeners.remove(record)
+            waits.remove(wait)
+
+    def unregister(self) -> None:
+        """Give torch its own operators back once there are no listeners."""
+        if not listeners:
+            libraries, self._libraries = self._libraries, []
+            for library in libraries:
+                library._destroy()
+
+    def _register(self) -> None:
+        library: Any = torch.library.Library
+        made = [library("c10d", "IMPL"), library("_c10d_functional", "IMPL")]
+        try:
+            for name, kind in _OPERATORS.items():
+                operator = getattr(torch.ops.c10d, name, None)
+                if operator is not None:
+                    if name not in self._kernels:
+                        self._kernels[name] = _kernel(kind, operator.default)
+                    made[0].impl(name, self._kernels[name], KEY, with_keyset=True)
+            operator = getattr(torch.ops._c10d_functional, "wait_tensor", None)
+            if operator is not None:
+                if "wait_tensor" not in self._kernels:
+                    self._kernels["wait_tensor"] = _wait_kernel(operator.default)
+                made[1].impl("wait_tensor", self._kernels["wait_tensor"], KEY, with_keyset=True)
+        except BaseException:
+            for one in made:
+                one._destroy()
+            raise
+        self._libraries = made
+
+
+KERNELS: Final = CommKernels()

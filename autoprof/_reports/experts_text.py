@@ -1,0 +1,50 @@
+"""The experts of a mixture of experts as text: tokens, time and time per token of each, and the imbalance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from .._units import count, format_count, format_ms, format_ns
+from ..summary import ExpertBlock, Summary
+from .table import render_rows
+from .text import glyphs_for, safe
+
+BLOCKS: Final = 4
+"""Blocks shown, the most uneven ones."""
+EXPERTS: Final = 4
+"""Experts shown of each block, those with the most tokens."""
+
+
+def render_experts(summary: Summary, *, width: int, encoding: str = "utf-8") -> list[str]:
+    """Return the table, no line wider than ``width`` cells; no lines for a model without experts."""
+    return list(_lines(summary.experts, width, encoding)) if summary.experts else []
+
+
+def _lines(blocks: tuple[ExpertBlock, ...], width: int, encoding: str) -> Iterator[str]:
+    ellipsis = glyphs_for(encoding).ellipsis
+    names, numbers = ["experts, per step"], [["tokens", "time", "per token", "of mean"]]
+    shown = sorted(blocks, key=lambda block: -block.imbalance)[:BLOCKS]
+    for block in shown:
+        steps, mean = max(block.steps, 1), sum(block.tokens) / len(block.tokens)
+        order = sorted(range(len(block.tokens)), key=lambda at: (-block.tokens[at], at))
+        for expert in order[:EXPERTS]:
+            tokens, ns = block.tokens[expert], None if block.ns is None else block.ns[expert]
+            names.append(safe(f"{block.name}, expert {expert}", encoding))
+            numbers.append(
+                [
+                    format_count(tokens / steps),
+                    "-" if ns is None else format_ms(ns / steps),
+                    "-" if ns is None or not tokens else format_ns(ns / tokens),
+                    f"x {tokens / mean:.2f}",
+                ]
+            )
+        rest = order[EXPERTS:]
+        if rest:
+            names.append(f"  and {count(len(rest), 'other expert')}, together")
+            numbers.append([format_count(sum(block.tokens[at] for at in rest) / steps), "", "", ""])
+    yield from render_rows(names, numbers, width, least=(9, 11, 11, 9), ellipsis=ellipsis)
+    if len(blocks) > len(shown):
+        yield f"{ellipsis} and {count(len(blocks) - len(shown), 'block')} more even than these"
+    if any(block.ns is None for block in shown):
+        yield "-: experts that are computed together, or on a device, have no time of their own"

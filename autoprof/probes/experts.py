@@ -1,0 +1,194 @@
+"""Count the tokens of each expert of a mixture of experts, and time it where it is a module of its own.
+
+Found are: modules in a ``ModuleList`` whose name ends in ``experts``, whose first argument has the expert's tokens;
+modules with ``num_experts`` whose ``forward`` takes ``top_k_index``, as in transformers; and modules that hold the
+tokens of their last call themselves, in an attribute ``autoprof_expert_tokens`` (a sequence, one number an expert).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from .._capture.probes.module import ModuleProbe, Orphan, hook_after, remove_hooks
+from .._capture.recorder import Recorder
+from ._base import ProbeContext, ProbeFactory
+
+TOKENS: Final = "autoprof_expert_tokens"
+"""The attribute in which a module holds its tokens by expert."""
+MAX_EXPERTS: Final = 4096
+"""Experts that are followed, of all blocks together."""
+
+_compiling = torch.compiler.is_dynamo_compiling
+_task = torch._C._current_graph_task_id
+_NOT_IN_BACKWARD: Final = -1
+
+
+class ExpertCounts:
+    """The experts of one block in the open step: tokens, and nanoseconds where each expert is a module."""
+
+    def __init__(self, name: str, experts: int, *, timed: bool) -> None:
+        self.name = name
+        self.tokens = [0] * experts
+        self.ns: list[int] | None = [0] * experts if timed else None
+        self.calls = 0
+
+    def take(self) -> ExpertCounts:
+        """Return the counts so far, and begin anew."""
+        taken = ExpertCounts(self.name, len(self.tokens), timed=self.ns is not None)
+        taken.tokens, taken.calls, self.calls = self.tokens, self.calls, 0
+        self.tokens = [0] * len(self.tokens)
+        if self.ns is not None:
+            taken.ns, self.ns = self.ns, [0] * len(self.ns)
+        return taken
+
+
+class ExpertHooks:
+    """The hooks on one expert, or on a module that has several (``expert`` None)."""
+
+    where = "experts"
+
+    def __init__(self, recorder: Recorder, module: nn.Module, counts: ExpertCounts, expert: int | None) -> None:
+        self.module = module
+        self._recorder = recorder
+        self._counts = counts
+        self._expert = expert
+        self._attached = False
+        self._begun_ns = 0
+
+    def attach(self) -> None:
+        """Hook the module, unless torch has compiled it in place: then no hook would fire."""
+        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
+            return
+        self._attached = True
+        if self._expert is not None:
+            self.module.register_forward_pre_hook(self.begin)
+        hook_after(self.module, self.count, with_kwargs=True)
+
+    def detach(self) -> None:
+        """Remove the hooks."""
+        if self._attached:
+            remove_hooks(self.module, lambda owner: owner is self)
+            self._attached = False
+
+    remove = detach
+
+    def begin(self, module: nn.Module, args: Any) -> None:
+        """Read the time at which a call begins."""
+        if isinstance(self, ExpertHooks) and not _compiling():  # not of a copied module
+            self._begun_ns = perf_counter_ns()
+
+    def count(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Add the tokens of a call, and its time."""
+        now_ns = perf_counter_ns()
+        if _compiling() or _task() != _NOT_IN_BACKWARD:  # recomputed
+            return
+        if not isinstance(self, ExpertHooks):  # bound to the orphan of a copied module
+            self.fail(module)
+            return
+        try:
+            counts = self._counts
+            counts.calls += 1
+            if self._expert is None:
+                for expert, tokens in enumerate(_tokens_by_expert(module, args, kwargs, len(counts.tokens))):
+                    counts.tokens[expert] += tokens
+            else:
+                x = args[0] if args else next(iter(kwargs.values()))
+                counts.tokens[self._expert] += x.numel() // max(x.shape[-1], 1)
+                if counts.ns is not None:
+                    counts.ns[self._expert] += now_ns - self._begun_ns
+            self._recorder.detail_ns += perf_counter_ns() - now_ns
+        except Exception:
+            self.fail(module)
+
+    def fail(self, module: nn.Module) -> None:
+        """Count a failure of ours and remove the hooks; the user's call continues."""
+        self._recorder.handle_failure(self.where)
+        with contextlib.suppress(Exception):
+            self.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Orphan:
+        return Orphan()
+
+    __reduce__ = ModuleProbe.__reduce__
+
+
+def _tokens_by_expert(module: nn.Module, args: Any, kwargs: Any, experts: int) -> list[int]:
+    """Return the tokens of each expert in one call; none for a tensor on a device: reading it would wait."""
+    held = getattr(module, TOKENS, None)
+    if held is not None:
+        if isinstance(held, Tensor):
+            return held.tolist() if held.is_cpu else []
+        return [int(tokens) for tokens in held]
+    chosen = kwargs["top_k_index"] if "top_k_index" in kwargs else args[1]
+    if not chosen.is_cpu:
+        return []
+    with torch.no_grad():
+        found: list[int] = torch.bincount(chosen.detach().flatten(), minlength=experts)[:experts].tolist()
+    return found
+
+
+def find_experts(model: nn.Module, recorder: Recorder) -> Iterator[tuple[ExpertCounts, list[ExpertHooks]]]:
+    """Yield the blocks of experts of a model, each with the hooks that count its tokens."""
+    room = MAX_EXPERTS
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList):
+            found = len(module) if len(module) > 1 and name.rpartition(".")[2].endswith("experts") else 0
+            if 0 < found <= room:
+                counts = ExpertCounts(name, found, timed=not recorder.on_device)
+                yield counts, [ExpertHooks(recorder, one, counts, at) for at, one in enumerate(module)]
+                room -= found
+            continue
+        experts = _experts_of(module)
+        if 0 < experts <= room:
+            counts = ExpertCounts(name, experts, timed=False)
+            yield counts, [ExpertHooks(recorder, module, counts, None)]
+            room -= experts
+
+
+def _experts_of(module: nn.Module) -> int:
+    """Return the number of experts inside a module that shows which tokens each of them takes; 0 for all others."""
+    held = getattr(module, TOKENS, None)
+    if isinstance(held, Sequence | Tensor):
+        return len(held)
+    experts = getattr(module, "num_experts", None) or getattr(module, "num_local_experts", None)
+    if type(experts) is not int or experts < 2:
+        return 0
+    try:
+        return experts if "top_k_index" in inspect.signature(type(module).forward).parameters else 0
+    except (TypeError, ValueError):
+        return 0
+
+
+class ExpertProbe:
+    """Follow the experts of a session's model; a model without experts has no hook."""
+
+    def __init__(self, recorder: Recorder, model: nn.Module) -> None:
+        found = list(find_experts(model, recorder))
+        self.blocks = [counts for counts, _ in found]
+        self._hooks = [hook for _, hooks in found for hook in hooks]
+
+    def attach(self) -> None:
+        """Count from now on."""
+        for hook in self._hooks:
+            hook.attach()
+
+    def detach(self) -> None:
+        """Count no more."""
+        for hook in self._hooks:
+            hook.detach()
+
+    remove = detach
+
+
+def _make(context: ProbeContext) -> ExpertProbe:
+    return ExpertProbe(context.recorder, context.model)
+
+
+PROBE = ProbeFactory(_make)
