@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from .._options import Options
 from .deep import Deep, DeepPattern
+from .flight import FlightOptions
 from .rules import FunctionRule, TargetRule
 from .sinks import Sinks
 from .source import Source
@@ -17,6 +18,7 @@ __all__ = [
     "Config",
     "Deep",
     "DeepPattern",
+    "FlightOptions",
     "FunctionRule",
     "MemorySnapshot",
     "Sample",
@@ -85,7 +87,7 @@ class Config(Options):
     """The largest size of a run's folder in MB. When it is reached, old sections of `timing.log` go, and of the records
     steps spread over the run. `null`: no limit."""
     sinks: Sinks = Field(default_factory=Sinks.all_with_defaults)
-    """The outputs. `{}`: none. Without this key: console, log, jsonl and memory_plot."""
+    """The outputs. `{}`: none. Without this key: console, log, jsonl, memory_plot; for several ranks ranks_trace."""
     ranges: Literal["off", "nvtx", "profiler", "both"] = "off"
     """Show the spans of recorded steps to other tools as well: `nvtx` to Nsight, `profiler` to `torch.profiler`."""
 
@@ -94,6 +96,9 @@ class Config(Options):
 
     deep: Deep | None = None
     """A deep capture of some steps through `torch.profiler`."""
+
+    flight_recorder: FlightOptions = FlightOptions()
+    """The last steps of each rank, hangs, and deep captures that are asked for during the run."""
 
     _source: Source = PrivateAttr(default=Source())
 
@@ -107,10 +112,12 @@ class Config(Options):
         """The file of the configuration, with the line of each key."""
         return self._source
 
-    @field_validator("targets", "functions", "sample", mode="before")
+    @field_validator("targets", "functions", "sample", "flight_recorder", mode="before")
     @classmethod
     def _empty_is_default(cls, value: Any, info: ValidationInfo) -> Any:
-        return {} if value is None and info.field_name == "sample" else () if value is None else value
+        return (
+            {} if value is None and info.field_name in ("sample", "flight_recorder") else () if value is None else value
+        )
 
     @field_validator("sinks", mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from .block import DeepCapture, deep_capture
 from .options import DeepOptions, FileNames, make_options, make_patterns
 from .profile import DEFAULT_PATTERNS, SEED_PATTERNS, Call, DeepProfile, LayerTotal, Operator, Pattern, joined
 from .report import write_report
+from .requested import RequestedCaptures
 from .text import render_memory, render_profile
 from .window import DeepWindow
 
@@ -20,6 +21,7 @@ __all__ = [
     "LayerTotal",
     "Operator",
     "Pattern",
+    "RequestedCaptures",
     "deep_capture",
     "joined",
     "make_options",

@@ -16,7 +16,7 @@ from .._capture.probes import BoundaryProbe, OptimizerHooks
 from .._process import lifecycle
 from .._process.failures import contain, describe
 from .._process.ranks import rank
-from .._process.signals import DeferSigint
+from .._process.signals import DeferSignals
 from ..errors import SessionError
 from .capture import Capture
 from .named import open_range
@@ -123,7 +123,7 @@ class DeepCapture:
         self._number = 0 if first_step is None else first_step - 1
         self._numbered = model is not None or first_step is not None
         self._earlier = earlier
-        self._work = DeferSigint()
+        self._work = DeferSignals()
         self._undo: Callable[[], None] | None = None
 
     @property

@@ -66,7 +66,7 @@ class NamedRanges:
     def detach(self) -> None:
         """Detach all ranges; continue after a failure and raise the first one."""
         failed: list[Exception] = []
-        for undo in [*(probe.detach for probe in self._probes), self.ranges.stop, self.end_step]:
+        for undo in [*(probe.remove for probe in self._probes), self.ranges.stop, self.end_step]:
             try:
                 undo()
             except Exception as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 from threading import get_ident
 from typing import Any, Final
@@ -53,6 +54,12 @@ def supported(wanted: Sequence[str]) -> tuple[list[Any], list[str]]:
     return [available[name] for name in chosen if name in available], [name for name in chosen if name not in available]
 
 
+_ONE_CYCLE: Final[dict[str, Any]] = (
+    {"acc_events": True} if "acc_events" in signature(torch_profiler.profile).parameters else {}
+)
+"""Some versions of torch warn that the events of earlier cycles are lost, also where there is only one cycle."""
+
+
 class Profiler:
     """One run of ``torch.profiler``. ``on_conflict`` is called before another one starts."""
 
@@ -80,7 +87,7 @@ class Profiler:
                 "stop that one first"
             )
         profile = torch_profiler.profile(
-            activities=activities, profile_memory=memory, record_shapes=shapes, with_stack=stacks
+            activities=activities, profile_memory=memory, record_shapes=shapes, with_stack=stacks, **_ONE_CYCLE
         )
         self._thread, self._lost = get_ident(), False
         try:

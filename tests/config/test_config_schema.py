@@ -11,6 +11,7 @@ from autoprof.sinks.console import ConsoleOptions
 from autoprof.sinks.jsonl import JsonlOptions
 from autoprof.sinks.log import LogOptions
 from autoprof.sinks.memory_plot import MemoryPlotOptions
+from autoprof.sinks.ranks_trace import RanksTraceOptions
 
 
 def problem(text):
@@ -22,7 +23,7 @@ def problem(text):
 
 
 def test_the_defaults():
-    """A configuration without keys times every child, in all four sinks."""
+    """A configuration without keys times every child, in all five sinks."""
     config = Config()
     assert (config.enabled, config.targets, config.functions) == (True, (), ())
     assert (config.step, config.output) == ("auto", Path("runs"))
@@ -31,6 +32,7 @@ def test_the_defaults():
     assert config.sinks.log == LogOptions(every=1, flush_s=5.0, flush_every=None)
     assert config.sinks.jsonl == JsonlOptions(every=1, flush_s=5.0)
     assert config.sinks.memory_plot == MemoryPlotOptions(redraw_s=60.0)
+    assert config.sinks.ranks_trace == RanksTraceOptions(count=5, ranks=32, max_mb=20, wait_s=2.0)
 
 
 def test_ranges_are_off_unless_asked_for():

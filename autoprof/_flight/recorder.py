@@ -1,0 +1,306 @@
+"""The thread of the flight recorder: it writes the state of the training thread, and reports hangs and requests.
+
+It wakes once a second; where slow steps are to be captured, up to ten times a second for a cheap check of the open
+step's length. It calls no function of the device and no collective. A forked process has no such thread. Where the
+training thread runs C code that never releases the GIL, this thread cannot run: the file then has the last step, and
+the state before it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from _thread import start_new_thread
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter_ns, sleep
+from types import FrameType
+from typing import Any, Final
+
+from .._capture.marks import ENTER, INDEX_MASK, KIND_BITS, KIND_MASK
+from .._capture.recorder import Recorder
+from .._process.failures import contain, describe
+from .._storage.atomic import write_atomic
+from .._units import NS_PER_S
+from ..probes.stacks import is_blocked
+from .pending import pending_collectives
+from .ranks import HANG_REPORT, RankLine, describe_ranks, rank_lines
+from .requests import CaptureRequests, FileTrigger
+from .ring import NEVER, StepRing
+from .stack import Activity, read_activity
+from .watch import Hang, Look, StepWatch, format_length
+
+MAX_HANG_REPORTS: Final = 5
+"""Hangs that are reported in a run."""
+OTHERS_AFTER_NS: Final = 3 * NS_PER_S
+"""The time that the other ranks have to find a hang too, before rank 0 reads their files."""
+WATCHED_MARKS: Final = 64
+"""Newest marks searched for the span entered last."""
+EXPECT_NS: Final = NS_PER_S
+"""The time in which rank 0 may ask for a capture after a slow step, …"""
+EXPECT_POLL_NS: Final = 20_000_000
+"""… and the time between two looks for its request."""
+CONFIRMATIONS: Final = 3
+"""Looks, a millisecond apart, at a thread that may wait for the GIL only."""
+
+
+class FlightRecorder:
+    """Write the state of one rank's training thread until ``close``.
+
+    ``on_slow``: a slow step asks for a capture; ``on_hang``: a hang does. ``culprit`` returns the rank that the last
+    comparison of the ranks names, None without any.
+    """
+
+    def __init__(
+        self,
+        ring: StepRing,
+        recorder: Recorder,
+        requests: CaptureRequests,
+        run: Path,
+        rank: int,
+        world_size: int,
+        *,
+        names: Mapping[int, str],
+        warn: Callable[[str], None],
+        hang_s: float,
+        on_slow: bool = False,
+        on_hang: bool = False,
+        on_file: bool = True,
+        culprit: Callable[[], int | None] = lambda: None,
+        frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+        now: Callable[[], int] = perf_counter_ns,
+    ) -> None:
+        self.ring = ring
+        self._recorder = recorder
+        self.requests = requests
+        self._run_folder = run
+        self._rank = rank
+        self._world_size = world_size
+        self._names = names
+        self._warn = warn
+        self._on_slow = on_slow
+        self._on_hang = on_hang
+        self._files = FileTrigger(run, rank) if on_file else None
+        self._culprit = culprit
+        self._frames = frames
+        self._now = now
+        self.watch = StepWatch(ring, self._look, hang_s=hang_s, on_slow=on_slow)
+        self._thread_id = recorder.thread
+        self._native_id = threading.get_native_id()
+        self._unplaced: str | None = None
+        """The reason of a slow step of which it is unknown whether this rank waited in it."""
+        self._expects_until_ns = 0
+        """Until then another rank may ask this one for a capture."""
+        self._hangs = 0
+        self._compare_at_ns: int | None = None
+        self._stopping = False
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._ended = threading.Lock()
+        self._thread: int | None = None
+        self._process = os.getpid()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._ended.acquire()
+        self._thread = start_new_thread(self._run, ())
+
+    def close(self) -> None:
+        """Stop the thread, and close the ring."""
+        self._stopping = True
+        self._release()
+        thread, self._thread = self._thread, None
+        alive = thread is not None and self._process == os.getpid() and thread != threading.get_ident()
+        if alive and self._ended.acquire(timeout=1.0):
+            self._ended.release()
+        self.ring.close()
+
+    def _release(self) -> None:
+        """Wake the thread. A lock without an owner: nothing waits for it where a fork has no such thread."""
+        if self._wake.locked():
+            with suppress(RuntimeError):  # both threads released it
+                self._wake.release()
+
+    # On the training thread.
+
+    def end_step(self, now_ns: int) -> bool:
+        """Write a step that ends now; return whether a capture is to begin with the next one."""
+        return self.ring.end_step(now_ns) and self._is_captured_next()
+
+    def _is_captured_next(self) -> bool:
+        if not self.requests.pending:
+            with contain(self._note_failure):
+                self._check_slow(self.ring.count, self.ring.last_ns)
+        return self.requests.pending
+
+    def _check_slow(self, step: int, length_ns: int) -> None:
+        """Ask for a capture after a slow step, unless it was slow because this rank waited for another."""
+        slow = self.watch.slow
+        if not self._on_slow or length_ns <= slow.limit_ns:
+            return
+        reason = f"step {step} took {format_length(length_ns)} (usual: {format_length(slow.usual_ns)})"
+        slow.add_slow(length_ns)
+        self.ring.limit_ns = slow.limit_ns
+        waited = self.watch.waited_in(step) if self._world_size > 1 else False
+        if waited is False:
+            self.requests.add(reason)
+        elif waited is None:
+            self._unplaced = reason
+            self._expects_until_ns = self.ring.began_ns + EXPECT_NS
+            self._release()
+
+    # On the thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                with contain(self._note_failure):
+                    self.poll()
+                now_ns = self._now()
+                wait_ns = EXPECT_POLL_NS if now_ns < self._expects_until_ns else self.watch.next_ns(now_ns)
+                self._wake.acquire(timeout=wait_ns / NS_PER_S)
+        finally:
+            self._ended.release()
+
+    def _note_failure(self, error: Exception) -> None:
+        self._stopping = True
+        self._warn(f"the flight recorder is off after {describe(error)}; its file stays as it is")
+
+    def poll(self) -> None:
+        """Look at the training if that is due; write its state, take requests, report a hang."""
+        now_ns = self._now()
+        self._check_unplaced()
+        if not self.watch.is_due(now_ns):
+            if now_ns < self._expects_until_ns:
+                self._take_files()
+            return
+        look, hang = self.watch.poll(now_ns)
+        self.ring.write_state(now_ns, self.watch.slow.usual_ns, self._text(look))
+        if self._on_slow and not self.requests.pending:
+            self.ring.limit_ns = self.watch.slow.limit_ns if self.requests.left > 0 else NEVER
+        self._take_files()
+        if hang is not None and self._hangs < MAX_HANG_REPORTS:
+            self._hangs += 1
+            self._report_hang(hang)
+        if self._compare_at_ns is not None and now_ns >= self._compare_at_ns:
+            self._compare_at_ns = None
+            self._report_ranks()
+
+    def _look(self) -> tuple[Activity, bool]:
+        """Return the work of the training thread, and whether it waits for another rank."""
+        activity = self._activity()
+        waits = activity.collective is not None
+        if activity.in_engine and self._world_size > 1 and self._thread_id == self._recorder.thread:
+            # DDP waits inside the autograd engine. A thread that waits for the GIL gets it between two looks.
+            waits = self._is_blocked() and activity.signature == self._activity().signature
+        return activity, waits
+
+    def _is_blocked(self) -> bool:
+        for _ in range(CONFIRMATIONS):
+            if not is_blocked(self._native_id):
+                return False
+            sleep(0.001)
+        return True
+
+    def _activity(self) -> Activity:
+        return read_activity(self._frames().get(self._recorder.thread), self._names)
+
+    def _text(self, look: Look) -> dict[str, Any]:
+        """Return the state as the file has it."""
+        activity = look.activity
+        name, phase = self._entered()
+        return {
+            "step": look.step,
+            "elapsed_ns": look.elapsed_ns,
+            "phase": activity.phase or phase,
+            "module": activity.module or name,
+            "call": activity.call,
+            "collective": activity.collective,
+            "waits": look.waits,
+            "excluded": activity.excluded,
+            "site": activity.site,
+            "stack": activity.stack,
+        }
+
+    def _entered(self) -> tuple[str | None, str | None]:
+        """Return name and phase of the span entered last in the open step, if it is recorded."""
+        recorder = self._recorder
+        buffer, labels = recorder.buffer, recorder.labels
+        if recorder.suspended:
+            return None, None
+        try:
+            end = len(buffer) // 2
+            for at in range(end - 1, max(end - WATCHED_MARKS, 0) - 1, -1):
+                code = buffer[2 * at]
+                if code & KIND_MASK == ENTER and labels[code >> KIND_BITS & INDEX_MASK].shown:
+                    label = labels[code >> KIND_BITS & INDEX_MASK]
+                    return label.name, str(label.phase)
+        except IndexError:  # the step has ended meanwhile
+            pass
+        return None, None
+
+    # Requests.
+
+    def _check_unplaced(self) -> None:
+        """On rank 0, ask the rank that the last comparison names, where a slow step was too short to be looked at."""
+        unplaced, self._unplaced = self._unplaced, None
+        if unplaced is not None and self._rank == 0:
+            self._ask(self._culprit(), unplaced)
+
+    def _take_files(self) -> None:
+        files = self._files
+        if files is None:
+            return
+        reason = files.take()
+        if reason is not None:
+            self.requests.add(reason or f"the file rank{self._rank}/capture.request")
+        ranks = files.take_common()
+        if ranks is not None:
+            culprit = self._culprit()
+            for rank in ranks or [0 if culprit is None else culprit]:
+                self._ask(rank, "the file capture.request")
+
+    def _ask(self, rank: int | None, reason: str) -> None:
+        """Ask a rank for a capture; None: it is inconclusive which one."""
+        if rank == self._rank:
+            self.requests.add(reason)
+        elif rank is None:
+            self._warn(f"{reason}: which rank was slow is inconclusive, so no deep capture was made")
+        elif self._files is not None:
+            try:
+                self._files.ask(rank, reason)
+            except OSError as error:
+                self._warn(f"{reason}: rank {rank} cannot be asked for a deep capture ({error.strerror})")
+
+    # Hangs.
+
+    def _report_hang(self, hang: Hang) -> None:
+        """Write the state of this rank's threads; on rank 0 the states of all ranks follow."""
+        folder = self._run_folder / f"rank{self._rank}"
+        write_atomic(folder / HANG_REPORT, "\n".join(self._hang_lines(hang)) + "\n")
+        if self._on_hang:
+            self.requests.add(str(hang))
+        if self._rank == 0:
+            self._compare_at_ns = hang.look.at_ns + (OTHERS_AFTER_NS if self._world_size > 1 else 0)
+
+    def _hang_lines(self, hang: Hang) -> list[str]:
+        activity = hang.look.activity
+        lines = [f"rank {self._rank}: {hang}", "", "The training thread, innermost line first:", *activity.stack]
+        if not self._recorder.on_device and (pending := pending_collectives()):
+            lines += ["", "Collectives that have not ended, the newest first:", *pending]
+        for thread, frame in self._frames().items():
+            if thread not in (self._recorder.thread, threading.get_ident()):
+                lines += ["", f"Thread {thread}:", *read_activity(frame, {}).stack]
+        return lines
+
+    def _report_ranks(self) -> None:
+        """Report a hang once for all ranks."""
+        hang = self.watch.hang
+        lines: list[RankLine] = rank_lines(self._run_folder, self._world_size)
+        if hang is None:  # it has ended meanwhile
+            return
+        text = describe_ranks(lines)
+        write_atomic(self._run_folder / HANG_REPORT, "\n".join([str(hang), "", *text.table]) + "\n")
+        self._warn(f"{hang}: {text.verdict}; {self._run_folder / HANG_REPORT} has the state of every rank")

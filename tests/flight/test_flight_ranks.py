@@ -1,0 +1,109 @@
+"""Ranks that hang and are killed: the files of the flight recorder name the rank, the module and the line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+
+from autoprof._flight import HANG_REPORT, State, describe_ranks, rank_lines, standing_out
+from autoprof.cli import main
+
+sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
+import flight_workers
+
+WORLD_SIZE, SLOW = 3, 1
+DEADLINE_S = 120
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Train on three ranks, one of which hangs; kill all by SIGKILL once rank 0 has reported it; return the run."""
+    folder = tmp_path_factory.mktemp("hang")
+    context: Any = multiprocessing.get_context("spawn")
+    config = {"flight_recorder": {"hang_s": 1.0}}
+    ranks = [
+        context.Process(target=flight_workers.hang_on, args=(SLOW, rank, WORLD_SIZE, str(folder), config))
+        for rank in range(WORLD_SIZE)
+    ]
+    try:
+        for process in ranks:
+            process.start()
+        until = time.monotonic() + DEADLINE_S
+        found: list[Path] = []
+        while not found and time.monotonic() < until and all(process.is_alive() for process in ranks):
+            time.sleep(0.05)
+            ranks_done = len(list(folder.glob(f"*/rank*/{HANG_REPORT}"))) == WORLD_SIZE
+            found = list(folder.glob(f"*/{HANG_REPORT}")) if ranks_done else []
+        assert found, "no hang was reported"
+        report = found[0].read_text(encoding="utf-8")
+    finally:
+        started = [process for process in ranks if process.pid is not None]
+        for process in started:  # all, before one of them sees that another has gone
+            os.kill(process.pid, signal.SIGKILL)
+        for process in started:
+            process.join()
+    return found[0].parent, report
+
+
+def test_a_hang_is_reported_with_the_rank_that_the_others_wait_for(killed: tuple[Path, str]) -> None:
+    """Rank 0 writes one report: the step, and of rank 1 that it is in the forward of ``middle``."""
+    _, report = killed
+    assert report.startswith(f"step {flight_workers.HANGS_AT} has not ended for ")
+    line = next(line for line in report.splitlines() if line.startswith(f"{SLOW} *"))
+    assert "middle, forward" in line
+    assert "flight_workers.py" in line
+    assert "forward" in line
+
+
+def test_each_rank_writes_its_stack_and_its_pending_collectives(killed: tuple[Path, str]) -> None:
+    """The rank that hung has no collective under way; the others wait for one of DDP's buckets or buffers."""
+    run, _ = killed
+    reports = [(run / f"rank{rank}" / HANG_REPORT).read_text(encoding="utf-8") for rank in range(WORLD_SIZE)]
+    for rank, report in enumerate(reports):
+        assert report.startswith(f"rank {rank}: step {flight_workers.HANGS_AT} has not ended for ")
+        assert "flight_workers.py" in report
+    if hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json"):
+        assert ["gloo:" in report for report in reports] == [rank != SLOW for rank in range(WORLD_SIZE)]
+
+
+def test_the_last_states_are_read_after_every_rank_was_killed(killed: tuple[Path, str]) -> None:
+    """The file of each rank has its last step; only the rank that hung did not wait for others."""
+    run, _ = killed
+    lines = rank_lines(run, WORLD_SIZE)
+    flights = [line.flight for line in lines if line.flight is not None]
+    assert [flight.steps for flight in flights] == [flight_workers.HANGS_AT - 1] * WORLD_SIZE
+    assert [flight.state for flight in flights] == [State.HANGING] * WORLD_SIZE
+    assert [flight.is_running for flight in flights] == [False] * WORLD_SIZE
+    assert [line.waits for line in lines] == [rank != SLOW for rank in range(WORLD_SIZE)]
+    assert standing_out(lines)[0] == [SLOW]
+    assert describe_ranks(lines).verdict.startswith(
+        f"rank {SLOW} did not wait, and the others waited: middle, forward at "
+    )
+
+
+def test_show_and_report_begin_with_the_last_states(
+    killed: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each rank, and the one that the others wait for; the page has the same table."""
+    run, _ = killed
+    assert main(["show", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("The last state of each rank\nrank ")
+    assert [line.split()[0] for line in shown.splitlines()[2 : 2 + WORLD_SIZE]] == ["0", "1", "2"]
+    assert f"rank {SLOW} did not wait, and the others waited: middle, forward at" in " ".join(shown.split())
+    assert main(["report", str(run), "--no-open"]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    data = json.loads(page.split('id="data">', 1)[1].split("</script>", 1)[0])
+    found = data["runs"][0]["flight"]
+    assert found["verdict"].startswith(f"rank {SLOW} did not wait")
+    assert [row[0] for row in found["rows"]] == ["0", f"{SLOW} *", "2"]
+    assert found["hidden"] == 0

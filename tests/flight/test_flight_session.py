@@ -1,0 +1,211 @@
+"""A session with a flight recorder: its file, its requests, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import autoprof
+from autoprof._flight import FILE, FlightRecorder, State, read_flight
+
+QUIET: dict[str, Any] = {"sinks": {}, "flops": "off", "monitor": "off", "sample": {"every": 10, "budget": None}}
+
+
+class Training:
+    """A session over a small model, and its steps."""
+
+    def __init__(self, **options: Any) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+        config = {**QUIET, "flight_recorder": {"mode": "on", **options}}
+        config["sinks"] = {"log": None}
+        self.session: Any = autoprof.instrument(self.model, config, optimizer=self.optimizer)
+
+    @property
+    def flight(self) -> FlightRecorder:
+        found: FlightRecorder = self.session._sampling.flight
+        return found
+
+    @property
+    def folder(self) -> Path:
+        found: Path = self.session.rank_folder
+        return found
+
+    def train(self, steps: int, each: Callable[[int], object] = lambda _: None) -> None:
+        for step in range(steps):
+            self.model(torch.ones(2, 4)).sum().backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            each(step)
+            self.session.step()
+
+    def captured(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("flight_*trace.json"))
+
+
+def test_one_process_has_no_flight_recorder_unless_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither file nor handler; with several ranks there are both."""
+    before = signal.getsignal(signal.SIGUSR2)
+    for world_size, expected in ((1, False), (2, True)):
+        monkeypatch.setenv("WORLD_SIZE", str(world_size))
+        with Training(mode="auto").session as session:
+            assert (session._sampling.flight is not None) is expected
+            assert (session.rank_folder / FILE).exists() is expected
+            assert (signal.getsignal(signal.SIGUSR2) == before) is not expected
+        assert signal.getsignal(signal.SIGUSR2) == before
+
+
+def test_each_step_is_in_the_ring_also_where_it_is_not_recorded() -> None:
+    """One of ten is recorded; the file has all of them, and the state of the session."""
+    training = Training()
+    training.train(95)
+    flight = read_flight(training.folder / FILE)
+    assert (flight.steps, flight.state) == (95, State.TRAINING)
+    assert len(flight.lengths_ns) == 95
+    assert min(flight.lengths_ns) > 0
+    training.session.close()
+    assert read_flight(training.folder / FILE).state is State.CLOSED
+
+
+def test_steps_that_end_automatically_are_in_the_ring(tmp_path: Path) -> None:
+    """With ``step: auto`` an unsampled step ends with its optimizer."""
+    training = Training()
+    for _ in range(60):
+        training.model(torch.ones(2, 4)).sum().backward()
+        training.optimizer.step()
+        training.optimizer.zero_grad()
+    assert abs(read_flight(training.folder / FILE).steps - 60) <= 1
+    training.session.close()
+
+
+def test_a_pause_is_a_state_and_no_part_of_a_step() -> None:
+    """Validation of a second does not lengthen the step around it."""
+    training = Training()
+    training.train(20)
+    with training.session.pause("validation"):
+        assert read_flight(training.folder / FILE).state is State.EXCLUDED
+        time.sleep(0.3)
+    training.train(1)
+    flight = read_flight(training.folder / FILE)
+    assert flight.state is State.TRAINING
+    assert flight.lengths_ns[-1] < 250_000_000
+    training.session.close()
+
+
+@pytest.mark.parametrize("trigger", ["signal", "file", "run"])
+def test_a_request_captures_the_next_steps(trigger: str) -> None:
+    """Within two steps after it is seen, in a gap of unsampled steps too, with one note that has the reason."""
+    training = Training()
+
+    def ask(step: int) -> None:
+        if step != 13:
+            return
+        if trigger == "signal":
+            os.kill(os.getpid(), signal.SIGUSR2)
+        else:
+            (training.folder.parent if trigger == "run" else training.folder).joinpath("capture.request").touch()
+            training.flight.watch._written_ns = None
+            training.flight.poll()
+
+    training.train(25, ask)
+    (captured,) = training.captured()
+    assert captured in ("flight_steps15-16_rank0_trace.json", "flight_steps16-17_rank0_trace.json")  # step 14 asked
+    training.session.close()
+    notes = [note for note in training.session.summary().notes if "a deep capture of 2 steps from step 1" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith("the signal SIGUSR2" if trigger == "signal" else "the file ")
+    assert not list(training.folder.parent.rglob("capture.request"))
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+
+
+def test_a_slow_step_captures_the_next_ones_once() -> None:
+    """Only where it is asked for. The limit is the test's."""
+    for capture_on, expected in ((("slow",), 1), (("signal",), 0)):
+        training = Training(capture_on=list(capture_on))
+        training.train(80)
+        training.flight.watch.slow.limit_ns = 40_000_000
+        if capture_on == ("slow",):
+            training.flight.ring.limit_ns = 40_000_000
+        training.train(30, lambda step: time.sleep(0.06 if step in (12, 22) else 0))
+        captured = training.captured()
+        assert len(captured) == expected
+        if expected:
+            first = int(captured[0].removeprefix("flight_steps").split("-")[0])
+            assert 94 <= first <= 95  # step 93 was slow
+        training.session.close()
+
+
+def test_captures_of_a_run_are_limited() -> None:
+    """The third request of a run that allows two is refused."""
+    training = Training(max_captures=2, capture_steps=1)
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGUSR2)
+        training.train(12)
+    assert len(training.captured()) == 2
+    training.session.close()
+
+
+def test_training_is_the_same_to_the_last_bit() -> None:
+    """With and without a flight recorder, also around a capture."""
+    found: list[list[Tensor]] = []
+    for mode in ("off", "on"):
+        training = Training(mode=mode)
+        if mode == "on":
+            os.kill(os.getpid(), signal.SIGUSR2)
+        training.train(30)
+        training.session.close()
+        found.append([parameter.detach().clone() for parameter in training.model.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_fork_leaves_the_file_to_its_parent() -> None:
+    """A forked process neither writes steps nor answers the signal."""
+    training = Training()
+    training.train(5)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:  # without a backward pass, which torch refuses in a fork once a device has had a thread of its own
+            for _ in range(3):
+                training.model(torch.ones(2, 4))
+                training.session.step()
+            status = 0 if signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    flight = read_flight(training.folder / FILE)
+    assert (flight.steps, flight.state) == (5, State.TRAINING)
+    training.session.close()
+
+
+def test_a_failure_of_the_recorder_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file cannot be made, and where a look fails; training goes on."""
+
+    def full(*_: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("autoprof._flight.StepRing.create", full)
+        training = Training()
+        training.train(3)
+        training.session.close()
+        assert any("flight recorder is off" in note for note in training.session.summary().notes)
+    training = Training()
+    monkeypatch.setattr(training.flight, "_frames", full)
+    with pytest.raises(OSError, match="No space"):
+        training.flight.watch._look()
+    until = time.monotonic() + 30
+    while not training.flight._stopping and time.monotonic() < until:
+        time.sleep(0.01)
+    training.train(3)
+    training.session.close()
+    assert any("flight recorder is off after OSError" in note for note in training.session.summary().notes)
