@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from .._stats.name_averages import NameAverages
 from .._stats.name_lines import name_lines, walk
 from .._stats.name_tree import NameTree, name_tree
+from .._stats.self_times import phase_sums
 from .._units import NS_PER_MS, above, format_bytes, format_percent
-from ..frame import LOGGED_LANE, UNTIMED_LANE, Layout, Nanoseconds, Phase, StepFrame
+from ..frame import LOGGED_LANE, UNTIMED_LANE, Nanoseconds, StepFrame
 from ..summary import Summary
 from .measurements import measured_lines, overhead_lines
 from .memory_text import readings
@@ -22,7 +23,7 @@ LABEL: Final = 40
 """Cells of a name with its indentation; longer names move the numbers to the right, up to ``LABEL_MAX`` cells."""
 LABEL_MAX: Final = 72
 
-_OTHER: Final = Phase.OTHER
+_TOTAL: Final = f"Total{'-' * (LABEL - 5)}"
 
 _LINE: Final = "%s: %10.3fms (%5.1f%%) [avg: %10.3fms]"
 _LINE_WITHOUT_AVERAGE: Final = "%s: %10.3fms (%5.1f%%)"
@@ -32,79 +33,56 @@ _TEXT_LINE: Final = "%s: %sms (%s%%) [avg: %sms]"
 _TEXT_LINE_WITHOUT_AVERAGE: Final = "%s: %sms (%s%%)"
 
 
-class LoggedStep(NamedTuple):
-    """The values of one step that its section shows; nothing in it refers to the frame's arrays."""
-
-    title: str
-    layout: Layout
-    step_ns: int
-    total_ns: Nanoseconds
-    host_bound_ns: Nanoseconds | None
-    warmup: bool
-    clock_limit_ns: int
-    model_ns: Mapping[Phase, int]
-    shapes: list[str]
-    """The lines of shapes that occurred first."""
-    facts: list[str]
-    """What the last line shows beside the phases."""
-
-
-def logged_step(frame: StepFrame, clock_limit_ns: int) -> LoggedStep:
-    """Return the values of a frame that its section shows."""
-    host_bound_ns = None
-    if frame.host_bound_ns is not None and frame.device_duration_ns is not None:
-        host_bound_ns = frame.host_bound_ns.clip(min=0)
-    return LoggedStep(
-        f"Step {frame.step}{' (warm-up, excluded from averages)' if frame.warmup else ''}",
-        frame.layout,
-        frame.step_ns,
-        frame.total_ns.copy(),
-        host_bound_ns,
-        frame.warmup,
-        clock_limit_ns,
-        frame.model_ns,
-        render_shape_changes(frame),
-        _facts(frame),
-    )
-
-
 def render_step(frame: StepFrame, averages: NameAverages, clock_limit_ns: int = 0) -> str:
     """Return one step's section and count a recorded step in ``averages``; warm-up steps are not counted.
 
     Siblings are in descending order of time and, with ``self``, add up to their parent; the top level, with ``other``,
     adds up to Total. All percentages are of the step. Times below ``clock_limit_ns`` a span are shown as ``<``.
     """
-    step, tree = logged_step(frame, clock_limit_ns), name_tree(frame.layout)
-    values = tree.values_ns(step.total_ns)
-    if not step.warmup:
+    tree = name_tree(frame.layout)
+    values = tree.values_ns(frame.total_ns)
+    if not frame.warmup:
         averages.add(frame.layout, tree, values[:, 0])
-    (phases,) = render_phases([step], step.total_ns[None])
-    return render_section(step, phases, values, averages.of(frame.layout, tree))
+    (facts,) = render_facts([frame], clock_limit_ns)
+    return render_section(frame, clock_limit_ns, facts, values, averages.of(frame.layout, tree))
 
 
-def render_section(step: LoggedStep, phases: str, values: Nanoseconds, averages: Sequence[float | None]) -> str:
+def render_section(
+    frame: StepFrame, clock_limit_ns: int, facts: str, values: Nanoseconds, averages: Sequence[float | None]
+) -> str:
     """Return a step's section; ``values`` and ``averages`` have a row for each node of its tree of names."""
-    tree = name_tree(step.layout)
-    section = StepTree(tree, values, averages, step.step_ns, step.clock_limit_ns)
-    if step.host_bound_ns is not None:
-        section.host_bound_ns = tree.values_ns(step.host_bound_ns)[:, 0].tolist()
+    tree = name_tree(frame.layout)
+    section = StepTree(tree, values, averages, frame.step_ns, clock_limit_ns)
+    host_bound_ns = shown_host_bound_ns(frame)
+    if host_bound_ns is not None:
+        section.host_bound_ns = tree.values_ns(host_bound_ns)[:, 0].tolist()
     lines: list[str] = []
     covered = section.write(tree.children[0], lines)
     separate: list[str] = []
     if tree.separate:
         section.write(tree.separate, separate)
-    other = section.plain("other", 0, step.step_ns - covered)
     below = "\n".join([*separate, ""]) if separate else ""
-    return frame_section(step, phases, "\n".join([*lines, ""]), other, below)
+    return frame_section(frame, clock_limit_ns, covered, "\n".join([*lines, ""]), below, facts)
 
 
-def frame_section(step: LoggedStep, phases: str, tree: str, other: str, separate: str) -> str:
+def shown_host_bound_ns(frame: StepFrame) -> Nanoseconds | None:
+    """Return the time in which the device waited for the host; None where host times are shown."""
+    if frame.host_bound_ns is None or frame.device_duration_ns is None:
+        return None
+    return frame.host_bound_ns.clip(min=0)
+
+
+def frame_section(frame: StepFrame, clock_limit_ns: int, covered_ns: int, tree: str, separate: str, facts: str) -> str:
     """Return a section: the lines of the tree between its title, the rest of the step and the facts."""
+    step_ns = frame.step_ns
+    other = plain_line("other", 0, step_ns - covered_ns, _percent_of(step_ns), clock_limit_ns)
+    warmup = " (warm-up, excluded from averages)" if frame.warmup else ""
     if separate:
         separate = f"\nNot part of the step's time (other threads, logged durations):\n{separate}"
-    total = f"Total{'-' * (LABEL - 5)}: {step.step_ns / NS_PER_MS:10.3f}ms"
-    facts = "\n".join([*step.shapes, printable(" | ".join([phases, *step.facts]))])
-    return f"{RULE}\n{step.title}\n{RULE}\n{tree}{other}\n\n{total}\n{separate}\n{facts}\n\n"
+    if frame.shapes:
+        facts = "\n".join([*render_shape_changes(frame), facts])
+    total = f"{_TOTAL}: {step_ns / NS_PER_MS:10.3f}ms"
+    return f"{RULE}\nStep {frame.step}{warmup}\n{RULE}\n{tree}{other}\n\n{total}\n{separate}\n{facts}\n\n"
 
 
 class StepTree:
@@ -120,7 +98,7 @@ class StepTree:
         self._averages = averages
         self.host_bound_ns: list[int] | None = None
         self._limit_ns = limit_ns
-        self._ns_percent = 100 / step_ns if step_ns else 0.0
+        self._ns_percent = _percent_of(step_ns)
 
     def write(self, siblings: list[int], lines: list[str]) -> int:
         """Append the lines of these nodes and all below; return their time."""
@@ -143,7 +121,7 @@ class StepTree:
         head = name_cells(node.label, node.depth)
         limit_ns = node.calls * self._limit_ns
         if total < limit_ns or (average is not None and average < limit_ns):
-            text = self._below(head, total, average, limit_ns)
+            text = _below(head, total, average, self._ns_percent, limit_ns)
         else:
             numbers = (head, total / NS_PER_MS, total * self._ns_percent)
             text = _LINE_WITHOUT_AVERAGE % numbers if average is None else _LINE % (*numbers, average / NS_PER_MS)
@@ -154,18 +132,27 @@ class StepTree:
 
     def plain(self, name: str, depth: int, ns: int) -> str:
         """Return a line without an average: the rest of a name or of the step."""
-        if 0 < ns < self._limit_ns:
-            return self._below(name_cells(name, depth), ns, None, self._limit_ns)
-        return _LINE_WITHOUT_AVERAGE % (name_cells(name, depth), ns / NS_PER_MS, ns * self._ns_percent)
+        return plain_line(name, depth, ns, self._ns_percent, self._limit_ns)
 
-    def _below(self, head: str, ns: int, average: float | None, limit_ns: int) -> str:
-        """Return a line whose time or average is below the resolution of the clock."""
-        limit = limit_ns * self._ns_percent
-        share = f"<{above(limit, 1)}" if ns < limit_ns else f"{ns * self._ns_percent:.1f}"
-        numbers = (head, f"{_ms(ns, limit_ns):>10}", f"{share:>5}")
-        if average is None:
-            return _TEXT_LINE_WITHOUT_AVERAGE % numbers
-        return _TEXT_LINE % (*numbers, f"{_ms(average, limit_ns):>10}")
+
+def plain_line(name: str, depth: int, ns: int, ns_percent: float, limit_ns: int) -> str:
+    """Return a line without an average; ``ns_percent`` is a nanosecond in per cent of the step."""
+    if 0 < ns < limit_ns:
+        return _below(name_cells(name, depth), ns, None, ns_percent, limit_ns)
+    return _LINE_WITHOUT_AVERAGE % (name_cells(name, depth), ns / NS_PER_MS, ns * ns_percent)
+
+
+def _below(head: str, ns: int, average: float | None, ns_percent: float, limit_ns: int) -> str:
+    """Return a line whose time or average is below the resolution of the clock."""
+    share = f"<{above(limit_ns * ns_percent, 1)}" if ns < limit_ns else f"{ns * ns_percent:.1f}"
+    numbers = (head, f"{_ms(ns, limit_ns):>10}", f"{share:>5}")
+    if average is None:
+        return _TEXT_LINE_WITHOUT_AVERAGE % numbers
+    return _TEXT_LINE % (*numbers, f"{_ms(average, limit_ns):>10}")
+
+
+def _percent_of(step_ns: int) -> float:
+    return 100 / step_ns if step_ns else 0.0
 
 
 def _ms(ns: float, limit_ns: float) -> str:
@@ -187,39 +174,34 @@ def _split(values: list[int], limit_ns: int) -> str:
     return f" fwd {_ms(forward, limit_ns if forward else 0)}{middle} bwd {_ms(backward, limit_ns)}"
 
 
-def render_phases(steps: Sequence[LoggedStep], total_ns: Nanoseconds) -> list[str]:
-    """Return for each step the shares of its phases; the steps share a layout, and are rows of ``total_ns``."""
-    layout = steps[0].layout
-    own = layout.self_ns(total_ns)
-    sums = [(phase, own[:, spans].sum(axis=1).tolist()) for phase, spans in layout.phase_groups]
+def render_facts(frames: Sequence[StepFrame], clock_limit_ns: int) -> list[str]:
+    """Return for each step the shares of its phases, its scalars, memory and overhead.
+
+    The steps share a layout and the phases of the model's own time.
+    """
+    layout = frames[0].layout
+    sums = phase_sums(layout, tuple(frames[0].model_ns))
+    names = [phase._value_ for phase in sums.phases]
+    untimed = layout.lanes.count(UNTIMED_LANE)
     texts = []
-    for at, step in enumerate(steps):
-        phases = {phase: column[at] for phase, column in sums}
-        for phase, ns in step.model_ns.items():
-            phases[phase] = phases.get(phase, 0) + ns
-        phases[_OTHER] = step.step_ns - sum(phases.values())
-        step_ns = step.step_ns or 1
-        limit = step.clock_limit_ns / step_ns
-        texts.append(
-            " ".join([f"{phase._value_} {format_percent(ns / step_ns, limit)}" for phase, ns in phases.items() if ns])
-        )
+    for frame, phases_ns in zip(frames, sums.of(frames), strict=True):
+        step_ns = frame.step_ns or 1
+        limit = clock_limit_ns / step_ns
+        shares = [
+            f"{name} {format_percent(ns / step_ns, limit)}" for name, ns in zip(names, phases_ns, strict=True) if ns
+        ]
+        facts = [" ".join(shares)]
+        if frame.scalars:
+            facts.append(" ".join([f"{name}={_scalar(name, value)}" for name, value in frame.scalars.items()]))
+        if frame.memory:
+            facts.append(" ".join(readings(frame.memory)))
+        facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
+        if frame.dropped:
+            facts.append(f"dropped {frame.dropped}")
+        if untimed:
+            facts.append(f"without a device time {untimed}")
+        texts.append(printable(" | ".join(facts)))
     return texts
-
-
-def _facts(frame: StepFrame) -> list[str]:
-    """Return the step's scalars, memory and overhead."""
-    facts = []
-    if frame.scalars:
-        facts.append(" ".join([f"{name}={_scalar(name, value)}" for name, value in frame.scalars.items()]))
-    if frame.memory:
-        facts.append(" ".join(readings(frame.memory)))
-    facts.append(f"autoprof {format_percent(frame.overhead_ns / max(frame.duration_ns, 1))}")
-    if frame.dropped:
-        facts.append(f"dropped {frame.dropped}")
-    untimed = frame.layout.lanes.count(UNTIMED_LANE)
-    if untimed:
-        facts.append(f"without a device time {untimed}")
-    return facts
 
 
 def _scalar(name: str, value: float) -> str:

@@ -7,25 +7,26 @@ thousand entries each. Words that a line does not need are zero, and zero bytes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from .._stats.layout_cache import cached_by_layout
 from .._stats.name_averages import NameAverages
 from .._stats.name_tree import NameTree, name_tree
 from .._units import NS_PER_MS
-from ..frame import Layout, Nanoseconds
+from ..frame import Layout, Nanoseconds, StepFrame
 from .log import (
     HOST_BOUND,
     SUM_OF_PARTS,
-    LoggedStep,
     StepTree,
     frame_section,
     name_cells,
-    render_phases,
+    render_facts,
     render_section,
+    shown_host_bound_ns,
 )
 
 LEAST_STEPS: Final = 4
@@ -74,71 +75,74 @@ class LogBlock:
 
     def __init__(self, averages: NameAverages) -> None:
         self._averages = averages
-        self._steps: list[LoggedStep] = []
+        self._frames: list[StepFrame] = []
+        self._clock_limit_ns = 0
         self._most = 0
 
-    def takes(self, step: LoggedStep) -> bool:
+    def takes(self, frame: StepFrame, clock_limit_ns: int) -> bool:
         """Return whether the step may be added: one block has one layout, and no warm-up steps beside others."""
-        first = self._steps[0] if self._steps else step
+        if not self._frames:
+            return True
+        first = self._frames[0]
         return (
-            first.layout is step.layout
-            and first.warmup == step.warmup
-            and first.clock_limit_ns == step.clock_limit_ns
-            and (first.host_bound_ns is None) == (step.host_bound_ns is None)
+            first.layout is frame.layout
+            and first.warmup == frame.warmup
+            and self._clock_limit_ns == clock_limit_ns
+            and (first.host_bound_ns is None) == (frame.host_bound_ns is None)
+            and (first.device_duration_ns is None) == (frame.device_duration_ns is None)
+            and [*first.model_ns] == [*frame.model_ns]
         )
 
-    def add(self, step: LoggedStep) -> bool:
+    def add(self, frame: StepFrame, clock_limit_ns: int) -> bool:
         """Add a step; return whether the block is full."""
-        if not self._steps:
-            lines = len(name_tree(step.layout).nodes)
+        if not self._frames:
+            lines = len(name_tree(frame.layout).nodes)
             self._most = min(max(LINES // max(lines, 1), LEAST_STEPS), MAX_STEPS)
-        self._steps.append(step)
-        return len(self._steps) >= self._most
+            self._clock_limit_ns = clock_limit_ns
+        self._frames.append(frame)
+        return len(self._frames) >= self._most
 
     def render(self) -> str:
         """Return the sections of the steps, and begin anew."""
-        steps, self._steps = self._steps, []
-        if not steps:
+        frames, self._frames = self._frames, []
+        if not frames:
             return ""
-        layout = steps[0].layout
-        tree = name_tree(layout)
-        total_ns = np.array([step.total_ns for step in steps])
-        values, phases = tree.values_ns(total_ns), render_phases(steps, total_ns)
-        if steps[0].warmup:
-            averages = [self._averages.of(layout, tree)] * len(steps)
-            return "".join(map(render_section, steps, phases, values, averages))
-        means = self._averages.add_steps(layout, tree, values[:, :, 0])
-        if len(steps) >= LEAST_STEPS and not np.isnan(means).any():
-            text = _render(steps, phases, tree, values, means)
-            if text is not None:
-                return text
-        known = [[None if mean != mean else mean for mean in row] for row in means.tolist()]  # NaN: no average
-        return "".join(map(render_section, steps, phases, values, known))
+        layout, limit_ns = frames[0].layout, self._clock_limit_ns
+        tree, facts = name_tree(layout), render_facts(frames, limit_ns)
+        values = tree.values_ns(np.array([frame.total_ns for frame in frames]))
+        if frames[0].warmup:
+            averages = [self._averages.of(layout, tree)] * len(frames)
+        else:
+            means = self._averages.add_steps(layout, tree, values[:, :, 0])
+            if len(frames) >= LEAST_STEPS and not np.isnan(means).any():
+                text = _render(frames, limit_ns, facts, tree, values, means)
+                if text is not None:
+                    return text
+            averages = [[None if mean != mean else mean for mean in row] for row in means.tolist()]  # NaN: no average
+        return "".join(map(render_section, frames, repeat(limit_ns), facts, values, averages))
 
 
 def _render(
-    steps: Sequence[LoggedStep], phases: Sequence[str], tree: NameTree, values: Nanoseconds, means: Values
+    frames: Sequence[StepFrame],
+    limit_ns: int,
+    facts: Sequence[str],
+    tree: NameTree,
+    values: Nanoseconds,
+    means: Values,
 ) -> str | None:
     """Return the sections; None where a number does not fit into its columns."""
-    step_ns = np.array([step.step_ns for step in steps])
+    step_ns = np.array([frame.step_ns for frame in frames])
     if values.min(initial=0) < 0 or values.max(initial=0) > _MOST_NS or not (step_ns > 0).all():
         return None
-    limit_ns = steps[0].clock_limit_ns
-    host_bound = None
-    if steps[0].host_bound_ns is not None:
-        host_bound = tree.values_ns(np.array([step.host_bound_ns for step in steps]))[:, :, 0]
-    sections = []
-    main, separate = forests_of(steps[0].layout)
+    bounds = [shown_host_bound_ns(frame) for frame in frames]
+    host_bound = None if bounds[0] is None else tree.values_ns(np.array(bounds))[:, :, 0]
+    main, separate = forests_of(frames[0].layout)
     numbers = _Numbers(tree, values, means, step_ns, host_bound, limit_ns)
     above, below = main.render(numbers), separate.render(numbers)
     if above is None or below is None:
         return None
     covered = values[:, main.roots, 0].sum(axis=1).tolist()
-    for at, step in enumerate(steps):
-        plain = StepTree(tree, values[at, :0], (), step.step_ns, limit_ns)
-        other = plain.plain("other", 0, step.step_ns - covered[at])
-        sections.append(frame_section(step, phases[at], above[at], other, below[at]))
-    return "".join(sections)
+    return "".join(map(frame_section, frames, repeat(limit_ns), covered, above, below, facts))
 
 
 class _Numbers:
@@ -252,10 +256,11 @@ class Forest:
         width = head + 22 + 4 * has_recompute + 4 * bool(self._headers.any()) + 3 * (bound is not None)
         lines = np.zeros((count, nodes + rest.shape[1], width), dtype=np.uint32)
         lines[:, :, :head] = self._heads
+        parts = [forward, recompute, backward] if has_recompute else [forward, backward]
+        numbers = _Milliseconds(np.concatenate([total, rest, means, *parts], axis=1))
         at = head
         lines[:, :, at] = _COLON
-        times = np.concatenate([total, rest], axis=1) / NS_PER_MS
-        _column(lines[:, :, at + 1 :], _rounded(times, 3))
+        numbers.column(lines[:, :, at + 1 :])
         lines[:, :, at + 4] = _MS_SHARE
         tenths = _rounded(shares, 1)
         whole = tenths // 10
@@ -263,18 +268,16 @@ class Forest:
         lines[:, :, at + 6] = _SHARE_END[tenths - 10 * whole]
         inner = lines[:, :nodes]
         inner[:, :, at + 7 : at + 9] = _AVERAGE
-        _column(inner[:, :, at + 9 :], _rounded(means / NS_PER_MS, 3))
+        numbers.column(inner[:, :, at + 9 :])
         inner[:, :, at + 12] = _MS_END
         inner[:, :, at + 13] = _FORWARD * ((split | (forward > 0)) & ~self._headers)
         at += 14
-        _text(inner[:, :, at:], _rounded(forward / NS_PER_MS, 3), split)
+        numbers.text(inner[:, :, at:], split)
         at += 3
-        for label, column, shown in (
-            *([(_RECOMPUTE, recompute, split & (recompute > 0))] if has_recompute else []),
-            (_BACKWARD, backward, split),
-        ):
+        labels = [(_RECOMPUTE, split & (recompute > 0))] if has_recompute else []
+        for label, shown in (*labels, (_BACKWARD, split)):
             inner[:, :, at] = label * shown
-            _text(inner[:, :, at + 1 :], _rounded(column / NS_PER_MS, 3), shown)
+            numbers.text(inner[:, :, at + 1 :], shown)
             at += 4
         return self._ends(lines, at, total, rest, bound)
 
@@ -332,7 +335,7 @@ class Forest:
         return order
 
 
-@lru_cache(maxsize=128)
+@cached_by_layout
 def forests_of(layout: Layout) -> tuple[Forest, Forest]:
     """Return the nodes of the step, and those that are not part of its time."""
     tree = name_tree(layout)
@@ -350,19 +353,28 @@ def _rounded(numbers: Values, digits: int) -> Places:
     return places
 
 
-def _column(words: Words, thousandths: Places) -> None:
-    """Write numbers as ``%10.3f`` into three words."""
-    whole = thousandths // 1000
-    high = whole // 1000
-    words[:, :, 2] = _DIGITS[thousandths - 1000 * whole]
-    words[:, :, 1] = _COLUMN[whole - 1000 * high + 1000 * (high > 0)]
-    words[:, :, 0] = _COLUMN_HIGH[high]
+class _Milliseconds:
+    """Numbers of each step side by side, cut into three digits each, and written from left to right."""
 
+    def __init__(self, ns: Values) -> None:
+        thousandths = _rounded(ns / NS_PER_MS, 3)
+        whole = thousandths // 1000
+        self._high = whole // 1000
+        self._middle = whole - 1000 * self._high + 1000 * (self._high > 0)
+        self._low = _DIGITS[thousandths - 1000 * whole]
+        self._at = 0
 
-def _text(words: Words, thousandths: Places, shown: Any) -> None:
-    """Write numbers as `` %.3f`` into three words, where they are shown."""
-    whole = thousandths // 1000
-    high = whole // 1000
-    words[:, :, 2] = _DIGITS[thousandths - 1000 * whole] * shown
-    words[:, :, 1] = _TEXT[whole - 1000 * high + 1000 * (high > 0)] * shown
-    words[:, :, 0] = _TEXT_HIGH[high] * shown
+    def column(self, words: Words) -> None:
+        """Write the next numbers, one for each line, as ``%10.3f`` into three words."""
+        high, middle, low = self._next(words.shape[1])
+        words[:, :, 0], words[:, :, 1], words[:, :, 2] = _COLUMN_HIGH[high], _COLUMN[middle], low
+
+    def text(self, words: Words, shown: Any) -> None:
+        """Write them as `` %.3f`` into three words, where they are shown."""
+        high, middle, low = self._next(words.shape[1])
+        words[:, :, 0], words[:, :, 1], words[:, :, 2] = _TEXT_HIGH[high] * shown, _TEXT[middle] * shown, low * shown
+
+    def _next(self, count: int) -> tuple[Places, Places, Words]:
+        begin, self._at = self._at, self._at + count
+        part = slice(begin, self._at)
+        return self._high[:, part], self._middle[:, part], self._low[:, part]

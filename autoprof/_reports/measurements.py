@@ -67,7 +67,12 @@ def brief_work(work: Work | None) -> list[str]:
 
 
 def brief_metrics(summary: Summary) -> list[str]:
-    """Phrase the last readings of the GPU, and of the host where there is none."""
+    """Phrase the last readings of the GPU and of the host."""
+    return brief_device_metrics(summary) + brief_host_metrics(summary)
+
+
+def brief_device_metrics(summary: Summary) -> list[str]:
+    """Phrase the last readings of the GPU; empty where there are none."""
     gauges, phrases = summary.metrics, []
     if (use := gauges.get("gpu_utilization")) is not None:
         phrases.append(f"GPU {100 * use.last:.0f} %")
@@ -78,9 +83,13 @@ def brief_metrics(summary: Summary) -> list[str]:
             phrases.append(f"{gauge.last:.0f} {unit}")
     if (throttled := gauges.get("gpu_throttled")) is not None and throttled.mean:
         phrases.append(f"throttled {format_percent(throttled.mean)} of the time")
-    if (cores := gauges.get("host_cpu_cores")) is not None:
-        phrases.append(f"CPU {cores.last:.1f} cores")
     return phrases
+
+
+def brief_host_metrics(summary: Summary) -> list[str]:
+    """Phrase the last readings of the host; empty where there are none."""
+    cores = summary.metrics.get("host_cpu_cores")
+    return [] if cores is None else [f"CPU {cores.last:.1f} cores"]
 
 
 def _work_sentence(work: Work) -> str:

@@ -20,7 +20,7 @@ from .._units import (
     format_span,
 )
 from ..summary import NEGLIGIBLE_BIAS, OTHER_TARGETS, Excluded, Summary, format_counts
-from .measurements import brief_metrics, brief_overhead, brief_work, progress_text
+from .measurements import brief_device_metrics, brief_host_metrics, brief_overhead, brief_work, progress_text
 
 Fact = tuple[str, str]
 """A label of at most ten characters, and its text."""
@@ -70,8 +70,10 @@ def run_facts(summary: Summary) -> Iterator[Fact]:
         yield "work", ", ".join(work)
     if text := progress_text(summary):
         yield "progress", text
-    if summary.clock == "device" and (use := brief_metrics(summary)):
-        yield "device", ", ".join(use)
+    if summary.clock == "device":
+        for place, use in (("device", brief_device_metrics(summary)), ("host", brief_host_metrics(summary))):
+            if use:
+                yield place, ", ".join(use)
     if (peak := summary.memory.get("peak_bytes")) is not None:
         yield "memory", f"peak {format_bytes(peak)} allocated"
     elif (peak := summary.memory.get("rss_peak_bytes")) is not None:

@@ -9,6 +9,8 @@ from .._units import count, format_ms, format_ns, format_percent
 from ..frame import TRAINING_LANE, Phase
 from ..summary import Summary, format_counts
 from .card import render_findings, render_outlook
+from .comm_text import render_communication
+from .experts_text import render_experts
 from .hot_tree import hot_tree, separate_tree
 from .measurements import measured_lines, overhead_lines, work_table
 from .memory_text import readings, render_memory
@@ -46,6 +48,8 @@ def render_summary(summary: Summary, *, width: int = NARROWEST, top: int = NAMES
     if summary.steps:
         blocks += [_spread(summary, width, encoding), [*_ADDS_UP]]
         blocks.append([*work_table(summary.work, width, glyphs.ellipsis)])
+    blocks.append(render_communication(summary, width=width, encoding=encoding))
+    blocks.append(render_experts(summary, width=width, encoding=encoding))
     blocks.append(render_memory(summary, width=width, ellipsis=glyphs.ellipsis))
     blocks.append(render_shapes(summary, width))
     blocks += render_outlook(summary, width=width)

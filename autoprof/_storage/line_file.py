@@ -1,4 +1,7 @@
-"""Files that grow by whole lines or blocks: they hold only whole ones, also after the process was killed."""
+"""Files that grow by whole lines or blocks.
+
+A process that is killed leaves whole ones, but for the last one: the kernel ends a write between two of its pages.
+"""
 
 from __future__ import annotations
 

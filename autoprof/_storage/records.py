@@ -26,6 +26,10 @@ RECORDS: Final = "steps.jsonl"
 BLOCK_NUMBERS: Final = 2**15
 """Integers of a block: it takes about 0.7 ms to compress them."""
 BLOCK_STEPS: Final = 256
+ENCODED_STEPS: Final = 16
+"""Steps whose lines are made together: in cold caches the first one takes several times as long as the next ones."""
+ENCODED_SPANS: Final = 2**12
+"""The spans of these steps, above which their lines are made at once: a step of many modules waits for no other."""
 PENDING_CHARS: Final = 2**18
 """Characters of lines in memory: shapes and scalars may be long."""
 PARTS: Final = 16
@@ -91,8 +95,11 @@ class RecordWriter:
         self._lines, self._spans = self._open_part()
         self._whole: list[_Part] = []
         self._first_step: int | None = None
+        self._frames: list[StepFrame] = []
+        """Frames whose lines are not made yet."""
         self._pending: list[tuple[str, LineFormat, int]] = []
         self._steps: dict[LineFormat, list[Nanoseconds]] = {}
+        """The times of the pending steps: matrices with a row a step."""
         self._chars = 0
         self._due = clock() + flush_s
         self.has_removed_steps = False
@@ -100,35 +107,53 @@ class RecordWriter:
 
     def skip(self, frame: StepFrame) -> None:
         """Pass over a frame that gets no line: the units logged later cover its time too."""
+        self._encode()
         self._encoder.skip(frame)
 
     def write(self, frame: StepFrame) -> None:
         """Add a frame; write all pending ones when they are due."""
-        format_, head = self._encoder.encode_head(frame)
-        steps = self._steps.setdefault(format_, [])
-        self._pending.append((head, format_, len(steps)))
-        steps.append(np.concatenate([getattr(frame, name) for name in format_.columns]))
-        self._chars += len(head)
+        self._frames.append(frame)
         if self._first_step is None:
             self._first_step = frame.step
-        numbers = len(steps) * len(steps[0])
-        full = numbers >= BLOCK_NUMBERS or len(steps) >= BLOCK_STEPS or self._chars >= PENDING_CHARS
-        if full or self._clock() >= self._due:
+        waiting = len(self._frames)
+        enough = waiting >= ENCODED_STEPS or waiting * len(frame.layout) >= ENCODED_SPANS
+        if self._clock() >= self._due or (enough and self._encode()):
             self.flush()
+
+    def _encode(self) -> bool:
+        """Make the lines of the frames; return whether a block is full."""
+        frames, self._frames = self._frames, []
+        begin, full = 0, False
+        for format_, heads in self._encoder.encode_heads(frames):
+            alike = frames[begin : begin + len(heads)]
+            begin += len(heads)
+            columns = [np.array([getattr(one, name) for one in alike], dtype=np.int64) for name in format_.columns]
+            steps = self._steps.setdefault(format_, [])
+            row = sum(map(len, steps))
+            self._pending += [(head, format_, row + at) for at, head in enumerate(heads)]
+            steps.append(np.concatenate(columns, axis=1))
+            rows = row + len(heads)
+            full = full or rows >= BLOCK_STEPS or rows * steps[0].shape[1] >= BLOCK_NUMBERS
+            self._chars += sum(map(len, heads))
+        return full or self._chars >= PENDING_CHARS
 
     def flush(self) -> None:
         """Write the pending steps: first their times, then their lines, which refer to them."""
         self._due = self._clock() + self._flush_s
+        self._encode()
         if not self._pending:
             return
         pending, steps = self._pending, self._steps
         self._pending, self._steps, self._chars = [], {}, 0
-        blocks = {format_: encode_block(format_.layout, format_.columns, rows) for format_, rows in steps.items()}
+        blocks = {
+            format_: encode_block(format_.layout, format_.columns, np.concatenate(rows))
+            for format_, rows in steps.items()
+        }
         offsets, offset = {}, self._spans.size
         for format_, block in blocks.items():
             offsets[format_] = offset
             offset += len(block)
-        text = "".join(f'{head},"spans_at":[{offsets[format_]},{row}]}}\n' for head, format_, row in pending)
+        text = "".join([f'{head},"spans_at":[{offsets[format_]},{row}]}}\n' for head, format_, row in pending])
         self._spans.append(b"".join(blocks.values()))
         self._lines.append(text.encode("utf-8", "replace"))
         if self._max_bytes is not None and self._size >= self._max_bytes // PARTS:

@@ -28,11 +28,12 @@ from .records import Frames
 from .typed import check_types
 
 _RANK_FOLDER: Final = re.compile(r"rank(0|[1-9][0-9]{0,8})")
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ATTEMPTS: Final = 100
 """Names tried; a second one is needed when two runs draw the same random suffix in one second."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunFolder:
     """The folder that one rank of one run writes to."""
 
@@ -49,20 +50,22 @@ class RunFolder:
         rank: int = 0,
         world_size: int = 1,
         name: str | None = None,
+        numbered: bool = False,
         config: Mapping[str, Any] | None = None,
         devices: Sequence[str] = (),
     ) -> RunFolder:
         """Make ``<output>/<name>/rank<rank>/`` and write ``run.json`` there.
 
         Without a ``name`` the run is named by its start and a random suffix. A name that exists gets a number. Several
-        ranks share the folder by its name, so there a name counts as existing only when the rank's own folder exists.
-        Raises ``OutputError``, and leaves no folder, where the folder cannot be written.
+        ranks share the folder by its name: there only the rank's own folder counts as existing, and is an error unless
+        the name is to be ``numbered``. Raises ``OutputError``, and leaves no folder, where this one cannot be written.
         """
         root = Path(output)
         made: list[Path] = []
         try:
             _make_parents(root, made)
-            path = _claim(root, name, shared=world_size > 1 and name is not None, made=made)
+            shared = f"rank{rank}" if world_size > 1 and name is not None else None
+            path = _claim(root, name, shared=shared, numbered=numbered, made=made)
             _claim_rank(path / f"rank{rank}", made)
             kept = tuple(one.absolute() for one in made)  # the program may change its working directory
             folder = cls(path.absolute(), rank, _describe(rank, world_size, config, devices), kept)
@@ -96,6 +99,20 @@ class RunFolder:
             self._info_path.unlink(missing_ok=True)
         _remove(self.made)
 
+    def join(self, run: Path, rank: int) -> None:
+        """Move all files of this run, whose rank was not known, to the folder of another as those of ``rank``.
+
+        Does nothing where that folder cannot be seen here, or has this rank already.
+        """
+        target = run / f"rank{rank}"
+        if run == self.path or not (run / "run.json").is_file() or target.exists():
+            return
+        self.rank_path.rename(target)
+        for file in list(self.path.iterdir()):
+            file.rename(target / file.name)
+        self.path.rmdir()
+        self.path, self.rank, self.made = run, rank, ()
+
     def write_summary(self, summary: Summary, report: Sequence[str]) -> None:
         """Write ``summary.json``, and the lines of the report to ``summary.txt``; ranks but 0 in their own folders."""
         where = self.path if self.rank == 0 else self.rank_path
@@ -121,7 +138,8 @@ def _make_parents(root: Path, made: list[Path]) -> None:
             made.append(folder)
 
 
-def _claim(root: Path, name: str | None, *, shared: bool, made: list[Path]) -> Path:
+def _claim(root: Path, name: str | None, *, shared: str | None, numbered: bool, made: list[Path]) -> Path:
+    """Make the folder of a run, or return one that exists and lacks the folder ``shared`` of this rank."""
     for attempt in range(1, ATTEMPTS + 1):
         if name is None:
             path = root / f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(2)}"
@@ -130,7 +148,7 @@ def _claim(root: Path, name: str | None, *, shared: bool, made: list[Path]) -> P
         try:
             path.mkdir()
         except FileExistsError:
-            if shared and path.is_dir():
+            if shared is not None and path.is_dir() and not (numbered and (path / shared).exists()):
                 return path
             continue
         made.append(path)
@@ -168,6 +186,7 @@ def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devi
         "command": shlex.join([sys.executable, *sys.argv]),
         "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
         "host": f"{platform.node()} ({platform.platform()})",
+        "boot_id": _boot_id(),
         "rank": rank,
         "world_size": world_size,
         "devices": list(devices),
@@ -180,6 +199,14 @@ def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devi
 
 def _now() -> str:
     return datetime.now(timezone.utc).astimezone().isoformat(timespec="seconds")
+
+
+def _boot_id() -> str | None:
+    """Return the id of the running system, which differs between hosts of one name; None where it has none."""
+    try:
+        return BOOT_ID.read_text("ascii").strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def _version(distribution: str = "torch-autoprof") -> str | None:
@@ -206,6 +233,17 @@ class Run:
     def rank_frames(self, rank: int) -> Frames:
         """Return the frames of one rank."""
         return Frames(self.path / f"rank{rank}" / "steps.jsonl")
+
+    def clock(self, rank: int) -> str | None:
+        """Return a name of the clock that a rank read, equal for ranks of one host; None where it is unknown."""
+        info: Any = self.info
+        if rank != 0:
+            try:
+                info = read_json(self.path / f"rank{rank}" / "run.json")
+            except (OSError, ValueError):
+                return None
+        found = isinstance(info, Mapping) and (info.get("boot_id") or info.get("host"))
+        return found if isinstance(found, str) else None
 
     def rank_summary(self, rank: int) -> Summary | None:
         """Return the summary of one rank, None where it did not write one."""
@@ -268,7 +306,7 @@ def read_records(path: str | os.PathLike[str]) -> Run:
 
 
 _INFO_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    **dict.fromkeys(("command", "host", "start", "end", "ended"), (str, NoneType)),
+    **dict.fromkeys(("command", "host", "boot_id", "start", "end", "ended"), (str, NoneType)),
     **dict.fromkeys(("config", "versions", "sources", "facts", "clock"), (dict, NoneType)),
     **dict.fromkeys(("rank", "world_size"), (int, NoneType)),
     "devices": (list, NoneType),

@@ -10,16 +10,18 @@ the step's row in it. JSON has neither NaN nor infinity: such a scalar is null, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import groupby
 from math import isfinite
 from typing import Any, Final
 
 import numpy as np
 
-from .._stats.self_times import SignedSums, self_time_terms
+from .._stats.self_times import phase_sums
 from .._stats.unit_rates import LogPeriods, UnitsSinceLog
 from .._units import NS_PER_MS, NS_PER_S, UNITS
-from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, ShapeChange, StepFrame
+from ..frame import Layout, Nanoseconds, Phase, ShapeChange, StepFrame
 from ..summary import read_shapes
 from .span_blocks import COLUMNS, MAX_NS, MAX_VALUE, BlockReader, least_value
 
@@ -45,7 +47,10 @@ RESERVED: Final = frozenset(
 )
 
 _dumps: Final[Callable[[Any], str]] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
+_quoted: Final = lru_cache(maxsize=1024)(_dumps)
+"""Names recur in each line."""
+_PLAIN: Final[Mapping[type, Callable[[Any], str]]] = {float: repr, int: repr}
+"""The types that JSON writes as Python does, but for floats that are not finite."""
 
 _FormatKey = tuple[object, ...]
 """The layout of a line, the columns that it lacks, and the phases of the model's own time."""
@@ -54,25 +59,14 @@ _FormatKey = tuple[object, ...]
 class LineFormat:
     """The constant part of the lines of one layout: its id, its phases and the names of its columns."""
 
-    __slots__ = ("_model_phases", "_phase_sums", "columns", "id", "layout", "phases")
+    __slots__ = ("columns", "id", "layout", "phases", "sums")
 
     def __init__(self, frame: StepFrame, number: int) -> None:
         self.id = number
         self.layout = frame.layout
         self.columns = tuple(name for name in COLUMNS if getattr(frame, name) is not None)
-        groups = frame.layout.phase_groups
-        phases = dict.fromkeys([*(phase for phase, _ in groups), *frame.model_ns])
-        self.phases = ",".join(f'"{phase}":%.6f' for phase in (*phases, Phase.OTHER))
-        training = [span for span, lane in enumerate(frame.layout.lanes) if lane == TRAINING_LANE]
-        self._phase_sums = SignedSums([self_time_terms(frame.layout, training, phase) for phase in phases])
-        self._model_phases = tuple((list(phases).index(phase), phase) for phase in frame.model_ns)
-
-    def phases_ms(self, frame: StepFrame) -> list[float]:
-        """Return ``frame.phase_ns()`` in milliseconds, in a third of its time."""
-        own_ns = self._phase_sums.of(frame.total_ns).tolist()
-        for at, phase in self._model_phases:
-            own_ns[at] += frame.model_ns[phase]
-        return [ns / NS_PER_MS for ns in (*own_ns, frame.step_ns - sum(own_ns))]
+        self.sums = phase_sums(frame.layout, tuple(frame.model_ns))
+        self.phases = ",".join(f'"{phase}":%.6f' for phase in self.sums.phases)
 
 
 class FrameEncoder:
@@ -93,35 +87,24 @@ class FrameEncoder:
 
     def encode(self, frame: StepFrame) -> str:
         """Return the frame's line, with its newline and all its times."""
-        format_, head = self.encode_head(frame)
+        ((format_, (head,)),) = self.encode_heads([frame])
         spans = ",".join(f'"{name}":[{",".join(map(str, getattr(frame, name).tolist()))}]' for name in format_.columns)
         return f'{head},"spans":{{{spans}}}}}\n'
 
-    def encode_head(self, frame: StepFrame) -> tuple[LineFormat, str]:
-        """Return the format of the frame's line, and the line up to the times of its spans."""
-        memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
-        key = (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory, *frame.model_ns)
-        format_ = self._formats.get(key)
-        layout = ""
-        if format_ is None:
-            format_ = self._remember(key, frame)
-            layout = f',"layout":{_dumps(_layout_to_dict(frame.layout))}'
-        phases = format_.phases % tuple(format_.phases_ms(frame))
-        device = ""
-        if frame.device_duration_ns is not None:  # otherwise both are step_time_s
-            device = f'"duration_ns":{frame.duration_ns},"device_duration_ns":{frame.device_duration_ns},'
-        dropped = f',"dropped":{frame.dropped}' if frame.dropped else ""
-        cut = f'"cut":{frame.cut},' if frame.cut else ""
-        micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
-        return format_, (
-            f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
-            f"{_scalars(frame, self._periods.add(frame))}{micro}{cut}"
-            f'"start_unix_ns":{frame.start_unix_ns},{device}'
-            f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
-            f'"memory":{_dumps(dict(frame.memory))},"overhead_ns":{frame.overhead_ns}{dropped}'
-            f"{_gap(frame)}{_model_ns(frame)}{_shapes(frame)}{layout}"
-            f',"layout_id":{format_.id}'
-        )
+    def encode_heads(self, frames: Iterable[StepFrame]) -> Iterator[tuple[LineFormat, list[str]]]:
+        """Yield the format of each run of frames that share one, with their lines up to the times of the spans."""
+        for key, run in groupby(frames, _format_key):
+            alike = list(run)
+            format_, layout = self._formats.get(key), ""
+            if format_ is None:
+                format_ = self._remember(key, alike[0])
+                layout = f',"layout":{_dumps(_layout_to_dict(format_.layout))}'
+            heads = []
+            for frame, sums_ns in zip(alike, format_.sums.of(alike), strict=True):
+                phases = format_.phases % tuple([ns / NS_PER_MS for ns in sums_ns])
+                heads.append(f'{_head(frame, self._periods.add(frame), phases)}{layout},"layout_id":{format_.id}')
+                layout = ""
+            yield format_, heads
 
     def _remember(self, key: _FormatKey, frame: StepFrame) -> LineFormat:
         if len(self._formats) >= LAYOUTS:
@@ -131,21 +114,50 @@ class FrameEncoder:
         return format_
 
 
-def _scalars(frame: StepFrame, periods: Mapping[str, UnitsSinceLog]) -> str:
-    scalars = frame.scalars
+def _format_key(frame: StepFrame) -> _FormatKey:
+    memory = (frame.memory_start_bytes is None, frame.memory_bound_bytes is None)
+    return (frame.layout, frame.device_ns is None, frame.host_bound_ns is None, *memory, *frame.model_ns)
+
+
+def _head(frame: StepFrame, periods: Mapping[str, UnitsSinceLog], phases: str) -> str:
+    """Return a line up to its layout."""
+    device = ""
+    if frame.device_duration_ns is not None:  # otherwise both are step_time_s
+        device = f'"duration_ns":{frame.duration_ns},"device_duration_ns":{frame.device_duration_ns},'
+    dropped = f',"dropped":{frame.dropped}' if frame.dropped else ""
+    cut = f'"cut":{frame.cut},' if frame.cut else ""
+    micro = "" if frame.micro_steps is None else f'"micro_steps":{frame.micro_steps},'
+    return (
+        f'{{"step":{frame.step},"step_time_s":{frame.step_ns / NS_PER_S:.9f},'
+        f"{_scalars(frame.scalars, periods)}{micro}{cut}"
+        f'"start_unix_ns":{frame.start_unix_ns},{device}'
+        f'"warmup":{"true" if frame.warmup else "false"},"phases_ms":{{{phases}}},'
+        f'"memory":{{{_members(frame.memory)}}},"overhead_ns":{frame.overhead_ns}{dropped}'
+        f"{_gap(frame)}{_model_ns(frame)}{_shapes(frame)}"
+    )
+
+
+def _members(values: Mapping[str, float | None]) -> str:
+    """Return names and values as they are in an object of JSON, faster than the encoder."""
+    return ",".join([f"{_quoted(name)}:{_PLAIN.get(type(value), _dumps)(value)}" for name, value in values.items()])
+
+
+def _scalars(scalars: Mapping[str, float], periods: Mapping[str, UnitsSinceLog]) -> str:
     if not scalars:
         return ""
-    top = {name: value if isfinite(value) else None for name, value in scalars.items() if name not in RESERVED}
     not_finite = {name: repr(float(value)) for name, value in scalars.items() if not isfinite(value)}
-    reserved = {name: value if isfinite(value) else None for name, value in scalars.items() if name in RESERVED}
-    text = _dumps(top)[1:-1] + "," if top else ""
+    top: Mapping[str, float | None] = {**scalars, **dict.fromkeys(not_finite)} if not_finite else scalars
+    reserved = {name: value for name, value in top.items() if name in RESERVED}
+    if reserved:
+        top = {name: value for name, value in top.items() if name not in RESERVED}
+    text = _members(top) + "," if top else ""
     unit = next((unit for unit in UNITS if top.get(unit) is not None), "")
     throughput = periods[unit].per_second if unit in periods else None
     if throughput is not None:
         named = "" if unit == UNITS[0] else f'"throughput_unit":"{unit}",'
         text += f'"throughput":{throughput:.6g},{named}'
     if reserved:
-        text += f'"scalars":{_dumps(reserved)},'
+        text += f'"scalars":{{{_members(reserved)}}},'
     if not_finite:
         text += f'"not_finite":{_dumps(not_finite)},'
     return text
@@ -156,7 +168,7 @@ def _gap(frame: StepFrame) -> str:
         return ""
     units = {name: value for name, value in frame.gap_scalars.items() if isfinite(value)}
     return f',"gap_steps":{frame.gap_steps},"gap_ns":{frame.gap_ns},"gap_overhead_ns":{frame.gap_overhead_ns}' + (
-        f',"gap_scalars":{_dumps(units)}' if units else ""
+        f',"gap_scalars":{{{_members(units)}}}' if units else ""
     )
 
 
@@ -165,8 +177,8 @@ def _shapes(frame: StepFrame) -> str:
 
 
 def _model_ns(frame: StepFrame) -> str:
-    by_phase = {str(phase): ns for phase, ns in frame.model_ns.items()}
-    return f',"model_ns":{_dumps(by_phase)}' if by_phase else ""
+    by_phase = {phase._value_: ns for phase, ns in frame.model_ns.items()}
+    return f',"model_ns":{{{_members(by_phase)}}}' if by_phase else ""
 
 
 def _layout_to_dict(layout: Layout) -> dict[str, Any]:
@@ -245,19 +257,25 @@ class FrameDecoder:
         columns = data.get("layout")
         if columns is None:
             return self._layouts[number]
-        layout = Layout(
-            names=tuple(columns["names"]),
-            fqns=tuple(columns["fqns"]),
-            phases=tuple(map(Phase.add, columns["phases"])),
-            parents=tuple(columns["parents"]),
-            calls=tuple(columns["calls"]),
-            lanes=tuple(columns["lanes"]),
-        )
-        _check_layout(layout)
+        layout = read_layout(columns)
         if len(self._layouts) >= LAYOUTS:  # as the encoder does
             self._layouts.clear()
         self._layouts[number] = layout
         return layout
+
+
+def read_layout(columns: Mapping[str, Any]) -> Layout:
+    """Return the layout that a line has. Raises one of ``BAD_LINE`` for any other value."""
+    layout = Layout(
+        names=tuple(columns["names"]),
+        fqns=tuple(columns["fqns"]),
+        phases=tuple(map(Phase.add, columns["phases"])),
+        parents=tuple(columns["parents"]),
+        calls=tuple(columns["calls"]),
+        lanes=tuple(columns["lanes"]),
+    )
+    _check_layout(layout)
+    return layout
 
 
 def duration_of(data: Mapping[str, Any]) -> int:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, RunInfo, Sink
+from ._base import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, RunInfo, Sink
 from ._kind import SINKS, CloseOrder, Export, SinkKind
-from ._make import make_sinks, writes_files
+from ._make import make_sinks, only_on_rank_0, writes_files
 
 if TYPE_CHECKING:
     from .._options import Options
@@ -13,6 +13,7 @@ __all__ = [
     "SINKS",
     "CalibratedSink",
     "CloseOrder",
+    "DiscardedSink",
     "Export",
     "LimitedSink",
     "LiveSink",
@@ -22,6 +23,7 @@ __all__ = [
     "Sink",
     "SinkKind",
     "make_sinks",
+    "only_on_rank_0",
     "writes_files",
 ]
 

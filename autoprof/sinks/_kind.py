@@ -29,24 +29,26 @@ class CloseOrder(IntEnum):
 class Export:
     """A file that ``autoprof show RUN --OPTION FILE`` writes from the records of a saved run.
 
-    ``write`` replaces the file, and raises ``OutputError`` where it cannot be written.
+    ``write`` replaces the file, and raises ``OutputError`` where it cannot be written. A text that it returns is
+    printed beside the file's name.
     """
 
     option: str
     help: str
-    write: Callable[[SavedSteps, Path], None]
+    write: Callable[[SavedSteps, Path], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
     """A kind of sink, found under the name of its module or entry point, which is its key below ``sinks:``.
 
-    ``options`` is its section of the configuration, documented by docstrings. ``make`` returns an open sink from the
-    options and the facts of the run. It raises ``OutputError`` where that is impossible; any other exception becomes
-    one, with ``remedy`` as the advice. ``extra`` is the optional dependency of autoprof that it needs. ``in_folder``:
-    it writes to the run's folder, so the run must have one. ``every_rank``: each rank has one; otherwise only rank 0.
-    ``default``: it is on where the configuration has no key ``sinks``. ``grows``: its files grow with the number of
-    steps, and it keeps them below ``RunInfo.max_bytes``.
+    ``options`` is its section of the configuration, documented by docstrings. ``make`` returns an open sink from
+    the options and the facts of the run. It raises ``OutputError`` where that is impossible; any other exception
+    becomes one, with ``remedy`` as the advice. ``extra`` is the optional dependency of autoprof that it needs.
+    ``in_folder``: it writes to the run's folder, so the run must have one. ``every_rank``: each rank has one;
+    otherwise only rank 0. ``several_ranks``: there is none in a run of one rank. ``default``: it is on where the
+    configuration has no key ``sinks``. ``grows``: its files grow with the number of steps, and it keeps them below
+    ``RunInfo.max_bytes``.
     """
 
     options: type[Options]
@@ -54,6 +56,7 @@ class SinkKind:
     extra: str | None = None
     in_folder: bool = False
     every_rank: bool = False
+    several_ranks: bool = False
     default: bool = False
     grows: bool = False
     close_order: CloseOrder = CloseOrder.RECEIVERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -30,15 +30,17 @@ def writes_files(sinks: Sinks) -> bool:
 def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
     """Open the sinks that the configuration names, in the order in which they are closed.
 
-    Ranks other than 0 get only the kinds that every rank has. Without a folder there are only the kinds that need
-    none. Those that grow share ``run.max_bytes``. Raises ``OutputError`` or ``MissingExtra`` where one cannot be
-    opened; those already open are closed.
+    Ranks other than 0 get only the kinds that every rank has, and a run of one rank none that compares several.
+    Without a folder there are only the kinds that need none. Those that grow share ``run.max_bytes``. Raises
+    ``OutputError`` or ``MissingExtra`` where one cannot be opened; those already open are closed.
     """
     made: list[Sink] = []
     wanted = [
         (key, kind, options)
         for key, kind, options in _named(sinks)
-        if (kind.every_rank or run.rank == 0) and (run.folder is not None or not kind.in_folder)
+        if (kind.every_rank or run.rank == 0)
+        and (run.folder is not None or not kind.in_folder)
+        and (run.world_size > 1 or not kind.several_ranks)
     ]
     growing = sum(kind.grows for _, kind, _ in wanted)
     if run.max_bytes is not None and growing:
@@ -51,6 +53,12 @@ def make_sinks(sinks: Sinks, run: RunInfo) -> tuple[Sink, ...]:
                 sink.close(Summary.empty())
         raise
     return tuple(made)
+
+
+def only_on_rank_0(sinks: Iterable[Sink]) -> list[Sink]:
+    """Return the sinks that ranks other than 0 do not have."""
+    kinds = [kind.make for kind in SINKS.parts.values() if not kind.every_rank]
+    return [sink for sink in sinks if type(sink) in kinds]
 
 
 def _open(key: str, kind: SinkKind, options: Options, run: RunInfo) -> Sink:

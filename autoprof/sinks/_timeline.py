@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -30,6 +30,22 @@ Track = tuple[str, int]
 """``host`` and a thread, or ``device`` and a lane; ``host`` and a negative lane for spans of neither."""
 
 
+class PlacedStep(Protocol):
+    """A step as far as its place on a timeline depends on it."""
+
+    @property
+    def start_unix_ns(self) -> int:
+        """The wall-clock time of the start."""
+
+    @property
+    def duration_ns(self) -> int:
+        """The length on the host."""
+
+    @property
+    def device_duration_ns(self) -> int | None:
+        """The length on the device, None without one."""
+
+
 class StepPlacement:
     """Place steps one after the other, in nanoseconds from the start of the first one.
 
@@ -43,7 +59,7 @@ class StepPlacement:
         self._host_end = 0
         self._device_end = 0
 
-    def place(self, frame: StepFrame) -> tuple[int, int]:
+    def place(self, frame: PlacedStep) -> tuple[int, int]:
         """Return the start of the step on the host and on the device."""
         if self.origin_unix_ns is None:
             self.origin_unix_ns = frame.start_unix_ns

@@ -192,6 +192,12 @@ class ConsoleSink:
             self._pinned.close()
             self._print_report(summary, size)
 
+    def discard(self) -> None:
+        """Restore the screen, and print nothing."""
+        atexit.unregister(self._restore_screen)
+        with contextlib.closing(self._output):
+            self._pinned.close()
+
     def _print_report(self, summary: Summary, size: tuple[int, int] | None) -> None:
         width = min(size[0], WIDEST) if size else 80
         report = "\n".join(render_short(summary, width=width, encoding=self._encoding, folder=self._folder))

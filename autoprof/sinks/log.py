@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from .._options import Options
-from .._reports.log import logged_step, render_log_summary
+from .._reports.log import render_log_summary
 from .._reports.log_block import LogBlock
 from .._stats.name_averages import NameAverages
 from .._storage.atomic import open_replacing
@@ -63,12 +63,12 @@ class LogSink:
             self._file.write(block.render())  # its averages are of the steps before this one
             self._averages.count(frame)
             return
-        step = logged_step(frame, self._clock_limit_ns)
-        if not block.takes(step):
+        limit_ns = self._clock_limit_ns
+        if not block.takes(frame, limit_ns):
             self._file.write(block.render())
         self._sections += 1
         flush = self._flush_every is not None and self._sections % self._flush_every == 0
-        if block.add(step) or flush or self._file.is_due():
+        if block.add(frame, limit_ns) or flush or self._file.is_due():
             self._file.write(block.render())
         if flush:
             self._file.flush()
@@ -92,10 +92,9 @@ def export_log(saved: SavedSteps, path: Path) -> None:
     block = LogBlock(NameAverages())
     with open_replacing(path) as file:
         for frame in saved.frames(saved.rank):
-            step = logged_step(frame, summary.clock_limit_ns)
-            if not block.takes(step):
+            if not block.takes(frame, summary.clock_limit_ns):
                 file.write(block.render())
-            if block.add(step):
+            if block.add(frame, summary.clock_limit_ns):
                 file.write(block.render())
         file.write(block.render() + render_log_summary(summary))
 

@@ -9,13 +9,15 @@ overlap, negative times) are from the source of its JSON importer.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import Field
 
+from .._ranks import step_collectives
 from .._stats.unit_rates import LogPeriods
 from .._storage.atomic import open_replacing
 from .._storage.line_file import LineFile
@@ -25,6 +27,7 @@ from ..summary import Summary
 from ._base import RunInfo, folder_of
 from ._export import SavedSteps
 from ._kind import CloseOrder, Export, SinkKind
+from ._rank_timeline import MARGIN_STEPS, CollectiveLink, RankTimeline, align_ranks
 from ._timeline import BYTES_PER_MB, GRID_NS, STEP, LayoutTracks, Slicer, StepWindow, Track, WindowOptions, track_name
 
 
@@ -49,11 +52,22 @@ class TraceEncoder:
     """Turn the frames of one rank into lines of trace events.
 
     ``origin_unix_ns`` is the start of the timeline, by default the first step's start; ranks in one file share it.
-    ``first`` is True for the encoder that writes the first line of a file.
+    ``first`` is True for the encoder that writes the first line of a file. ``links`` are the arrows to other ranks by
+    step and span; ``label`` is shown beside the rank's name.
     """
 
-    def __init__(self, rank: int = 0, *, origin_unix_ns: int | None = None, first: bool = True) -> None:
+    def __init__(
+        self,
+        rank: int = 0,
+        *,
+        origin_unix_ns: int | None = None,
+        first: bool = True,
+        links: Mapping[tuple[int, int], CollectiveLink] = MappingProxyType({}),
+        label: str | None = None,
+    ) -> None:
         self._rank = rank
+        self._links = links
+        self._label = label
         self._pid = (rank + 1) * PROCESS_STRIDE
         self._slicer = Slicer(origin_unix_ns)
         self._first = first
@@ -84,7 +98,11 @@ class TraceEncoder:
                 )
             else:
                 arrow = arrows.get(span, "") if track[0] == "host" else ""
-                events.append(f"{static[span]}{memory[span] if memory else ''}}},{place}{arrow}}}")
+                link = self._links.get((frame.step, span))
+                more = memory[span] if memory else ""
+                if link is not None and link.kind == track[0]:
+                    arrow, more = _link_arrow(link), more + _link_args(link)
+                events.append(f"{static[span]}{more}}},{place}{arrow}}}")
         events += self._counters(frame, end)
         lines = "".join(f",{event}\n" for event in events)
         if self._first:
@@ -94,9 +112,10 @@ class TraceEncoder:
 
     def _process(self, frame: StepFrame) -> list[str]:
         origin = {"origin_unix_ns": str(self._slicer.placement.origin_unix_ns)}
-        facts = [
+        facts: list[tuple[str, dict[str, Any]]] = [
             ("process_name", {"name": f"rank {self._rank}", **origin}),
             ("process_sort_index", {"sort_index": self._rank}),
+            *([] if self._label is None else [("process_labels", {"labels": self._label})]),
         ]
         return [
             _dumps({"ph": "M", "pid": self._pid, "tid": self._pid, "name": name, "args": args}) for name, args in facts
@@ -166,6 +185,18 @@ def _step_args(frame: StepFrame) -> str:
     return _dumps(args)
 
 
+def _link_arrow(link: CollectiveLink) -> str:
+    """Return the part of a call's event that joins it to the calls of the other ranks, in the order of entering."""
+    into, out = ',"flow_in":true' if link.comes_in else "", ',"flow_out":true' if link.goes_out else ""
+    return f',"bind_id":"{link.flow:#x}"{into}{out}'
+
+
+def _link_args(link: CollectiveLink) -> str:
+    if link.last is None:
+        return ""
+    return f',"last_to_enter":"rank {link.last}","entered_earlier_by_ns":{link.waited_ns}'
+
+
 def _memory_args(frame: StepFrame) -> list[str]:
     """Return the memory readings of each span, empty where it has none."""
     if frame.memory_start_bytes is None or frame.memory_end_bytes is None:
@@ -213,18 +244,48 @@ class TraceSink:
         self._finish()
 
 
-def export_trace(saved: SavedSteps, path: Path) -> None:
-    """Write one trace in which each rank is a process, on one timeline."""
-    origin = saved.origin_unix_ns()
+def write_trace(
+    path: Path,
+    frames: Callable[[int], Iterable[StepFrame]],
+    timeline: RankTimeline,
+    ranks: Sequence[int],
+    max_bytes: int | None = None,
+) -> None:
+    """Write the frames of each rank to one trace, on one timeline; up to ``max_bytes``, with a fair share a rank."""
     first = True
+    share = None if max_bytes is None else max_bytes // max(len(ranks), 1)
     with open_replacing(path) as file:
         file.write(OPEN)
-        for rank in saved.ranks:
-            encoder = TraceEncoder(rank, origin_unix_ns=origin, first=first)
-            for frame in saved.frames(rank):
-                file.write(encoder.encode(frame))
+        for rank in ranks:
+            encoder = TraceEncoder(
+                rank,
+                origin_unix_ns=timeline.origin_unix_ns,
+                first=first,
+                links=timeline.links.get(rank, {}),
+                label=timeline.describe(rank),
+            )
+            left = share
+            for frame in frames(rank):
+                events = encoder.encode(timeline.place(rank, frame))
+                if left is not None:
+                    left -= len(events.encode("utf-8", "replace"))
+                    if left < 0:
+                        break
+                file.write(events)
                 first = False
         file.write(CLOSE)
+
+
+def export_trace(saved: SavedSteps, path: Path) -> str | None:
+    """Write one trace in which each rank is a process, on one timeline; return the error of their clocks in words."""
+    if len(saved.ranks) == 1:
+        write_trace(path, saved.frames, RankTimeline(), saved.ranks)
+        return None
+    steps = {rank: [step_collectives(frame) for frame in saved.frames(rank, MARGIN_STEPS)] for rank in saved.ranks}
+    clocks = {rank: saved.run.clock(rank) for rank in saved.ranks}
+    timeline = align_ranks(steps, clocks, saved.first, saved.last)
+    write_trace(path, saved.frames, timeline, saved.ranks)
+    return timeline.summary
 
 
 SINK = SinkKind(

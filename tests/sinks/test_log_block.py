@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_frames import frames_of, layouts
 from sink_builders import Clock, frame_of, layout_of
 
-from autoprof._reports.log import logged_step, render_step
+from autoprof._reports.log import render_step
 from autoprof._reports.log_block import LEAST_STEPS, LINES, MAX_STEPS, LogBlock
 from autoprof._stats import name_averages
 from autoprof._stats.name_averages import NameAverages
@@ -33,10 +33,9 @@ def together(frames: Sequence[StepFrame], limit_ns: int) -> str:
     """Render the frames as the sink does: as many at once as a block takes."""
     block, texts = LogBlock(NameAverages()), []
     for frame in frames:
-        step = logged_step(frame, limit_ns)
-        if not block.takes(step):
+        if not block.takes(frame, limit_ns):
             texts.append(block.render())
-        if block.add(step):
+        if block.add(frame, limit_ns):
             texts.append(block.render())
     return "".join([*texts, block.render()])
 
@@ -131,6 +130,35 @@ def test_a_block_of_device_times_marks_the_host_bound() -> None:
     assert text == one_by_one(frames, 0)
 
 
+def test_steps_with_other_phases_of_the_model_itself_have_their_own_shares() -> None:
+    """The shares are those of each step, in its own order of phases."""
+    rows = (("A", "forward", -1, 10.0),)
+    layout = layout_of(rows)
+    backward_first = {Phase.BACKWARD: 20_000_000, Phase.OPTIMIZER: 30_000_000}
+    optimizer_first = {Phase.OPTIMIZER: 40_000_000, Phase.BACKWARD: 10_000_000}
+    frames = [
+        frame_of(rows, layout=layout, step=step, step_ms=100, model_ns=model_ns)
+        for model_ns in (backward_first, optimizer_first, {})
+        for step in range(LEAST_STEPS)
+    ]
+    text = together(frames, 0)
+    assert text.count("forward 10.0 % backward 20.0 % optimizer 30.0 % other 40.0 %") == LEAST_STEPS
+    assert text.count("forward 10.0 % optimizer 40.0 % backward 10.0 % other 40.0 %") == LEAST_STEPS
+    assert text == one_by_one(frames, 0)
+
+
+def test_steps_without_spans_have_the_share_of_the_model_itself() -> None:
+    """Where nothing else was measured, a section has no tree, and the phases are shown."""
+    layout = layout_of(())
+    frames = [
+        frame_of((), layout=layout, step=step, step_ms=10, model_ns={Phase.FORWARD: 4_000_000})
+        for step in range(LEAST_STEPS)
+    ]
+    text = together(frames, 0)
+    assert text.count("forward 40.0 % other 60.0 %") == LEAST_STEPS
+    assert text == one_by_one(frames, 0)
+
+
 def test_names_beyond_the_limit_have_no_average_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name for which no average is kept has none, in a block as alone."""
     monkeypatch.setattr(name_averages, "MAX_PLACES", 2)
@@ -171,5 +199,5 @@ def test_a_block_ends_where_the_layout_or_the_warm_up_changes(tmp_path: Path, cl
 def test_a_block_is_bounded(layout: Layout, most: int) -> None:
     """Steps do not pile up: a block is full after so many lines."""
     block = LogBlock(NameAverages())
-    full = [block.add(logged_step(frame, 0)) for frame in steps_of(layout, most, 1000)]
+    full = [block.add(frame, 0) for frame in steps_of(layout, most, 1000)]
     assert full == [False] * (most - 1) + [True]

@@ -15,12 +15,12 @@ from random_frames import runs, same
 from sink_builders import VRT, Clock, frame_of, layout_of, summary_of
 
 import autoprof
+from autoprof._ranks import read_record
 from autoprof._storage.line_file import AppendFile, LineFile
 from autoprof._storage.records import PARTS, Frames, RecordWriter
 from autoprof._storage.runs import RunFolder, read_run
 from autoprof._storage.span_blocks import HEADER, decode_block, encode_block
 from autoprof._storage.steps_jsonl import FrameEncoder
-from autoprof.diagnose._ranks import read_record
 from autoprof.frame import Layout, Phase, StepFrame
 from autoprof.sinks import RunInfo, make_sinks
 from autoprof.sinks._export import saved_summary
@@ -78,7 +78,7 @@ def test_records_read_back_field_by_field(tmp_path_factory: pytest.TempPathFacto
 def test_a_block_is_exact(rows: list[list[int]], parents: tuple[int, int]) -> None:
     """Also where the times of spans do not nest as the spans do."""
     layout = Layout(("a", "b"), (None, None), (Phase.USER, Phase.USER), parents, (1, 1), (0, 0))
-    block = encode_block(layout, ("start_ns", "host_ns"), [np.array(row) for row in rows])
+    block = encode_block(layout, ("start_ns", "host_ns"), np.array(rows))
     columns = decode_block(layout, block[: HEADER.size], block[HEADER.size :])
     assert np.hstack([columns["start_ns"], columns["host_ns"]]).tolist() == rows
 
@@ -142,6 +142,26 @@ def test_damaged_times_are_counted(tmp_path: Path) -> None:
     assert records.bad_lines == 3
 
 
+def test_steps_that_are_not_written_keep_their_place(tmp_path: Path) -> None:
+    """The rate of a record covers the skipped steps before it, and none behind it."""
+    frames = [frame_of(layout=LAYOUT, step=step, scalars={"samples": 2.0} if step % 2 else {}) for step in range(1, 8)]
+    writer = RecordWriter(tmp_path, 5.0, Clock())
+    for frame in frames:
+        (writer.write if frame.step % 2 else writer.skip)(frame)
+    writer.close()
+    rates = [json.loads(line)["throughput"] for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert rates == [2.0, 1.0, 1.0, 1.0]
+
+
+def test_a_step_of_many_modules_is_compressed_alone(tmp_path: Path) -> None:
+    """Each step of 10,000 modules fills a block: it waits for no other, which would make one long pause of many."""
+    writer = RecordWriter(tmp_path, 5.0, Clock())
+    for step, frame in enumerate(module_frames(3, modules=10_000), 1):
+        writer.write(frame)
+        assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == step
+    writer.close()
+
+
 def test_a_full_disk_leaves_the_steps_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times are written before the lines that refer to them, and of both only whole pieces remain."""
     writer, frames = RecordWriter(tmp_path, 5.0, Clock()), module_frames(4, modules=2)
@@ -183,7 +203,7 @@ def test_records_stay_below_their_limit(tmp_path: Path) -> None:
     assert max(np.diff(steps)) <= 4 * 6000 / PARTS
     record = read_record(records.path, 64)
     assert record is not None
-    assert sorted(record.own_ns) == list(range(5937, 6001))
+    assert record.steps.tolist() == list(range(5937, 6001))
 
 
 def test_a_log_keeps_its_last_lines(tmp_path: Path) -> None:
@@ -211,13 +231,16 @@ def test_the_limit_is_shared_by_the_files_that_grow(tmp_path: Path, clock: Clock
         sink.close(summary_of([]))
 
 
-def test_the_report_says_that_a_limit_was_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what is gone, and how to get it; the folder stays below ``output_max_mb``."""
+@pytest.mark.parametrize("bytes_per_mb", [2_000, 200, 1])
+def test_the_report_says_that_a_limit_was_reached(
+    bytes_per_mb: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what is gone, and how to get it, however small a rank's part is: no sink fails."""
     from torch import nn
 
     import autoprof._session.builder as builder
 
-    monkeypatch.setattr(builder, "GROWING_BYTES_PER_MB", 2_000)  # as if 10 MB were 20 kB
+    monkeypatch.setattr(builder, "GROWING_BYTES_PER_MB", bytes_per_mb)  # as if 10 MB were 20 kB or less
     model, live = nn.Sequential(nn.Identity()), ListSink()
     config = {
         "output": str(tmp_path), "output_max_mb": 10, "sample": {"budget": None},
@@ -232,6 +255,7 @@ def test_the_report_says_that_a_limit_was_reached(tmp_path: Path, monkeypatch: p
     assert "timing.log has reached its part of output_max_mb" in notes
     assert "the records have reached their part of output_max_mb" in notes
     assert "spans.csv has reached its part of output_max_mb" in notes
+    assert "is off" not in notes
     assert session.folder is not None
     assert "part of output_max_mb" in (session.folder / "summary.txt").read_text("utf-8")
     run = read_run(session.folder)

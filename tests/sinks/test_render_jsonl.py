@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_frames import runs
 from sink_builders import VRT, frame_of, layout_of
 
 from autoprof._storage.steps_jsonl import LAYOUTS, FrameDecoder, FrameEncoder
-from autoprof.frame import Layout, StepFrame
+from autoprof.frame import Layout, Phase, StepFrame
 
 
 def same(a: StepFrame, b: StepFrame) -> bool:
@@ -135,6 +136,20 @@ def test_a_device_frame_reads_back() -> None:
         memory_start_bytes=np.full(len(VRT), 5), memory_end_bytes=np.full(len(VRT), -1), dropped=4,
     )  # fmt: skip
     assert same(FrameDecoder().decode(FrameEncoder().encode(frame)), frame)
+
+
+@given(runs())
+def test_the_lines_of_many_steps_are_those_of_each(frames: list[StepFrame]) -> None:
+    """Whether they are made together or one by one; steps of several layouts may alternate."""
+    encoder, single = FrameEncoder(), FrameEncoder()
+    together = [head for _, heads in encoder.encode_heads(frames) for head in heads]
+    assert together == [head for frame in frames for _, heads in single.encode_heads([frame]) for head in heads]
+
+
+def test_a_step_without_spans_has_the_time_of_the_model_itself() -> None:
+    """Where nothing else was measured, the model's own forward is a phase of the record."""
+    frame = frame_of((), step_ms=10, model_ns={Phase.FORWARD: 4_000_000})
+    assert json.loads(FrameEncoder().encode(frame))["phases_ms"] == {"forward": 4.0, "other": 6.0}
 
 
 def test_more_layouts_than_are_remembered_still_read_back() -> None:

@@ -12,6 +12,7 @@ from autoprof._reports.log import render_log_summary, render_step
 from autoprof._reports.measurements import work_table
 from autoprof._reports.panel import render_panel
 from autoprof._reports.plain import render_plain
+from autoprof._reports.run_facts import run_facts
 from autoprof._reports.summary_text import render_summary
 from autoprof._stats.name_averages import NameAverages
 from autoprof.frame import Phase
@@ -75,6 +76,17 @@ VRT/Stage8              1.00 T         -    2.00 T         -         -         -
 """
         in text
     )
+
+
+def test_the_short_report_keeps_the_device_and_the_host_apart(full: Summary) -> None:
+    """A device without readings has no line: processors of the host are none of its own."""
+    facts = dict(run_facts(replace(full, clock="device")))
+    assert facts["device"] == "GPU 91 %, 20.00 GiB, 655 W, 1740 MHz, 64 °C, throttled 3.0 % of the time"
+    assert facts["host"] == "CPU 3.1 cores"
+    host_alone = {"host_cpu_cores": METRICS["host_cpu_cores"]}
+    facts = dict(run_facts(replace(full, clock="device", metrics=host_alone)))
+    assert "device" not in facts
+    assert facts["host"] == "CPU 3.1 cores"
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

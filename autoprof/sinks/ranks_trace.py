@@ -1,0 +1,138 @@
+"""``trace.json`` of all ranks: the last steps that they have in common, written by rank 0 at the end of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic import Field
+
+from .._options import Options
+from .._ranks import read_last_frames, step_collectives
+from .._reports.run_facts import shown_path
+from .._storage.records import RECORDS
+from .._storage.runs import read_json, read_records
+from ..frame import StepFrame
+from ..summary import Summary
+from ._base import RunInfo, folder_of
+from ._kind import CloseOrder, SinkKind
+from ._rank_timeline import align_ranks
+from ._timeline import BYTES_PER_MB
+from .trace import write_trace
+
+TRACE: Final = "trace.json"
+NO_COMMON_STEP: Final = "autoprof: no trace of all ranks: this run's folder has no step that several ranks recorded"
+READ_STEPS: Final = 64
+"""The last steps of each rank that are read: they align the clocks."""
+FLUSH_S: Final = 0.2
+"""The time between the end that a rank notes and its last record."""
+READ_S: Final = 5.0
+"""The longest time for reading the records of all ranks."""
+POLL_S: Final = 0.05
+
+
+class RanksTraceOptions(Options):
+    """The file `trace.json` of a run of several ranks, for Perfetto: the last steps that all ranks recorded."""
+
+    count: int = Field(default=5, ge=1, strict=True)
+    """Number of steps."""
+    ranks: int = Field(default=32, ge=2, strict=True)
+    """The largest number of ranks in the file. Of more: rank 0, those that findings name, and others evenly spread."""
+    max_mb: int = Field(default=20, ge=1, strict=True)
+    """The largest size of the file in megabytes; each rank has the same part of it."""
+    wait_s: float = Field(default=2.0, ge=0, strict=True, allow_inf_nan=False)
+    """The longest time that rank 0 waits at its end for the last records of the others, in seconds."""
+
+
+class RanksTraceSink:
+    """Write the trace when the run is closed. Ranks whose records are missing then are named."""
+
+    def __init__(self, options: RanksTraceOptions, run: RunInfo) -> None:
+        self._options = options
+        self._folder = folder_of(run)
+        self._world_size = run.world_size
+        self._stream = run.stream
+
+    def write(self, frame: StepFrame) -> None:
+        """Do nothing: the trace is made of the records."""
+
+    def close(self, summary: Summary) -> None:
+        """Wait for the last records of the other ranks, for a limited time, and write the trace."""
+        wanted = choose_ranks(self._world_size, self._options.ranks, summary)
+        read = self._read(wanted)
+        frames = {rank: held for rank, held in read.items() if held}
+        common = set.intersection(*({frame.step for frame in held} for held in frames.values())) if frames else set()
+        steps = sorted(common)[-self._options.count :]
+        if len(frames) < 2 or not steps:
+            print(NO_COMMON_STEP, file=self._stream)
+            return
+        self._write(frames, steps)
+        missing = [str(rank) for rank in wanted if rank not in frames]
+        without = f" (without rank {', '.join(missing[:8])}: no records in this folder)" if missing else ""
+        print(
+            f"autoprof: trace of steps {steps[0]} to {steps[-1]} on {len(frames)} ranks, for ui.perfetto.dev{without}: "
+            f"{shown_path(self._folder.path / TRACE)}",
+            file=self._stream,
+        )
+
+    def _read(self, ranks: list[int]) -> Mapping[int, list[StepFrame]]:
+        """Return the last frames of each rank whose records are here, once all have ended or the time is over."""
+        until = time.monotonic() + self._options.wait_s
+        ended: dict[int, float] = {}
+        while time.monotonic() < until and not all(self._is_complete(rank, ended) for rank in ranks):
+            time.sleep(POLL_S)
+        deadline = time.monotonic() + READ_S
+        frames: dict[int, list[StepFrame]] = {}
+        for rank in ranks:
+            with suppress(OSError):  # the records of another machine are not here
+                frames[rank] = read_last_frames(self._rank_path(rank) / RECORDS, READ_STEPS, deadline) or []
+        return frames
+
+    def _is_complete(self, rank: int, ended: dict[int, float]) -> bool:
+        """Return whether no more records of a rank are expected; ``ended`` has the times at which ends were seen."""
+        if rank == self._folder.rank or not (self._rank_path(rank) / RECORDS).is_file():
+            return True
+        with suppress(OSError, ValueError, AttributeError):
+            if rank not in ended and read_json(self._rank_path(rank) / "run.json").get("ended") is not None:
+                ended[rank] = time.monotonic()
+        return time.monotonic() >= ended.get(rank, float("inf")) + FLUSH_S
+
+    def _rank_path(self, rank: int) -> Path:
+        return self._folder.path / f"rank{rank}"
+
+    def _write(self, frames: Mapping[int, list[StepFrame]], steps: list[int]) -> None:
+        run = read_records(self._folder.path)
+        timeline = align_ranks(
+            {rank: [step_collectives(frame) for frame in held] for rank, held in frames.items()},
+            {rank: run.clock(rank) for rank in frames},
+            steps[0],
+            steps[-1],
+        )
+        chosen = set(steps)
+
+        def frames_of(rank: int) -> Iterator[StepFrame]:
+            return (frame for frame in frames[rank] if frame.step in chosen)
+
+        write_trace(self._folder.path / TRACE, frames_of, timeline, list(frames), self._options.max_mb * BYTES_PER_MB)
+
+
+def choose_ranks(world_size: int, limit: int, summary: Summary) -> list[int]:
+    """Return all ranks, or rank 0, those that findings name, and others evenly spread, ``limit`` together."""
+    if world_size <= limit:
+        return list(range(world_size))
+    named = [one.rank for one in summary.findings if one.rank is not None and 0 <= one.rank < world_size]
+    spread = [at * world_size // limit for at in range(limit)]
+    return sorted(list(dict.fromkeys([0, *named, *spread]))[:limit])
+
+
+SINK = SinkKind(
+    RanksTraceOptions,
+    RanksTraceSink,
+    in_folder=True,
+    several_ranks=True,
+    default=True,
+    close_order=CloseOrder.PICTURES,
+)

@@ -1,0 +1,181 @@
+"""Several ranks in one trace: their clocks, and the arrows between the calls in which they meet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sink_builders import MS, frame_of, layout_of
+from trace_rules import Event, check
+
+from autoprof._ranks import ClockShift, step_collectives
+from autoprof._storage.runs import RunFolder, read_run
+from autoprof._storage.steps_jsonl import FrameEncoder
+from autoprof.cli import main
+from autoprof.frame import StepFrame
+from autoprof.sinks._rank_timeline import RankTimeline, align_ranks
+
+S = 1_000_000_000
+BEGIN = 1_763_640_000 * S
+ROWS = (
+    ("Layer", "forward", -1, 10),
+    ("Layer", "backward", -1, 20),
+    ("Comm/DDP", "comm", -1, 0),
+    ("Comm/broadcast", "comm", -1, 1),
+    ("Comm/all_reduce", "comm", -1, 0),
+)
+
+
+def layout(rows: Sequence[tuple[str, str, int, float]] = ROWS) -> object:
+    """Return the layout of rows, whose modules have fqns."""
+    made = layout_of(rows)
+    return type(made)(**{**vars(made), "fqns": tuple("layer" if name == "Layer" else None for name in made.names)})
+
+
+LAYOUT = layout()
+
+
+def step(
+    number: int, late_ms: float = 0.0, begin: int = BEGIN, late_reduce_ms: float = 0.0, leaves_ms: float = 0.0
+) -> StepFrame:
+    """Return a step of 100 ms: the backward ends ``late_ms`` later, DDP at 50 ms, an all-reduce at 60 ms or later."""
+    starts = np.array([0, 10, 30 + late_ms, 50, 52 + late_reduce_ms]) * MS
+    ends = np.array([10, 30 + late_ms, 50, 51, 60 + leaves_ms]) * MS
+    frame = frame_of(ROWS, step=number, step_ms=100, layout=LAYOUT)  # type: ignore[arg-type]
+    changes = {
+        "start_unix_ns": begin + number * 100 * MS, "start_ns": starts.astype(np.int64),
+        "host_ns": (ends - starts).astype(np.int64),
+    }  # fmt: skip
+    return StepFrame.of(**{**vars(frame), **changes})
+
+
+def write_run(folder: Path, ranks: Sequence[Sequence[StepFrame]], hosts: Sequence[str]) -> Path:
+    """Write the records of ranks as runs do."""
+    for rank, frames in enumerate(ranks):
+        made = RunFolder.create(folder, rank=rank, world_size=len(ranks), name="run")
+        made.note("boot_id", hosts[rank])
+        encoder = FrameEncoder()
+        (made.rank_path / "steps.jsonl").write_text("".join(map(encoder.encode, frames)), encoding="utf-8")
+    return folder / "run"
+
+
+def trace(run: Path, *options: str) -> list[Event]:
+    """Write the trace of a run and check it."""
+    out = run.parent / "trace.json"
+    assert main(["show", str(run), "--trace", str(out), *options]) == 0
+    return check(out.read_text("utf-8"))
+
+
+def test_a_call_begins_and_ends_as_its_span() -> None:
+    """Calls in which no rank waits for all others are left out: a broadcast's root goes on at once."""
+    calls = step_collectives(step(7)).calls
+    assert [call.key for call in calls] == [(7, "Comm/DDP", 0), (7, "Comm/all_reduce", 0)]
+    assert calls[1][2:] == (52 * MS, 60 * MS, 52 * MS)
+
+
+def test_the_reducer_starts_after_the_last_backward_began() -> None:
+    """Its communication may begin before its span, but not before the gradient that it waits for."""
+    call = step_collectives(step(1, late_ms=5)).calls[0]
+    assert (call.start_ns, call.end_ns, call.seen_ns) == (10 * MS, 50 * MS, 35 * MS)
+
+
+def test_calls_that_are_waited_for_later_end_with_the_last_wait() -> None:
+    """Which of them a wait belongs to is unknown: an end may be late, and never early."""
+    rows = (("Comm/all_reduce", "comm", -1, 1), ("Comm/all_reduce", "comm", -1, 1), ("Comm/wait", "comm", -1, 1))
+    frame = StepFrame.of(**{**vars(frame_of(rows)), "start_ns": np.array([0, 10, 40]) * MS})
+    found = [(call.key[2], call.start_ns, call.end_ns) for call in step_collectives(frame).calls]
+    assert found == [(0, 0, 41 * MS), (1, 10 * MS, 41 * MS)]
+
+
+def test_on_a_device_calls_have_its_times() -> None:
+    """There the host has left a call long before the device has."""
+    rows = (("Comm/all_reduce", "comm", -1, 1), ("Comm/barrier", "comm", -1, 1))
+    device = {"device_start_ns": np.array([5, 0]) * MS, "device_ns": np.array([7 * MS, -1]), "device_duration_ns": MS}
+    found = step_collectives(frame_of(rows, **device))
+    assert found.on_device
+    assert [call[2:] for call in found.calls] == [(5 * MS, 12 * MS, 5 * MS)]
+
+
+def test_calls_on_other_threads_are_no_meeting() -> None:
+    """Only the training thread's order of calls is the same on all ranks."""
+    assert step_collectives(frame_of((("Comm/barrier", "comm", -1, 1),), lanes=[1])).calls == ()
+
+
+def test_ranks_of_two_hosts_are_on_one_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A clock that is an hour ahead is corrected, and the trace states by how much and how well."""
+    steps = range(1, 31)
+    slow = [step(at, late_reduce_ms=7.5 * (at % 2), begin=BEGIN + 3600 * S, leaves_ms=at % 7) for at in steps]
+    usual = [step(at, late_reduce_ms=7.5 - 7.5 * (at % 2)) for at in steps]
+    run = write_run(tmp_path, [usual, usual, slow], ["a", "a", "b"])
+    events = trace(run, "--steps", "3:4")
+    begins = sorted((event["pid"], event["ts"]) for event in events if event["name"] == "step 3")
+    assert [pid for pid, _ in begins] == [100_000, 200_000, 300_000]
+    assert all(0 <= ts <= 500 for _, ts in begins)
+    labels = {event["pid"]: event["args"]["labels"] for event in events if event["name"] == "process_labels"}
+    assert labels == {300_000: "clock +3600.000000 s ± 1.155 ms against rank 0 (60 collectives)"}
+    assert "clocks aligned to ± 1.155 ms by collectives" in capsys.readouterr().err
+
+
+def test_a_call_joins_all_ranks_in_the_order_in_which_they_entered(tmp_path: Path) -> None:
+    """The arrow ends at the rank that the others waited for, and each call names it."""
+    ranks = [[step(1, late_ms=late)] for late in (1, 15, 0)]
+    events = trace(write_run(tmp_path, ranks, ["a"] * 3))
+    calls = [event for event in events if event["name"] == "Comm/DDP"]
+    flows = {event["pid"]: (event.get("flow_in", False), event.get("flow_out", False)) for event in calls}
+    assert flows == {100_000: (True, True), 200_000: (True, False), 300_000: (False, True)}
+    assert len({event["bind_id"] for event in calls}) == 1
+    assert {event["args"]["last_to_enter"] for event in calls} == {"rank 1"}
+    assert [event["args"]["entered_earlier_by_ns"] for event in calls] == [14 * MS, 0, 15 * MS]
+
+
+def test_nobody_is_last_where_the_clocks_cannot_tell(tmp_path: Path) -> None:
+    """Two hosts whose only call in common is long: the difference is within the error."""
+    events = trace(write_run(tmp_path, [[step(1)], [step(1, late_ms=1)]], ["a", "b"]))
+    assert not any("last_to_enter" in event.get("args", {}) for event in events)
+    assert sum("bind_id" in event and event["cat"] == "comm" for event in events) == 4
+
+
+def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is shown as it is, and the trace says that it is not aligned."""
+    alone = frame_of((("Layer", "forward", -1, 10),), step=1)
+    events = trace(write_run(tmp_path, [[step(1)], [alone]], ["a", "b"]))
+    (label,) = (event["args"]["labels"] for event in events if event["name"] == "process_labels")
+    assert label == "clock not aligned: no collective in common with rank 0"
+    assert "not aligned, for want of a common collective: the clock of rank 1" in capsys.readouterr().err
+
+
+def test_one_rank_of_several_keeps_its_own_clock(tmp_path: Path) -> None:
+    """Alone there is nothing to align it with."""
+    events = trace(write_run(tmp_path, [[step(1)], [step(1, begin=BEGIN + S)]], ["a", "b"]), "--rank", "1")
+    assert [event["ts"] for event in events if event.get("cat") == "step"] == [0]
+
+
+def test_the_clock_of_a_rank_is_that_of_its_host(tmp_path: Path) -> None:
+    """Of older runs, the host's name; of a rank whose file is missing or damaged, its own."""
+    path = write_run(tmp_path, [[step(1)]] * 4, ["a", "b", "c", "d"])
+    for rank in (1, 2):
+        file = path / f"rank{rank}" / "run.json"
+        info = json.loads(file.read_text("utf-8"))
+        del info["boot_id"]
+        file.write_text(json.dumps({**info, "host": "node7"}) if rank == 1 else "{", encoding="utf-8")
+    (path / "rank3" / "run.json").unlink()
+    run = read_run(path)
+    assert [run.clock(rank) for rank in run.ranks] == ["a", "node7", None, None]
+
+
+def test_a_drifting_clock_is_corrected_by_the_time_of_each_step() -> None:
+    """A frame is moved as a whole."""
+    shift = ClockShift(0, BEGIN, 2.0 * S, 1e-4, 1000, 30)
+    timeline = RankTimeline({1: shift})
+    placed = timeline.place(1, step(1, begin=BEGIN + 12 * S))
+    assert placed.start_unix_ns == pytest.approx(BEGIN + 10.1 * S - 1.01 * MS, abs=1000)
+    assert timeline.describe(1) == "clock +2.000000 s ± 0.001 ms against rank 0, drift +100.0 ppm (30 collectives)"
+
+
+def test_no_steps_are_an_empty_timeline() -> None:
+    """A rank without a step in the window has no place on it."""
+    timeline = align_ranks({0: [], 1: []}, {}, 1, None)
+    assert (timeline.origin_unix_ns, timeline.links) == (None, {0: {}, 1: {}})
