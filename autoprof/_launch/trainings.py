@@ -239,7 +239,12 @@ class Trainings:
         self._number += 1
         count = sum(1 for ref in self._optimizers if ref() is not None)
         called = () if model is models[0] else tuple(models)
-        found = FoundTraining(self._run_name(), sys.stderr, count if count <= MAX_IN_TURN else 0, called)
+        found = FoundTraining(
+            self._run_name(),
+            sys.stderr,
+            count if count <= MAX_IN_TURN else 0,
+            called,
+        )
         session = open_session(model, self._config(), optimizer=None, sinks=(), found=found)
         self.session, self._covered = session, frozenset(id(one) for one in model.parameters())
         self._opened = True

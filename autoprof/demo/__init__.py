@@ -6,38 +6,68 @@ Importing this package is cheap; torch's heavy parts, scikit-image and the model
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from .presets import PRESETS
+from .ranks import RANKS, SLOW_NAME, SLOW_S, DemoRanks, check_slow_rank, joined, launch, launched_ranks, own_device
 
 if TYPE_CHECKING:
     from .train import DemoOptions, DemoResult
 
 __all__ = ["add_arguments", "run"]
 
+RANKS_STEPS: Final = 120
+"""Training steps of several ranks."""
+RANKS_BUDGET: Final = 0.05
+"""The budget of several ranks: half a minute on shared processors is too short for enough steps at 1 %."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``autoprof demo``."""
-    parser.add_argument("--size", choices=tuple(PRESETS), default="small", help="model and clips (default: small)")
+    parser.add_argument(
+        "--size", choices=tuple(PRESETS), help="model and clips (default: small; tiny where several ranks train)"
+    )
     parser.add_argument("--steps", type=_at_least(1), help="training steps (default: chosen by the size)")
     parser.add_argument("--device", default="cpu", help="where to train: cpu, cuda, cuda:1, … (default: cpu)")
     parser.add_argument(
         "--checkpoint",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="recompute activations in backward instead of keeping them, as the original training does (default: yes)",
+        help="recompute activations in backward instead of keeping them, as the original training does (default: yes; "
+        "no where several ranks train)",
     )
     parser.add_argument("--workers", type=_at_least(0), default=0, help="processes that make clips (default: 0)")
     parser.add_argument("--seed", type=_at_least(0), default=0, help="seed of the weights and the clips (default: 0)")
+    parser.add_argument(
+        "--slow-rank",
+        type=_at_least(0),
+        metavar="RANK",
+        help=f"train on several ranks, of which this one is slow in the backward of {SLOW_NAME}: on {RANKS}, or on "
+        "those that torchrun starts",
+    )
     parser.add_argument("--config", type=Path, help="configuration file (default: autoprof's vrt_spike.yaml)")
     parser.add_argument("--output", type=Path, help="folder for the run's folder (default: the configuration's, runs)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, profile and report; return the exit status. Raises ``AutoprofError`` if the training cannot start."""
+    launched = launched_ranks()
+    check_slow_rank(args.slow_rank, RANKS if launched is None else launched)
+    if launched is None and args.slow_rank is not None:
+        return launch(RANKS, arguments_of(args))
+    several = launched is not None and launched > 1
+    device = _usable_device(own_device(args.device) if several else args.device)
+    if not several:
+        return _train(args, device, DemoRanks())
+    with joined(device) as ranks:
+        return _train(args, device, replace(ranks, slow=args.slow_rank))
+
+
+def _train(args: argparse.Namespace, device: str, ranks: DemoRanks) -> int:
     import torch
 
     from autoprof.config import load_config
@@ -45,28 +75,53 @@ def run(args: argparse.Namespace) -> int:
     from .progress import ProgressLine
     from .train import DemoOptions, train
 
+    several = ranks.world_size > 1
     options = DemoOptions(
-        size=args.size,
-        steps=args.steps,
-        device=_usable_device(args.device),
-        checkpoint=args.checkpoint,
+        size=args.size or ("tiny" if several else "small"),
+        steps=args.steps or (RANKS_STEPS if several else None),
+        device=device,
+        checkpoint=not several if args.checkpoint is None else args.checkpoint,
         seed=args.seed,
         workers=args.workers,
+        ranks=ranks,
     )
     with as_file(files(__name__) / "vrt_spike.yaml") as packaged:
         config = load_config(args.config or packaged)
+    if several and args.config is None:
+        config = config.model_copy(update={"sample": config.sample.model_copy(update={"budget": RANKS_BUDGET})})
     if args.output is not None:
         config = config.model_copy(update={"output": args.output})
     torch.backends.cudnn.deterministic = True  # on a GPU too, the seed decides every bit
+    if not ranks.shows:
+        train(options, config)
+        return 0
+    if ranks.slow is not None:
+        slow = f"rank {ranks.slow} sleeps {SLOW_S * 1000:.0f} ms in the backward of {SLOW_NAME}, in each step"
+        print(f"{ranks.world_size} ranks train; {slow}", file=sys.stderr, flush=True)
     with ProgressLine(options.step_count) as progress:
         result = train(options, config, progress=progress)
     print(report(options, result))
     return 0
 
 
+def arguments_of(args: argparse.Namespace) -> list[str]:
+    """Return the arguments of ``autoprof demo`` that mean the same."""
+    named = {
+        "--size": args.size, "--steps": args.steps, "--device": args.device, "--workers": args.workers,
+        "--seed": args.seed, "--slow-rank": args.slow_rank, "--config": args.config, "--output": args.output,
+    }  # fmt: skip
+    given = [f"{option}={value}" for option, value in named.items() if value is not None]
+    if args.checkpoint is not None:
+        given.append("--checkpoint" if args.checkpoint else "--no-checkpoint")
+    return given
+
+
 def report(options: DemoOptions, result: DemoResult) -> str:
     """Return the result of a training as three lines of at most 80 characters."""
-    trained = f"trained {result.steps} steps of size {options.size} on {options.device} in {result.seconds:.0f} s"
+    ranks = f", {options.ranks.world_size} ranks," if options.ranks.world_size > 1 else ""
+    trained = (
+        f"trained {result.steps} steps of size {options.size} on {options.device}{ranks} in {result.seconds:.0f} s"
+    )
     return (
         f"{trained}\n"
         f"loss {result.loss_first:.4f} -> {result.loss_last:.4f} (means of the first and the last tenth of the steps)\n"

@@ -19,12 +19,15 @@ from .data import VALIDATION, BlurredClips, Clip, ClipShape, load_photographs
 from .losses import deblurring_loss, psnr
 from .model import VRTWithSpike
 from .presets import PRESETS, ModelConfig, Preset
+from .ranks import DemoRanks, slow_down
 
 if TYPE_CHECKING:
     from autoprof.summary import Summary
 
 VALIDATION_CLIPS: Final = 4
 VALIDATION_SEED: Final = 1_000_003
+RANK_SEEDS: Final = 1_000_033
+"""The distance between the seeds of two ranks' clips."""
 MAX_GRADIENT_NORM: Final = 1.0
 CUDA_LOSS_EVERY: Final = 10
 """On a GPU, reading the loss waits for the device: the progress line shows it every so many steps."""
@@ -44,6 +47,8 @@ class DemoOptions:
     seed: int = 0
     workers: int = 0
     """Processes that make clips; 0 makes them in the training process."""
+    ranks: DemoRanks = DemoRanks()  # noqa: RUF009 (immutable)
+    """The ranks that train together, each on clips of its own, and which one is slow."""
 
     @property
     def preset(self) -> Preset:
@@ -96,7 +101,10 @@ def train(options: DemoOptions, config: Any = None, *, progress: ProgressDisplay
     """Train ``VRTWithSpike`` on blurred photographs under autoprof; ``config`` is passed to ``instrument``."""
     steps, device = options.step_count, torch.device(options.device)
     torch.manual_seed(options.seed)
-    model = VRTWithSpike(options.model_config).to(device)
+    bare = VRTWithSpike(options.model_config).to(device)
+    if options.ranks.slow == options.ranks.rank:
+        slow_down(bare)
+    model = nn.parallel.DistributedDataParallel(bare) if options.ranks.world_size > 1 else bare
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.preset.learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: warmup_and_cosine(step, steps))
     loader = training_loader(options, device)
@@ -123,9 +131,9 @@ def train(options: DemoOptions, config: Any = None, *, progress: ProgressDisplay
                 progress.advance(step + 1, read_loss(loss, step))
             if step == steps // 2:
                 with session.pause():
-                    validate(model, validation)
+                    validate(bare, validation)
         with session.pause():
-            restored_psnr = validate(model, validation)
+            restored_psnr = validate(bare, validation)
     return DemoResult(
         steps=steps,
         seconds=time.perf_counter() - started,
@@ -147,8 +155,8 @@ def warmup_and_cosine(step: int, steps: int) -> float:
 
 def training_loader(options: DemoOptions, device: torch.device) -> DataLoader[Clip]:
     """Return a loader of exactly as many batches as there are steps."""
-    preset = options.preset
-    clips = BlurredClips(load_photographs(), ClipShape.of(preset), options.step_count * preset.batch, seed=options.seed)
+    preset, seed = options.preset, options.seed + RANK_SEEDS * options.ranks.rank
+    clips = BlurredClips(load_photographs(), ClipShape.of(preset), options.step_count * preset.batch, seed=seed)
     return DataLoader(clips, preset.batch, num_workers=options.workers, pin_memory=device.type == "cuda")
 
 

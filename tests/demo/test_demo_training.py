@@ -96,9 +96,9 @@ def test_psnr_is_in_decibels() -> None:
 
 
 def test_the_defaults_are_the_demo() -> None:
-    """Without options: small, CPU, checkpointing, the packaged configuration."""
+    """Without options: size and checkpointing by the number of ranks, CPU, the packaged configuration."""
     args = parse()
-    assert (args.size, args.steps, args.device, args.checkpoint) == ("small", None, "cpu", True)
+    assert (args.size, args.steps, args.device, args.checkpoint) == (None, None, "cpu", None)
     assert (args.workers, args.seed, args.config, args.output) == (0, 0, None, None)
 
 

@@ -226,3 +226,19 @@ def test_a_callback_that_is_gone_leaves_the_trainer_as_it_was(config: Any) -> No
     del callback
     gc.collect()
     assert len(_replacement(Trainer, "train")._holders) == holders
+
+
+def test_the_flops_of_a_model_are_counted_beside_accelerate() -> None:
+    """Its losses name accelerate's functions, which write nothing that the model would see."""
+    model = gpt2()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    words = torch.zeros(2, TOKENS, dtype=torch.long)
+    with autoprof.instrument(model, {"step": "manual", "sinks": {}}, optimizer=optimizer) as session:
+        for _ in range(12):
+            model(words, labels=words).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            session.step()
+    work = session.summary().work
+    assert work.reason is None
+    assert sum(work.flops.values()) > 6 * 2 * TOKENS * 16 * 50  # more than its last layer alone

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -407,3 +409,20 @@ def test_a_name_that_modules_use_is_numbered() -> None:
     first, second = mlp(), mlp()
     frame: Any = SimpleNamespace(f_locals={"half": first, "whole": second}, f_globals={}, f_back=None)
     assert list(join_models([first, second], frame)._modules) == ["half_2", "whole"]
+
+
+def test_the_model_of_each_training_is_freed_when_the_next_one_begins(trainings: Trainings) -> None:
+    """A search trains one model after another: only the last one is held, by the session that is open."""
+    references = []
+    train(warm := mlp(2), torch.optim.Adam(warm.parameters()))  # torch keeps the objects of the first step of a process
+    gc.collect()
+    gc.disable()
+    try:
+        for width in (3, 4, 5):
+            model = mlp(width)
+            train(model, torch.optim.Adam(model.parameters()))
+            references.append((weakref.ref(model), weakref.ref(model[0].weight)))
+            del model
+        assert [[one() is None for one in pair] for pair in references] == [[True] * 2, [True] * 2, [False] * 2]
+    finally:
+        gc.enable()

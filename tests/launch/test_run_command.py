@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pty
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 import autoprof
+from autoprof._process.ranks import LAUNCHERS, Launcher
+from autoprof.cli.run import LAUNCHER_VARIABLES, _settings
 
 ROOT = Path(autoprof.__file__).parents[1]
 PYTHON = [sys.executable]
@@ -200,6 +203,18 @@ def test_a_session_of_the_program_without_an_optimizer_is_found(tmp_path: Path) 
     assert result.returncode == 0, result.stderr
     assert NOTHING not in result.stderr
     assert OWN_SESSION in result.stderr
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS, ids=lambda one: one.name)
+def test_the_ranks_of_every_launcher_are_named_by_it(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command gives a run a name of its own only where no launcher started it once for each rank."""
+    for name in LAUNCHER_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    arguments = argparse.Namespace(config=None, output=None)
+    assert _settings(arguments).name is not None
+    monkeypatch.setenv(launcher.rank, "1")
+    monkeypatch.setenv(launcher.world_size, "2")
+    assert _settings(arguments).name is None
 
 
 def test_a_missing_program_is_reported_by_python(tmp_path: Path) -> None:
