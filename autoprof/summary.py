@@ -326,6 +326,72 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class CommRow:
+    """Communications of one kind in one phase, among the ranks of one group, of about the same size.
+
+    ``kind`` is the collective (``all_reduce``), ``send`` or ``recv``; ``caller`` is the part of torch that begins it
+    (``DDP``, ``FSDP``, ``DTensor``, ``pipeline``), or empty. ``group`` is the dimension of a ``DeviceMesh``, or the
+    group's name, and ``ranks`` its size. ``bytes`` counts as nccl-tests does: of an all-gather all that one rank
+    receives. ``timed`` calls were seen to end; ``ns`` is the time in which at least one of them ran, ``exposed_ns`` the
+    part of the training thread's waits for them: waits for two communications at once count for the one begun first.
+    ``bus_bytes_per_s`` is the bus bandwidth; the time of a communication includes the wait for the last rank to begin
+    it, so it is a lower bound. None where none was timed.
+    """
+
+    kind: str
+    caller: str
+    group: str
+    ranks: int
+    phase: str
+    calls: int
+    bytes: int
+    timed: int
+    ns: int
+    exposed_ns: int
+    bus_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """The communication of this rank in its recorded steps.
+
+    ``compute_ns + exposed_ns + idle_ns`` is ``step_ns``, exactly: no instant counts twice. Exposed is the time in which
+    the training thread waits for communication, idle that in which it waits for data. ``overlapped_ns`` is
+    communication during ``compute_ns``; None where ends of communications are not seen (on a device).
+    ``unassigned_ns`` is the part of ``exposed_ns`` in which no row's communication was seen to run. ``beyond``
+    communications were not recorded.
+    """
+
+    steps: int
+    step_ns: int
+    compute_ns: int
+    exposed_ns: int
+    idle_ns: int
+    overlapped_ns: int | None
+    unassigned_ns: int
+    rows: tuple[CommRow, ...] = ()
+    beyond: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBlock:
+    """The experts of one block of a mixture of experts: tokens and forward time of each over the recorded steps.
+
+    ``ns`` is None where the experts are computed together, or on a device.
+    """
+
+    name: str
+    steps: int
+    tokens: tuple[int, ...]
+    ns: tuple[int, ...] | None = None
+
+    @property
+    def imbalance(self) -> float:
+        """The tokens of the expert with the most, over the mean."""
+        return max(self.tokens) * len(self.tokens) / max(sum(self.tokens), 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's statistics over its recorded steps, warm-up excluded.
 
@@ -342,7 +408,8 @@ class Summary:
     ``start_ns`` until their first batches together, ``start_min_ns`` and ``start_max_ns``. ``unsampled_ns`` is the host
     time of all unsampled steps together.
     ``run_steps`` are all steps of the run, recorded or not, without the warm-up at its begin, and ``run_ns`` is their
-    host time together, autoprof's own work between them included; 0 in older runs.
+    host time together, autoprof's own work between them included; 0 in older runs. ``communication`` is None where one
+    process trains alone. ``experts`` are those of a mixture of experts.
     """
 
     clock: ClockName
@@ -383,6 +450,8 @@ class Summary:
     unsampled_ns: int = 0
     run_steps: int = 0
     run_ns: int = 0
+    communication: Communication | None = None
+    experts: tuple[ExpertBlock, ...] = ()
 
     @property
     def all_steps(self) -> int:
@@ -493,6 +562,8 @@ class Summary:
         values["paired"] = PairedCost(**data["paired"]) if data.get("paired") is not None else None
         values["metrics"] = {name: MetricStats(**stats) for name, stats in data.get("metrics", {}).items()}
         values["work"] = _read_work(data["work"]) if data.get("work") else None
+        values["communication"] = _read_communication(data["communication"]) if data.get("communication") else None
+        values["experts"] = tuple(map(_read_experts, data.get("experts", ())))
         return cls(**values)
 
 
@@ -506,6 +577,15 @@ def _read_work(data: Mapping[str, Any]) -> Work:
     kinds = tuple(WorkKind(**one) for one in data.get("kinds", ()))
     attention = tuple(UnfusedAttention(**one) for one in data.get("attention", ()))
     return Work(**{**data, "notes": tuple(data["notes"]), "rows": rows, "kinds": kinds, "attention": attention})
+
+
+def _read_communication(data: Mapping[str, Any]) -> Communication:
+    return Communication(**{**data, "rows": tuple(CommRow(**row) for row in data["rows"])})
+
+
+def _read_experts(data: Mapping[str, Any]) -> ExpertBlock:
+    ns = None if data["ns"] is None else tuple(data["ns"])
+    return ExpertBlock(data["name"], data["steps"], tuple(data["tokens"]), ns)
 
 
 def format_counts(reasons: Mapping[str, int]) -> str:

@@ -26,33 +26,50 @@ from .._capture.probes import (
     make_hooks,
     make_recorder,
     probe_function,
+    relay_compiled_calls,
     watch_compiled_checkpoints,
 )
-from .._metrics import RootProbe
+from .._metrics import CommMeter, ExpertMeter, RootProbe
 from .._notes import Notes
 from .._observer import Observer
 from .._process import lifecycle
 from .._process.gc_paused import GcPaused
-from .._process.ranks import launch_name, rank, world_size
-from .._process.signals import DeferSigint
+from .._process.ranks import can_have_group, launch_name, rank, world_size
+from .._process.signals import DeferSignals
 from .._process.switch import is_off
+from .._ranks import Exchange, RankMonitor
 from ..devices import Clock, Memory, device_of
-from ..diagnose import CallMonitor, Diagnosis, Environment, RankMonitor, RunFacts, StackMonitor, ThreadMonitor
+from ..diagnose import CallMonitor, Diagnosis, Environment, RunFacts, StackMonitor, ThreadMonitor
 from ..errors import SessionError
 from ..probes import FetchedBatches, Prefetch, ProbeContext, StepProbes
 from ..probes.cleanup_calls import CleanupProbe
+from ..probes.collectives import CommProbe
 from ..probes.compilations import CompilationProbe
 from ..probes.debug_modes import DebugProbe
+from ..probes.experts import ExpertProbe
 from ..probes.loaders import LoaderProbe
 from ..probes.log_calls import LogProbe
 from ..probes.stacks import StackProbe
 from ..probes.sync_calls import SyncProbe
 from ..summary import Summary
+from .common_steps import CommonSteps
 from .governor import Governor
+from .late_ranks import LateRanks
 from .module_sources import ModuleSources
 from .observers import CompiledModules, ExcludedTime, MemoryTable, OutsideSteps
 from .pipeline import Pipeline
-from .probe_setup import ModuleProbes, Setup, make_context, make_levels, make_metrics, make_zoom, memory_names
+from .probe_setup import (
+    ModuleProbes,
+    Setup,
+    expected_costs,
+    make_context,
+    make_levels,
+    make_metrics,
+    make_zoom,
+    memory_names,
+)
+from .rank_exchange import RankExchange, make_exchange
+from .repeats import Repeats
 from .sampling import Level, Sampling
 from .session import OpenSession, Session
 from .step_tracker import StepListener, StepTracker
@@ -61,12 +78,17 @@ from .training_state import TrainingState
 from .uncalled import UncalledModules
 
 if TYPE_CHECKING:
+    from .._flight import FlightRecorder
     from .._storage.runs import RunFolder
     from ..config import Config
     from ..sinks import Sink
 
 GROWING_BYTES_PER_MB: Final = 900_000
 """The part of each MB of ``output_max_mb`` for files that grow; a tenth stays for summaries, figures and windows."""
+SLOW_SHARE: Final = 0.05
+"""The excess of a rank's own work, as a share of a step, from which it is asked for a deep capture of a slow step."""
+CAPTURES_SHARE: Final = 0.1
+"""The part of ``output_max_mb`` for the traces of requested deep captures of all ranks."""
 MAX_WRAPPERS: Final = 8
 """Wrappers around an optimizer that are looked through."""
 WRAPPED_AS: Final = ("optimizer", "_optimizer")
@@ -132,10 +154,10 @@ def open_session(
         return Session()
     undo = Handle()
     try:
-        with DeferSigint(), GcPaused():
+        with DeferSignals(), GcPaused():
             return _Builder(model, settings, optimizers, clock, memory, undo, found).build(tuple(sinks))
     except BaseException:
-        with DeferSigint():
+        with DeferSignals():
             undo.remove()
         raise
 
@@ -209,7 +231,13 @@ class _Builder:
         setup, undo, attached = self._setup, self._undo, self._attached
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
-        governor = Governor(setup.governed_budget, len(capture.levels))
+        governor, common = (
+            Governor(setup.governed_budget, len(capture.levels)),
+            CommonSteps(setup.settings.sample.every),
+        )
+        if world_size() > 1:
+            governor.follow(common)
+        exchange = make_exchange(governor)
         excluded = ExcludedTime()
         folder = self._make_folder()
         metrics = make_metrics(setup, capture.root, batches, self._notes)
@@ -218,16 +246,22 @@ class _Builder:
             MemoryTable(capture.footprint),
             OutsideSteps(governor, excluded, prefetch),
             metrics,
-            self._diagnosis(folder, capture),
+            self._communication(capture),
+            ExpertMeter(capture.probes.find(ExpertProbe).blocks),
+            diagnosis := self._diagnosis(folder, capture, exchange),
             ModuleSources(setup.model),
             compiled := self._compiled_modules(),
             UncalledModules(setup.model, compiled, self._notes),
         ]
-        zoom = make_zoom(setup, capture.module_probes, governor, self._notes)
+        if exchange is not None:
+            observers.append(RankExchange(exchange, governor, shows=rank() == 0))
+            undo.add(exchange.finish)
+        zoom = make_zoom(setup, capture.module_probes, governor, self._notes, compiled)
         if zoom is not None:
             observers.append(zoom)
             if folder is not None and folder.rank == 0:
                 observers.append(TargetsFile(folder.path, setup.model, zoom))
+        governor.expect(expected_costs(capture.levels, zoom, setup.mark_cost))
         made = self._make_sinks(folder)
         undo.add(partial(_close_sinks, made))
         pipeline = Pipeline(
@@ -239,6 +273,7 @@ class _Builder:
             folder=folder,
             notes=self._notes,
         )
+        flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(
             setup.recorder,
             governor,
@@ -247,8 +282,12 @@ class _Builder:
             finest=zoom,
             every=setup.settings.sample.every,
             mark_cost=setup.mark_cost,
+            flight=flight,
         )
-        state = self._training_state(capture, sampling, pipeline, excluded, self._windows(folder, sampling, pipeline))
+        windows, joins = self._windows(folder, sampling, pipeline), None
+        if exchange is None and can_have_group():
+            joins = LateRanks(governor, common, diagnosis, pipeline, folder, made, self._notes).step_begins
+        state = self._training_state(capture, sampling, pipeline, excluded, windows, joins)
         reporting = StepProbes(replace(capture.context, events=state))
         attached.add(reporting.remove)
         session = OpenSession(
@@ -262,16 +301,31 @@ class _Builder:
             notes=self._notes,
             folder=folder,
         )
-        undo.add(partial(lifecycle.release, session))
+        self._begin(session, capture, reporting)
+        if exchange is not None:
+            exchange.start()
+        return session
+
+    def _begin(self, session: OpenSession, capture: _Capture, reporting: StepProbes) -> None:
+        """Claim the modules, attach the probes that stay, and open the first step."""
+        self._undo.add(partial(lifecycle.release, session))
         lifecycle.claim(session, self._modules)
         watch = capture.module_probes.watch()
         if watch is not None:
-            attached.add(watch.remove)
+            self._attached.add(watch.remove)
         for probe in (*capture.probes.always, *reporting.always, *([] if watch is None else [watch])):
             probe.attach()
-        undo.add(session.abandon)
-        session.start(attached)
-        return session
+        self._undo.add(session.abandon)
+        session.start(self._attached)
+
+    def _governor(self, capture: _Capture) -> tuple[Governor, CommonSteps]:
+        """Make the governor, and the common steps that it follows where several ranks train."""
+        setup = self._setup
+        governor = Governor(setup.governed_budget, len(capture.levels))
+        common = CommonSteps(setup.settings.sample.every)
+        if world_size() > 1:
+            governor.follow(common)
+        return governor, common
 
     def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""
@@ -282,6 +336,8 @@ class _Builder:
         hooks = make_hooks(recorder)
         root = RootProbe(setup.model, recorder, hooks.passes if setup.follows_backward else None)
         module_probes = ModuleProbes(setup, hooks)
+        self._attached.add(module_probes.remove)
+        self._attached.add(root.remove)
         levels = make_levels(setup, module_probes)
         context = make_context(setup, hooks, prefetch, batches)
         probes = StepProbes(context)
@@ -289,10 +345,19 @@ class _Builder:
         step_probes: list[Probe] = [OptimizerHooks(setup.optimizers, after=footprint.stepped), root, *probes.sampled]
         return _Capture(footprint, root, levels, module_probes, context, probes, step_probes)
 
+    def _communication(self, capture: _Capture) -> CommMeter:
+        probe = capture.probes.find(CommProbe)
+        return CommMeter(probe.record, self._notes, probe.report_idle_cost)
+
     def _compiled_modules(self) -> CompiledModules:
+        from .._targets import unwrap, walk
+
         compiled = CompiledModules(self._setup.recorder, self._unseen(), self._notes)
         self._attached.add(hide_hooks(self._modules, compiled.compiled).remove)
         self._attached.add(watch_compiled_checkpoints(compiled.compiled_checkpoint).remove)
+        nodes = walk(self._setup.model)
+        relay = relay_compiled_calls([(node.inner, node.module) for node in nodes], unwrap, compiled.called)
+        self._attached.add(relay.remove)
         return compiled
 
     def _training_state(
@@ -302,8 +367,16 @@ class _Builder:
         pipeline: Pipeline,
         excluded: ExcludedTime,
         listeners: Sequence[StepListener],
+        joins: StepListener | None,
     ) -> TrainingState:
-        setup, stacks = self._setup, capture.probes.find(StackProbe)
+        setup, find = self._setup, capture.probes.find
+        stacks = find(StackProbe)
+        repeats = Repeats(
+            setup.recorder,
+            capture.root,
+            capture.context.module_hooks.passes if setup.follows_backward else None,
+            capture.module_probes.placement,
+        )
         steps = StepTracker(
             setup.recorder,
             self._clock,
@@ -313,9 +386,13 @@ class _Builder:
             self._notes,
             warmup=setup.settings.sample.warmup,
             placement=capture.module_probes.placement,
-            cost_meters=(setup.memory, capture.footprint, capture.root, stacks),
-            pause_listeners=(stacks.exclude,),
+            repeats=repeats,
+            cost_meters=(setup.memory, capture.footprint, capture.root, stacks, find(CommProbe), find(SyncProbe)),
+            pause_listeners=(stacks.exclude,)
+            if sampling.flight is None
+            else (stacks.exclude, sampling.flight.ring.pause),
             listeners=listeners,
+            slow_listener=joins,
         )
         return TrainingState(
             setup.model,
@@ -328,6 +405,7 @@ class _Builder:
             training_forward_calls=capture.context.training_forward_calls,
             expected_optimizers=len(setup.optimizers) or self._found.optimizers,
             called=self._found.called,
+            repeats=repeats,
         )
 
     def _probe_functions(self) -> None:
@@ -349,6 +427,7 @@ class _Builder:
             rank=rank(),
             world_size=world_size(),
             name=self._found.run_name or (launch_name() if world_size() > 1 else None),
+            numbered=True,
             config=settings.model_dump(mode="json"),
             devices=[setup.device.name(setup.place)],
         )
@@ -366,10 +445,11 @@ class _Builder:
         stream = self._found.stream or sys.stdout or StringIO()
         limit_mb = self._setup.settings.output_max_mb
         max_bytes = None if limit_mb is None else int(limit_mb * GROWING_BYTES_PER_MB) // world_size()
-        return make_sinks(wanted, RunInfo(folder=folder, rank=rank(), stream=stream, max_bytes=max_bytes))
+        facts = RunInfo(folder=folder, rank=rank(), stream=stream, max_bytes=max_bytes, world_size=world_size())
+        return make_sinks(wanted, facts)
 
-    def _diagnosis(self, folder: RunFolder | None, capture: _Capture) -> Diagnosis:
-        setup, number = self._setup, 0 if folder is None else folder.rank
+    def _diagnosis(self, folder: RunFolder | None, capture: _Capture, exchange: Exchange | None) -> Diagnosis:
+        setup, number = self._setup, rank()
         facts = RunFacts(
             budget=setup.budget,
             memory_capacity_bytes=setup.memory.capacity_bytes(),
@@ -378,7 +458,7 @@ class _Builder:
             leaf_modules=sum(not module._modules for module in setup.model.modules()),
             environment=Environment.read(setup.place.type, os.environ),
         )
-        ranks = RankMonitor(None if folder is None else folder.path, number, world_size())
+        ranks = RankMonitor(None if folder is None else folder.path, number, world_size(), exchange)
         find = capture.probes.find
         calls = CallMonitor(
             find(SyncProbe), find(LogProbe), find(CleanupProbe), find(CompilationProbe), find(DebugProbe)
@@ -418,7 +498,76 @@ class _Builder:
             self._attached.add(captures.close)
             windows.append(captures.step_begins)
             captures.begin()
+        if sampling.flight is not None and folder is not None:
+            windows.append(self._requested_captures(folder, sampling, sampling.flight))
         return windows
+
+    def _flight_recorder(self, folder: RunFolder | None, exchange: Exchange | None) -> FlightRecorder | None:
+        """Make the flight recorder; None where it is off, or where this run writes no files."""
+        wanted, setup, notes = self._setup.settings.flight_recorder, self._setup, self._notes
+        if folder is None or wanted.mode == "off" or (wanted.mode == "auto" and world_size() == 1):
+            return None
+        from .._flight import FILE, CaptureRequests, FlightRecorder, StepRing
+        from .._targets import walk
+
+        try:
+            ring = StepRing.create(folder.rank_path / FILE, folder.rank, world_size())
+        except OSError as error:
+            notes.warn_once(f"the flight recorder is off: {FILE} cannot be written ({error.strerror})")
+            return None
+        names = {id(node.inner): node.fqn.replace(".", "/") for node in walk(setup.model) if node.fqn}
+        if setup.tree is None:
+            names |= {id(target.module): target.name for target in setup.named}
+        flight = FlightRecorder(
+            ring,
+            setup.recorder,
+            CaptureRequests(ring, wanted.max_captures),
+            folder.path,
+            folder.rank,
+            world_size(),
+            names=names,
+            warn=notes.warn_once,
+            hang_s=wanted.hang_s,
+            on_slow="slow" in wanted.capture_on,
+            on_hang="hang" in wanted.capture_on,
+            on_file="file" in wanted.capture_on,
+            culprit=partial(_named_rank, exchange),
+        )
+        self._attached.add(flight.close)
+        return flight
+
+    def _requested_captures(self, folder: RunFolder, sampling: Sampling, flight: FlightRecorder) -> StepListener:
+        """Begin to answer requests of deep captures; return the listener that makes them."""
+        from .._flight import SignalTrigger
+        from ..deep import RequestedCaptures
+
+        wanted, limit_mb = self._setup.settings.flight_recorder, self._setup.settings.output_max_mb
+        captures = RequestedCaptures(
+            folder.rank_path,
+            folder.rank,
+            steps=wanted.capture_steps,
+            max_mb=wanted.max_mb,
+            max_run_mb=None if limit_mb is None else limit_mb * CAPTURES_SHARE,
+            targets=self._setup.named,
+            sampling=sampling,
+            take=flight.requests.take,
+            warn=self._notes.warn_once,
+        )
+        self._attached.add(captures.close)
+        if "signal" in wanted.capture_on:
+            trigger = SignalTrigger(flight.requests)
+            self._attached.add(trigger.remove)
+            trigger.attach()
+        flight.start()
+        return captures.step_begins
+
+
+def _named_rank(exchange: Exchange | None) -> int | None:
+    """Return the rank whose own work makes the others wait by the last comparison; None where it is inconclusive."""
+    found = None if exchange is None else exchange.comparison
+    if found is None or found.missing is not None or found.excess.low < SLOW_SHARE * found.step_ns:
+        return None
+    return found.rank
 
 
 def _optimizers(given: Any) -> tuple[Any, ...]:

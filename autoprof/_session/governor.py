@@ -6,17 +6,24 @@ Whatever a step costs, the run as a whole stays within its budget. No estimate h
 already gives the length of the first gap.
 
 A run begins with a loan: its first steps are recorded although they cost more than they earn, so that a short run is
-mostly recorded. Most of what later steps earn pays the loan back. A run of a few seconds may cost more than its budget.
+mostly recorded. Most of what later steps earn pays the loan back. At any time a run has cost at most its budget so far
+and the spending of a further ``FIRST_LOAN_S`` seconds: the level of the first step is chosen by the expected cost of
+each level, and a burst begins once that limit has room for it. Only the first steps, which a report needs, may exceed
+it: up to ``MAX_EXCESS`` loans where they record many modules, by more where the coarsest level or one step costs more.
 
 Steps are recorded in bursts, because attaching and detaching hooks costs as much as a step. There are two kinds of
 gaps. One that pays back a debt varies by up to a quarter of its length at random, so that no period of the training is
 always sampled or always missed. One of ``CONTROL_STEPS``, made while there is credit, has a fixed length: it gives
 recorded steps unsampled neighbours to be compared with.
+
+Where several ranks train together, they record the same steps, which ``CommonSteps`` chooses by their numbers: the
+governor of each rank then decides how large a part of them it affords. Credit and debt raise and lower that rate.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
@@ -30,6 +37,7 @@ from .._stats.paired_steps import (
 )
 from .._units import NS_PER_S
 from ..summary import PairedCost
+from .common_steps import BLOCK_STEPS, CommonSteps
 
 MAX_SAMPLE_INTERVAL: Final = 500
 """Steps per recorded step, above which modules are dropped: rarer samples describe a run too poorly."""
@@ -49,9 +57,17 @@ branch predictor yet."""
 MAX_SETTLING_STEPS: Final = 8
 MAX_LOAN_S: Final = 30
 """The largest loan, as the seconds of training whose budget pays it back."""
+FIRST_LOAN_S: Final = 12
+"""The same at the beginning, so that a run of some seconds costs about 1 %: the limit of all spending grows by
+the whole budget of the time so far."""
 LOAN_SHARE: Final = 0.75
 """The part of the budget that pays the loan back. A run is within its budget once it has lasted for about the time of
 the loan over the budget: some seconds, at most half a minute."""
+STEPS_UNTIL_LENGTH: Final = 3
+"""Recorded steps after which the length of a step is known: the first ones allocate and initialise."""
+MAX_EXCESS: Final = 2.0
+"""The largest cost of the first steps of a level, as a multiple of the loan and their budget: from fewer steps there
+is no verdict, and coarser ones have no rows for the modules."""
 COST_WEIGHT: Final = 0.25
 """Weight of the newest cost in the running estimate."""
 SPENDABLE_SHARE: Final = 0.6
@@ -67,6 +83,12 @@ OTHER_THREADS_SHARE: Final = 0.5
 GAP_SPREAD: Final = 0.25
 """The largest random deviation of a gap from the length that pays back the debt, as a fraction."""
 
+PAYBACK_BLOCKS: Final = 4.0
+"""Recorded blocks within which a debt is paid back where ranks record common steps."""
+MIN_CORRECTION: Final = 0.25
+MAX_CORRECTION: Final = 1.5
+"""The limits of the factor by which credit and debt change the rate of common steps."""
+
 
 class Governor:
     """Decide after each recorded step how many steps to skip, and at which level to go on.
@@ -79,6 +101,14 @@ class Governor:
         self.level = 0
         self._budget = None if budget is None else SPENDABLE_SHARE * budget
         self._levels = levels
+        self._expected: Sequence[float] = (0.0,) * levels
+        self._first_steps = 0
+        """Steps recorded at the present level, as long as the run begins."""
+        self._shortest_ns = float("inf")
+        self._cheapest_ns = float("inf")
+        """The lowest cost of these steps."""
+        self._burst_steps = BURST_STEPS
+        self._charged_ns = 0.0
         self._random = random.Random(seed)
         self._credit_ns = 0.0
         self._loan_ns = 0.0
@@ -98,6 +128,29 @@ class Governor:
         """Whether the budget pays for marks of other threads; once it does not, they are switched off for good."""
         self._charge = 1.0
         self._pairs = PairedSteps()
+        self._common: CommonSteps | None = None
+        self._rate = 1.0
+        self.affordable_rate = 1.0
+        """The part of the common steps that this rank's budget pays for."""
+        self.agreed_rate = 1.0
+        """The part of the common steps that every rank's budget pays for, as far as it is known."""
+
+    def follow(self, common: CommonSteps) -> None:
+        """Choose steps by their numbers from now on, as every other rank does."""
+        if self._budget is not None:
+            self._common = common
+
+    def expect(self, costs_ns: Sequence[float]) -> None:
+        """Take the expected cost of a step at each level, before the first step; choose the level to begin with."""
+        if self._budget is None:
+            return
+        self._expected = costs_ns
+        self.level = self._finest_to_begin_with()
+
+    @property
+    def follows_common_steps(self) -> bool:
+        """Whether steps are chosen by their numbers."""
+        return self._common is not None
 
     @property
     def active(self) -> bool:
@@ -119,11 +172,13 @@ class Governor:
         """The number of a gap's first steps that are compared with the recorded ones before it."""
         return self._pairs.comparable
 
-    def after_recorded(self, step_ns: int, cost_ns: int, toggle_ns: int = 0, *, settles: bool = False) -> int:
+    def after_recorded(
+        self, step_ns: int, cost_ns: int, toggle_ns: int = 0, *, settles: bool = False, step: int = 0
+    ) -> int:
         """Take the length of a recorded step and its measured cost; return how many steps to skip now.
 
         ``toggle_ns`` is the cost of attaching and detaching in a burst; a step that ``settles`` is excluded, and makes
-        the burst longer. A gap of 0 goes on recording.
+        the burst longer. ``step`` is its number, for common steps. A gap of 0 goes on recording.
         """
         self._recorded += 1
         if self._budget is None:
@@ -138,7 +193,10 @@ class Governor:
         self._earn(bare_ns)
         self._credit_ns -= self._spend(cost_ns)
         self._learn(self._charge * (cost_ns + toggle_ns / self._burst))
-        if self._recorded < FIRST_STEPS:
+        begins = self._begins(bare_ns, self._charge * cost_ns)
+        if self._common is not None:
+            return self._skip_to_common(self._common, step, toggle_ns, begins=begins)
+        if begins:
             return 0
         if self._on_loan() or self._credit_ns - self._charge * toggle_ns >= 0:
             if self._in_row < (CONTROL_INTERVAL if self._pairs.count >= MIN_PAIRS else FIRST_CONTROL_INTERVAL):
@@ -176,6 +234,11 @@ class Governor:
             self._credit_ns -= self._spend(spent_ns)
         self._pairs.clear()
 
+    def spend(self, ns: int) -> None:
+        """Take the cost of work between the steps, as of a thread of autoprof's own."""
+        if self._budget is not None:
+            self._credit_ns -= self._spend(ns)
+
     def compare(self, steps: int, elapsed_ns: int) -> None:
         """Compare the first ``steps`` of a gap with as many recorded ones before it."""
         if self._pairs.compare(steps, elapsed_ns) and self._pairs.count % MIN_PAIRS == 0:
@@ -190,12 +253,85 @@ class Governor:
         """Return the cost found by pairs, or None while there are too few."""
         return self._pairs.cost(self._recorded / max(self._recorded + self._unsampled, 1))
 
+    def _begins(self, bare_ns: float, cost_ns: float) -> bool:
+        """Return whether this is one of the first steps; change their level where another one fits the loan."""
+        if self._first_steps >= FIRST_STEPS:
+            return False
+        self._first_steps += 1
+        self._shortest_ns = min(self._shortest_ns, bare_ns)
+        self._cheapest_ns = min(self._cheapest_ns, cost_ns)
+        level = self.level
+        if self._recorded == STEPS_UNTIL_LENGTH:
+            level = min(level, self._finest_to_begin_with())
+        if self._first_steps >= STEPS_UNTIL_LENGTH and level == self.level < self._levels - 1:
+            level += not self._fits_first_steps(self._cheapest_ns)
+        if level != self.level:
+            self.level, self._first_steps, self._cheapest_ns = level, 0, float("inf")
+        return self._first_steps < FIRST_STEPS
+
+    def _finest_to_begin_with(self) -> int:
+        """Return the finest level whose first steps are expected to be affordable; else the coarsest one."""
+        last = self._levels - 1
+        return next((level for level in range(last) if self._fits_first_steps(self._cost_ns(level))), last)
+
+    def _fits_first_steps(self, cost_ns: float) -> bool:
+        """Return whether the loan pays the first steps at this cost, with their budget where their length is known."""
+        assert self._budget is not None
+        length_ns = self._shortest_ns if self._recorded >= STEPS_UNTIL_LENGTH else 0.0
+        loan_s = FIRST_LOAN_S if self._common is None else MAX_LOAN_S
+        limit_ns = loan_s * NS_PER_S * self._budget + FIRST_STEPS * length_ns * self._budget / SPENDABLE_SHARE
+        return FIRST_STEPS * cost_ns <= MAX_EXCESS * limit_ns
+
+    def _room_ns(self) -> float:
+        """Return the rest of the limit of spending for a run of this length; negative where it is exceeded."""
+        assert self._budget is not None
+        return FIRST_LOAN_S * NS_PER_S * self._budget + self._earned_ns / SPENDABLE_SHARE - self._charged_ns
+
+    def _cost_ns(self, level: int) -> float:
+        """Return the cost of a step at this level: as measured, else as expected."""
+        return self._costs.get(level, self._charge * self._expected[level])
+
+    def _burst_cost_ns(self, level: int) -> float:
+        return self._burst_steps * self._cost_ns(level)
+
+    def _skip_to_common(self, common: CommonSteps, step: int, toggle_ns: int, *, begins: bool) -> int:
+        """Return the number of steps to the next common one. The rate changes between blocks only."""
+        on_loan = self._on_loan() or begins
+        if not common.goes_on(step):
+            self.affordable_rate = 1.0 if on_loan else self._afford(common)
+            self._rate = 1.0 if on_loan else min(self.affordable_rate, self.agreed_rate)
+        gap = common.skip(step, self._rate)
+        if gap:
+            self._end_burst(toggle_ns)
+            self._choose_level()
+        return gap
+
+    def _afford(self, common: CommonSteps) -> float:
+        """Return the part of the common steps that the budget pays for, less where there is debt."""
+        assert self._budget is not None
+        cost_ns = max(self._block_cost_ns(), 1.0)
+        earned_ns = self._budget * min(self._bare_ns, self._usual_ns) * common.block_steps
+        rate = earned_ns * (1 - LOAN_SHARE if self._loan_ns else 1.0) / cost_ns
+        if rate >= 1.0 and self._credit_ns >= 0:
+            return 1.0
+        # Between two blocks the credit falls by the cost of one and rises again: its middle is to be 0.
+        correction = 1.0 + (self._credit_ns + cost_ns / 2) / (PAYBACK_BLOCKS * cost_ns)
+        return min(rate * min(max(correction, MIN_CORRECTION), MAX_CORRECTION), 1.0)
+
+    def _block_cost_ns(self) -> float:
+        """Return the cost of a block of common steps at the present level."""
+        return self._costs.get(self.level, 0.0) * BLOCK_STEPS
+
     def _on_loan(self) -> bool:
         """Return whether the run is in its first steps; at their end turn the debt into the loan."""
         assert self._budget is not None
         if self._starting:
             debt_ns = max(-self._credit_ns, 0.0)
-            if self._recorded + self._unsampled > START_STEPS or debt_ns >= MAX_LOAN_S * NS_PER_S * self._budget:
+            most_ns = MAX_LOAN_S * NS_PER_S * self._budget
+            if self._common is None:  # ranks compare their first steps: all record as many as they can
+                rest_ns = self._earned_ns * (1 / SPENDABLE_SHARE - 1)
+                most_ns = min(most_ns, FIRST_LOAN_S * NS_PER_S * self._budget + rest_ns)
+            if self._recorded + self._unsampled > START_STEPS or debt_ns >= most_ns:
                 self._starting = False
                 self._loan_ns = debt_ns
                 self._credit_ns += debt_ns
@@ -209,22 +345,27 @@ class Governor:
         paid_back_ns = min(LOAN_SHARE * earned_ns, self._loan_ns)
         self._loan_ns -= paid_back_ns
         most_ns = MAX_CREDIT_STEPS * self._budget * self._bare_ns
+        if self._common is not None:  # the gaps between common steps differ: the longest save up for two blocks
+            most_ns = max(most_ns, 2 * self._block_cost_ns())
         self._credit_ns = min(self._credit_ns + earned_ns - paid_back_ns, most_ns)
 
     def _spend(self, ns: int) -> float:
         """Add to the measured cost; return the charge for it."""
         self._spent_ns += ns
+        self._charged_ns += self._charge * ns
         return self._charge * ns
 
     def _end_burst(self, toggle_ns: int) -> None:
         self._credit_ns -= self._spend(toggle_ns)
+        self._burst_steps = BURST_STEPS + self._settled
         self._burst = self._settled = self._in_row = 0
 
     def _gap(self) -> int:
         assert self._budget is not None
         earned_ns = self._budget * self._bare_ns * (1 - LOAN_SHARE if self._loan_ns else 1.0)
-        steps = -self._credit_ns / earned_ns
-        return max(ceil(steps * self._random.uniform(1 - GAP_SPREAD, 1 + GAP_SPREAD)), 1)
+        steps = -self._credit_ns / earned_ns * self._random.uniform(1 - GAP_SPREAD, 1 + GAP_SPREAD)
+        missing_ns = self._burst_cost_ns(self.level) - self._room_ns()
+        return max(ceil(steps), ceil(missing_ns / (self._budget / SPENDABLE_SHARE * self._bare_ns)), 1)
 
     def _learn(self, cost_ns: float) -> None:
         known = self._costs.get(self.level)
@@ -236,12 +377,17 @@ class Governor:
         affordable = self._budget * self._usual_ns
         if self._costs[self.level] > MAX_SAMPLE_INTERVAL * affordable and self.level < self._levels - 1:
             self.level += 1
-        elif self.level and self._costs.get(self.level - 1, 0.0) * RESUME_FACTOR < MAX_SAMPLE_INTERVAL * affordable:
-            self.level -= 1
+        elif self.level:
+            finer = self.level - 1
+            is_affordable = self._cost_ns(finer) * RESUME_FACTOR < MAX_SAMPLE_INTERVAL * affordable
+            if is_affordable and self._burst_cost_ns(finer) <= self._room_ns():
+                self.level = finer
 
     def _recharge(self, charge: float) -> None:
         """Charge by another factor, also for the past: the budget is the whole run's."""
         assert self._budget is not None
         owed, most = (charge - self._charge) * self._spent_ns, MAX_CREDIT_STEPS * self._budget * self._usual_ns
+        owed = min(max(owed, -most), most)
         self._charge = charge
-        self._credit_ns -= min(max(owed, -most), most)
+        self._charged_ns += owed
+        self._credit_ns -= owed

@@ -12,7 +12,7 @@ from .._capture.recorder import Recorder
 from .._names import shorten, visible
 from .._notes import Notes
 from .._observer import Observer
-from .._resolve import RawStep
+from .._resolve import RawStep, RepeatedSteps
 from ..probes import Prefetch
 from ..summary import Excluded, Summary
 from .governor import Governor
@@ -89,7 +89,9 @@ class CompiledModules(Observer):
         self._notes = notes
         self.named = set(unseen)
         """The fqns of modules without hooks that a note names already."""
-        self._compiled = False
+        self.model_hidden = False
+        """Whether torch compiled a function around the model, so that no module is seen: a note says so."""
+        self._compiled = self._called = False
         self._compiled_checkpoint = False
 
     def compiled_checkpoint(self) -> None:
@@ -100,12 +102,18 @@ class CompiledModules(Observer):
         """Called when torch has compiled: the open step shows which modules hooks no longer see."""
         self._compiled = True
 
+    def called(self) -> None:
+        """Called at the first compiled call of a module, which torch may have compiled before the session."""
+        self._called = True
+
     def observe_step(self, raw: RawStep) -> RawStep:
         """Return the step, as a warm-up step where torch compiled in it."""
-        if not self._compiled:
+        if not (self._compiled or self._called):
             return raw
-        self._compiled = False
         self._name_unseen(raw)
+        compiled, self._compiled, self._called = self._compiled, False, False
+        if not compiled:
+            return raw
         if self._compiled_checkpoint:
             self._notes.warn_once(COMPILED_CHECKPOINTS)
         if raw.warmup:
@@ -113,14 +121,28 @@ class CompiledModules(Observer):
         self._notes.skip(COMPILED)
         return raw._replace(warmup=True)
 
+    def observe_repeated(self, steps: RepeatedSteps) -> None:
+        """Do nothing: a step in which torch compiled took too long to be among them."""
+
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}
         labels = [label for at, label in enumerate(self._recorder.labels) if at not in seen]
         expected = raw.instrumented - self.named
         unseen = {label.fqn: label.fqn or label.name for label in labels if label.fqn in expected}
         self.named.update(fqn for fqn in unseen if fqn is not None)
-        if unseen:
+        if not unseen:
+            return
+        names = shorten(visible(", ".join(unseen.values())), 200)
+        if not any(self._recorder.labels[at].fqn is not None for at in seen):
+            self.model_hidden = True
             self._notes.warn_once(
-                f"since torch.compile has compiled, hooks do not fire inside its graphs: step {raw.step} did not call "
-                f"{shorten(visible(', '.join(unseen.values())), 200)}"
+                f"hooks do not fire inside graphs of torch.compile: step {raw.step} called no module of the model: "
+                f"{names}. A function around the model is compiled, so that the model's forward is not measured: its "
+                "time is part of `other`. To see it, compile the model itself: torch.compile(model)"
+            )
+        else:
+            self._notes.warn_once(
+                f"hooks do not fire inside graphs of torch.compile: step {raw.step} did not call {names}. A compiled "
+                "module is timed as a whole; to see parts of it, compile them one by one, as in block.compile(), or "
+                "train some steps without torch.compile"
             )

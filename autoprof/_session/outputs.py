@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, LimitedSink, LiveSink, RefreshedSink, Sink
+from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, Sink
 from ..summary import Summary
 
 PART_S: Final = 0.0001
@@ -156,19 +156,28 @@ class Outputs:
     def _switch_off(self, sink: Sink, error: Exception) -> None:
         if sink not in self._sinks:
             return
-        self._sinks.remove(sink)
-        if sink in self._live:
-            self._live.remove(sink)
-        if sink in self._refreshed:
-            self._refreshed.remove(sink)
-        if sink in self._limited:
-            self._limited.remove(sink)
+        self._remove(sink)
         self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
         summary = Summary.empty(self._notes.all)
         with contain(ignore):
             *_, summary = self._summaries.parts()
         with contain(ignore):
             sink.close(summary)
+
+    def _remove(self, sink: Sink) -> None:
+        for sinks in (self._sinks, self._live, self._refreshed, self._limited, self._due):
+            if sink in sinks:
+                cast("list[Any]", sinks).remove(sink)
+
+    def discard(self, sinks: Iterable[Sink]) -> None:
+        """Close these sinks without a summary: they belong to rank 0, and this is another one."""
+        for sink in sinks:
+            self._remove(sink)
+            with contain(ignore):
+                if isinstance(sink, DiscardedSink):
+                    sink.discard()
+                else:
+                    sink.close(Summary.empty())
 
     def close(self, summary: Summary) -> None:
         """Finish a live summary that has begun, then close every sink in order, whatever fails."""

@@ -19,7 +19,7 @@ from .._process import lifecycle
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
-from .._resolve import PENDING, RawStep, Resolver
+from .._resolve import PENDING, RawStep, RepeatedSteps, Resolver
 from .._stats import Aggregate
 from ..devices import Clock
 from ..frame import StepFrame
@@ -40,6 +40,14 @@ RECORDED_SLICE_NS: Final = 500_000
 DELIVER_EVERY_NS: Final = 20_000_000
 """Steps shorter than this are resolved several at a time: after the model's own code the first one finds the caches
 cold and costs three times as much as the next ones. ``summary`` and ``close`` resolve at once."""
+DELIVER_SHARE: Final = 0.01
+"""The part of the training thread's time that resolving steps should take: what took 2 ms is done 200 ms later again.
+Beside a GPU's driver, on a slow processor, it takes some milliseconds, every 20 ms a tenth of the time."""
+MAX_DELIVER_FACTOR: Final = 12
+"""How many times less often at most: the live line is drawn within a quarter of a second."""
+UNSEEN: Final = 5
+"""How many times longer steps that end in C may wait where no sink and no observer takes single frames: nothing shows
+them before the next summary, which resolves them."""
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
 MAX_FIRST_MARKS: Final = 5_000
@@ -100,6 +108,10 @@ class Summarizer:
         self._observers = [one for one in observers if _overrides(one, "annotate")]
         self._notes = notes
 
+    def follow(self, observer: Observer) -> None:
+        """Add an observer that annotates summaries."""
+        self._observers.append(observer)
+
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
         *_, whole = self.parts()
@@ -155,8 +167,9 @@ class Pipeline:
     ) -> None:
         self._folder = folder
         self._notes = notes
-        self._closed: deque[RawStep] = deque()
+        self._closed: deque[RawStep | RepeatedSteps] = deque()
         """Steps that are not completed yet."""
+        self._closed_steps = 0
         self._mark_cost = mark_cost
         self._is_first = True
         self._resolver = Resolver(recorder.labels, mark_cost)
@@ -165,6 +178,9 @@ class Pipeline:
         self._observers = tuple(observers)
         self._observe_step = _methods(observers, "observe_step")
         self._complete_step = _methods(observers, "complete_step")
+        self._observe_repeated = [one.observe_repeated for one in observers if _overrides(one, "observe_step")]
+        self._complete_repeated = [one.complete_repeated for one in observers if _overrides(one, "complete_step")]
+        self._events = _methods(observers, "events")
         self._took_long = _methods(observers, "took_long")
         self._observe_run = _methods(observers, "observe_run")
         alone = [one for one in observers if not _overrides(one, "observe_run")]
@@ -175,6 +191,8 @@ class Pipeline:
         self._added: deque[StepFrame] = deque()
         """Frames that are in the statistics; they wait for the observers that take one at a time, and for the sinks."""
         self._due_ns = 0
+        self._spent_ns = 0
+        """Time that passing on the steps that were due last has taken so far."""
         self._resumes = False
         """Whether steps that were completed together are passed on in part."""
         self._left_closed = False
@@ -183,12 +201,27 @@ class Pipeline:
         """The last time at which address space was free."""
         self._owes_summary = False
         """Whether the last slice left no time for a live summary."""
+        self._at_end: list[Callable[[], object]] = []
         self._begun: Iterator[bool] = iter(())
         """The remaining work for a frame that was passed on in part."""
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
         self._limit.use(clock)
+
+    def follow(self, observer: Observer) -> None:
+        """Add an observer that takes frames and annotates summaries."""
+        self._observers += (observer,)
+        self._observe_run.append(observer.observe_run)
+        self._summarizer.follow(observer)
+
+    def discard(self, sinks: Iterable[Sink]) -> None:
+        """Close these sinks without a summary."""
+        self._outputs.discard(sinks)
+
+    def at_end(self, action: Callable[[], object]) -> None:
+        """Call this once all files are closed."""
+        self._at_end.append(action)
 
     # One step after the other.
 
@@ -197,10 +230,47 @@ class Pipeline:
         for observe in self._observe_step:
             raw = observe(raw)
         self._closed.append(raw)
+        self._closed_steps += 1
         ended_ns = raw.ended_ns
-        waiting = len(self._closed) + self._resolver.waiting
-        if (self._resumes or ended_ns >= self._due_ns or waiting >= CROWDED) and self._pass_on_some():
-            self._due_ns = ended_ns + DELIVER_EVERY_NS
+        if self._resumes or ended_ns >= self._due_ns or self._waiting >= CROWDED:
+            began_ns = perf_counter_ns()
+            is_done = self._pass_on_some()
+            self._spent_ns += perf_counter_ns() - began_ns
+            if is_done:
+                pause_ns = max(round(self._spent_ns / DELIVER_SHARE), DELIVER_EVERY_NS)
+                self._due_ns = ended_ns + min(pause_ns, MAX_DELIVER_FACTOR * DELIVER_EVERY_NS)
+                self._spent_ns = 0
+
+    def submit_repeated(self, steps: RepeatedSteps) -> None:
+        """Take closed steps that repeat one that was submitted before; they are passed on with the next step."""
+        for observe in self._observe_repeated:
+            observe(steps)
+        self._closed.append(steps)
+        self._closed_steps += len(steps)
+
+    @property
+    def _waiting(self) -> int:
+        return self._closed_steps + self._resolver.waiting
+
+    @property
+    def room(self) -> int:
+        """The number of further steps that may wait until ``due_ns``; 0 where work is in progress."""
+        if self._resumes or self._left_closed:
+            return 0
+        return (CROWDED if self._passes_frames else PENDING - 1) - 1 - self._waiting
+
+    @property
+    def due_ns(self) -> int:
+        """The host time from which on no step ends in C: the end of the next one passes steps on."""
+        return self._due_ns + (0 if self._passes_frames else (UNSEEN - 1) * DELIVER_EVERY_NS)
+
+    @property
+    def _passes_frames(self) -> bool:
+        return bool(self._observe_frame or self._outputs.has_sinks)
+
+    def events(self) -> tuple[list[Any] | dict[Any, Any] | set[Any], ...]:
+        """Return the containers that the open step fills only by an event that observers have to see."""
+        return tuple(container for events in self._events for container in events())
 
     def release_end(self, raw: RawStep) -> None:
         """Release the last reading of a submitted step once it is resolved: no step begins with it."""
@@ -213,15 +283,28 @@ class Pipeline:
     def _complete(self, until_ns: int | None = None) -> None:
         """Complete the closed steps, at least one; the rest later once ``until_ns`` has come."""
         while self._closed:
-            raw = self._closed.popleft()
-            for complete in self._complete_step:
-                raw = complete(raw)
-            if self._is_first:
-                self._is_first = False
-                raw = self._shorten_first(raw)
-            self._resolver.submit(raw)
+            part = self._closed.popleft()
+            if isinstance(part, RepeatedSteps):
+                self._complete_repeats(part)
+            else:
+                self._complete_one(part)
             if until_ns is not None and perf_counter_ns() > until_ns:
                 return
+
+    def _complete_one(self, raw: RawStep) -> None:
+        self._closed_steps -= 1
+        for complete in self._complete_step:
+            raw = complete(raw)
+        if self._is_first:
+            self._is_first = False
+            raw = self._shorten_first(raw)
+        self._resolver.submit(raw)
+
+    def _complete_repeats(self, steps: RepeatedSteps) -> None:
+        self._closed_steps -= len(steps)
+        for complete in self._complete_repeated:
+            steps = complete(steps)
+        self._resolver.submit_repeated(steps)
 
     def _shorten_first(self, raw: RawStep) -> RawStep:
         """Drop the later marks of the first step if no statistics need them; their cost stays in its overhead.
@@ -272,7 +355,7 @@ class Pipeline:
         self._aggregate.add_run(run)
         for observe in self._observe_run:
             observe(run)
-        if self._observe_frame or self._outputs.has_sinks:
+        if self._passes_frames:
             self._added.extend(run.frames)
         return True
 
@@ -364,8 +447,11 @@ class Pipeline:
             sleep(0.001)
             self.flush()
 
-    def close(self, how: str) -> None:
-        """Write the reports and close the sinks, in their order (files come first), whatever fails."""
+    def close(self, how: str) -> Summary:
+        """Write the reports and close the sinks, in their order (files come first), whatever fails.
+
+        Return the summary of the whole run; where there is none, an empty one.
+        """
         self.resume_gc()
         self._resolver.give_up()
         complete = how == CLOSED or (how == lifecycle.EXIT and lifecycle.ended_well())
@@ -383,6 +469,9 @@ class Pipeline:
             self._attempt(partial(self._write_summary, summary))
             self._attempt(partial(self._folder.finish, how))
         self._outputs.close(summary)
+        for action in self._at_end:
+            self._attempt(action)
+        return summary
 
     def _attempt(self, action: Callable[[], object]) -> None:
         with self._notes.contain("at the end of the run"):

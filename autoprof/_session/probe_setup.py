@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
-from .._capture.handle import Probe
+from .._capture.handle import Handle, Probe
 from .._capture.mark_cost import MarkCost
 from .._capture.probes import Hooks, ModuleProbe, Placement, RangeProbe, RangingRecorder, ShapeProbe
 from .._capture.recorder import Recorder
@@ -22,8 +22,9 @@ from ..frame import MODULE_PHASES, Phase
 from ..probes import FetchedBatches, Prefetch, ProbeContext
 from .fused_layers import FusedLayers
 from .governor import Governor
+from .observers import CompiledModules
 from .sampling import Level
-from .zoom import Zoom, is_recordable
+from .zoom import MARKS_PER_CALL, Zoom, is_recordable
 
 if TYPE_CHECKING:
     from .._targets import ModuleGroup, Selection, Target
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MODEL_ALONE: Final = -1
 """The number of the set of targets that has only the model itself."""
+RESOLVED_CALL_NS: Final = 10_000
+"""The cost of a call beyond its marks in the first steps of a run, whose sequence of marks is new: attaching the hooks,
+resolving, adding up and writing (chains of 100 and 1,000 layers, one thread of a server's processor)."""
 MAX_MEMORY_PARAMETERS: Final = 4096
 """Parameters counted for the memory of names, each once for every name that contains it."""
 
@@ -113,6 +117,14 @@ class ModuleProbes:
         self.placement.add([probe for probe, _ in made])
         return Level([probe for _, probes in made for probe in probes], words, tuple(targets), cut)
 
+    def remove(self) -> None:
+        """Remove all probes for good."""
+        handle = Handle()
+        for _, probes in self._made.values():
+            for probe in probes:
+                handle.add(probe.remove)
+        handle.remove()
+
     def watch(self) -> CallProbe | None:
         """Return the probe that keeps hooks off fused layers; None where there are none, or rules ask for hooks."""
         return None if self._fused is None else self._fused.watch()
@@ -144,7 +156,9 @@ def make_levels(setup: Setup, probes: ModuleProbes) -> list[Level]:
     return [probes.level(detail.targets, detail.words, number) for number, detail in enumerate(details)]
 
 
-def make_zoom(setup: Setup, probes: ModuleProbes, governor: Governor, notes: Notes) -> Zoom | None:
+def make_zoom(
+    setup: Setup, probes: ModuleProbes, governor: Governor, notes: Notes, compiled: CompiledModules
+) -> Zoom | None:
     """Return the choice of targets of a configuration without rules; None where it has rules."""
     if setup.tree is None:
         return None
@@ -154,7 +168,16 @@ def make_zoom(setup: Setup, probes: ModuleProbes, governor: Governor, notes: Not
         targets = [target for group in groups for target in group.targets() if is_recordable(group)]
         return probes.level(targets, "the modules of the hot path are", cut)
 
-    return Zoom(setup.tree, first_cut(setup.tree), make_level, governor, setup.mark_cost, notes)
+    return Zoom(setup.tree, first_cut(setup.tree), make_level, governor, setup.mark_cost, notes, compiled)
+
+
+def expected_costs(levels: Sequence[Level], zoom: Zoom | None, mark_cost: MarkCost) -> list[float]:
+    """Return the expected cost of a recorded step at each level, in nanoseconds, if each module is called once."""
+    call_ns = mark_cost.of(MARKS_PER_CALL) + RESOLVED_CALL_NS
+    sizes = [len(level.targets) for level in levels]
+    if zoom is not None:
+        sizes[0] = len(zoom.level.targets)
+    return [size * call_ns for size in sizes]
 
 
 def _hidden_model(setup: Setup) -> Target:

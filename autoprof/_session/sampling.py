@@ -14,6 +14,7 @@ from .._units import NS_PER_S
 from .governor import MAX_SETTLING_STEPS, MIN_SETTLING_STEPS, SETTLING_NS, Governor
 
 if TYPE_CHECKING:
+    from .._flight import FlightRecorder
     from .._targets import Target
 
 CHECK_NS: Final = 2 * NS_PER_S
@@ -63,7 +64,10 @@ class Sampling:
         finest: FinestLevel | None = None,
         every: int = 1,
         mark_cost: MarkCost | None = None,
+        flight: FlightRecorder | None = None,
     ) -> None:
+        self.flight = flight
+        """The flight recorder, where there is one: it is given the end of each step."""
         self.gap_remaining = 0
         """Steps of the open gap until the next check; 0 outside of gaps. In auto mode counted in optimizer steps."""
         self.counted_ns = 0
@@ -99,6 +103,11 @@ class Sampling:
     def _chosen_level(self) -> Level:
         level = self._governor.level
         return self._finest.level if self._finest is not None and not level else self._levels[level]
+
+    @property
+    def records_every_step(self) -> bool:
+        """Whether each step is recorded, whatever it costs, and its end is of no interest to a flight recorder."""
+        return self._always and self.flight is None
 
     def begin_step(self) -> None:
         """Take over a change of level: the probes attached are those of the step that begins now."""
@@ -154,6 +163,11 @@ class Sampling:
         if failed:
             raise failed[0]
 
+    def let_go(self) -> None:
+        """Let go of all probes; the targets stay."""
+        self._level = Level(targets=self._level.targets)
+        self._levels, self._step_probes, self._finest, self.flight = [Level()], (), None, None
+
     def reserve(self, first: int, count: int) -> None:
         """Record these steps whatever their cost."""
         self._reserved.append((first, first + count))
@@ -193,10 +207,11 @@ class Sampling:
         cost_ns = work_ns + others_ns + round(self._mark_cost.of(marks))
         if other.marks:  # each of them follows a mark that names its thread
             self._charge_other_threads(others_ns + work_ns * min(2 * other.marks / marks, 1.0))
-        gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling)
+        gap = self._governor.after_recorded(length_ns, cost_ns, self._toggle_ns, settles=self.settling, step=step)
         if self.settling:
             self._settle(length_ns)
-        gap = -(-(gap + 1) // self._every) * self._every - 1
+        if not self._governor.follows_common_steps:
+            gap = -(-(gap + 1) // self._every) * self._every - 1
         for first, end in self._reserved:
             if step < end - 1:
                 gap = min(gap, max(first - step - 1, 0))
@@ -295,7 +310,7 @@ class Sampling:
             return None
         why = "to keep the budget" if level > self._described_level else "there is room in the budget again"
         self._described_level = level
-        return f"{why}: from step {step} on, {self._levels[level].words} recorded"
+        return f"{why}: from step {step} on, {self._chosen_level().words} recorded"
 
     @property
     def in_gap(self) -> bool:
@@ -317,8 +332,32 @@ class Sampling:
         counted_ns, since_ns = self.counted_ns - self._began_ns, perf_counter_ns() - self.counted_ns
         return steps, counted_ns if since_ns * steps > counted_ns else counted_ns + since_ns
 
+    def count_step(self) -> int:
+        """Called at the end of an unsampled step; return the host time."""
+        now_ns, flight = perf_counter_ns(), self.flight
+        if flight is not None and flight.end_step(now_ns):
+            self.end_gap_early()
+        return now_ns
+
+    def begin_recorded(self, number: int) -> None:
+        """Called before a recorded step of this number begins."""
+        if self.flight is not None:
+            self.flight.ring.begin_recorded(number)
+
+    def end_recorded(self, now_ns: int) -> None:
+        """Called when a recorded step ends."""
+        if self.flight is not None:
+            self.flight.end_step(now_ns)
+
+    def exclude_own(self, ns: int) -> None:
+        """Take autoprof's own work between two steps off the length that the flight recorder writes."""
+        if self.flight is not None:
+            self.flight.ring.exclude(ns)
+
     def exclude_pause(self, ns: int) -> None:
         """Exclude a pause from the open step or gap."""
+        if self.flight is not None:
+            self.flight.ring.exclude(ns)
         self._began_ns += ns
         self._compared_ns += ns
         self.counted_ns += ns

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,10 +16,12 @@ from .._notes import Notes
 from .._process import lifecycle
 from .._process.failures import contain, describe, ignore
 from .._process.signals import raised_by_handler
+from .._stats.layout_cache import forget_layouts
 from ..devices import Memory
 from ..probes.loaders import LoaderProbe, TimedLoader
 from ..summary import Summary
 from .pipeline import Pipeline
+from .repeats import never
 from .sampling import Sampling
 from .step_tracker import StepListener
 from .training_state import TrainingState
@@ -88,7 +91,11 @@ class Session:
 
 
 class OpenSession(Session):
-    """The session of a run that is recorded."""
+    """The session of a run that is recorded.
+
+    A program may hold it much longer than the model: once it has ended it holds the last summary and the targets, and
+    none of the parts that know the model.
+    """
 
     def __init__(
         self,
@@ -103,8 +110,8 @@ class OpenSession(Session):
         notes: Notes,
         folder: RunFolder | None,
     ) -> None:
-        self.folder = None if folder is None else folder.path
-        self.rank_folder = None if folder is None else folder.rank_path
+        self._folder = folder
+        self._show_folder()
         self._pipeline = pipeline
         self._sampling = sampling
         self._state = state
@@ -117,6 +124,13 @@ class OpenSession(Session):
         self._notes = notes
         self._attached = Handle()
         self._closed = self._ended = False
+        self._end_repeat = state.end_repeat
+        self._last_summary: Summary | None = None
+        """The summary of the whole run, from its end on."""
+
+    def _show_folder(self) -> None:
+        self.folder = None if self._folder is None else self._folder.path
+        self.rank_folder = None if self._folder is None else self._folder.rank_path
 
     def start(self, attached: Handle) -> None:
         """Open the first step, and take over the handle that ``close`` removes. Called once, by the builder."""
@@ -136,6 +150,9 @@ class OpenSession(Session):
 
     def follow_steps(self, listener: StepListener, count: int) -> Callable[[], None]:
         """Record the next steps and pass the number of each to ``listener``; return the function that ends this."""
+        if self._ended:
+            return _nothing
+        self._state.catch_up()
         return self._steps.follow(listener, count)
 
     def warn_once(self, note: str) -> None:
@@ -148,7 +165,9 @@ class OpenSession(Session):
         sampling = self._sampling
         if sampling.gap_remaining > 1 and not self._state.auto:  # an unsampled step: each statement here costs
             sampling.gap_remaining -= 1
-            sampling.counted_ns = perf_counter_ns()
+            sampling.counted_ns = perf_counter_ns() if sampling.flight is None else sampling.count_step()
+        elif self._end_repeat():
+            pass
         elif not self._closed:
             self._state.step()
         else:
@@ -156,10 +175,12 @@ class OpenSession(Session):
 
     @contextmanager
     def pause(self, name: str = "pause") -> Iterator[None]:
-        with self._state.exclude(name):
+        with nullcontext() if self._ended else self._state.exclude(name):
             yield
 
     def loader(self, iterable: Loader) -> Loader:
+        if self._ended:
+            return iterable
         self._metrics.add_loader(iterable)
         wrapped: Any = TimedLoader(iterable, self._loader_probe)
         return wrapped  # type: ignore[no-any-return]
@@ -167,6 +188,7 @@ class OpenSession(Session):
     def log(self, **scalars: Any) -> None:
         if self._closed:
             return
+        self._state.catch_up()
         for name, value in scalars.items():
             try:
                 self._steps.log(name, value)
@@ -174,11 +196,19 @@ class OpenSession(Session):
                 self._notes.warn_once(f"session.log: {name} is left out ({error}); it must be a number")
 
     def summary(self) -> Summary:
+        if self._last_summary is not None:
+            return self._with_new_notes(self._last_summary)
         if not self._closed and not self.busy:
             with self._work:
+                self._state.catch_up()
                 self._pipeline.flush()
             lifecycle.finish_termination()
         return self._pipeline.summary()
+
+    def _with_new_notes(self, summary: Summary) -> Summary:
+        """Return the summary with the notes made since: of a sink that could not be closed, or of a later call."""
+        new = [note for note in self._notes.all if note not in summary.notes]
+        return replace(summary, notes=(*summary.notes, *new)) if new else summary
 
     # The end.
 
@@ -195,10 +225,13 @@ class OpenSession(Session):
         finally:
             with self._work:
                 self._detach()
-                self._pipeline.close(how)
+                summary = self._pipeline.close(how)
+                self._show_folder()
                 self._memory.close()
                 lifecycle.release(self)
                 self._ended = True
+                self._last_summary = summary
+                self._let_go()
         lifecycle.finish_termination()
 
     def _detach(self) -> None:
@@ -206,8 +239,19 @@ class OpenSession(Session):
         with contain(ignore):
             self._attached.remove()
 
+    def _let_go(self) -> None:
+        """Let go of each part that knows the model, its optimizers or a loader; no call needs them any more."""
+        forget_layouts()
+        self._end_repeat = never
+        self._sampling.let_go()
+        del self._pipeline, self._state, self._steps, self._loader_probe, self._metrics, self._memory
+
     def abandon(self) -> None:
         """Record nothing more and touch no file: this process is a fork of the session's own."""
         self._closed = self._ended = True
         self._pipeline.abandon()
         self._detach()
+
+
+def _nothing() -> None:
+    """End following the steps of a session that has ended."""

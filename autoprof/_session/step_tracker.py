@@ -18,12 +18,13 @@ from .._capture.probes import Placement
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._process.failures import contain, describe, ignore
-from .._process.signals import DeferSigint, raised_by_handler
+from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
 from .._units import UNITS
 from ..devices import Clock, Memory, Reading
 from ..frame import Phase
 from .pipeline import Pipeline
+from .repeats import Ended, Repeats
 from .sampling import Sampling
 
 logger = logging.getLogger("autoprof")
@@ -100,6 +101,7 @@ class OpenStep:
     def __init__(
         self,
         start: Reading,
+        start_unix_ns: int,
         instrumented: frozenset[str],
         cut: int,
         *,
@@ -108,8 +110,8 @@ class OpenStep:
         gap_steps: int,
         gap_ns: int,
     ) -> None:
-        self.start_unix_ns = time_ns()
         self.start = start
+        self.start_unix_ns = start_unix_ns
         self.instrumented = instrumented
         self.cut = cut
         self.settles = settles
@@ -135,11 +137,13 @@ class StepTracker:
         *,
         warmup: int = 0,
         placement: Placement | None = None,
+        repeats: Repeats | None = None,
         cost_meters: Sequence[CostMeter] = (),
         listeners: Sequence[StepListener] = (),
+        slow_listener: StepListener | None = None,
         pause_listeners: Sequence[Callable[[bool], object]] = (),
     ) -> None:
-        self.work = DeferSigint()
+        self.work = DeferSignals()
         """Entered around all work of the session's own."""
         self.open: OpenStep | None = None
         """The step being recorded; None in a gap."""
@@ -153,18 +157,27 @@ class StepTracker:
         self._notes = notes
         self._warmup = warmup
         self._placement = placement
+        self._repeats = repeats
+        self._last: RawStep | None = None
+        """The last step that ended here, as long as the step after it is open."""
         self._cost_meters = tuple(cost_meters)
         self._listeners = list(listeners)
+        self._slow_listener = slow_listener
+        """Waits for an event that takes longer than any step that ends in C: it is not called before those."""
         self._pause_listeners = tuple(pause_listeners)
         self._off = False
         self._moved = False
         self._pauses = 0
         self._paused_ns = 0
         self._number = 0
+        self._end_unix_ns = 0
+        """The wall-clock time at which the last recorded step ended."""
         self._gap_scalars: dict[str, list[Any]] = {}
         self._gap_begin_ns = 0
         """Autoprof's own work between the last recorded step and the gap after it."""
         self._work_ns = 0
+        self._metered_ns = 0
+        """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
         self._charged_ns = 0
 
     @property
@@ -201,6 +214,51 @@ class StepTracker:
             else:
                 held.append(scalar)
 
+    # Steps that end in C.
+
+    def expect_repeats(self, before: int) -> None:
+        """Have the open step, and those after it, end in C as long as they repeat the one before.
+
+        The first training forward of that one came after ``before`` marks.
+        """
+        repeats, opened, last, pipeline = self._repeats, self.open, self._last, self._pipeline
+        if repeats is None or opened is None or last is None or self._off or self._listeners or self._pauses:
+            return
+        if self._moved or opened.warmup or opened.settles or opened.cut != last.cut or opened.scalars:
+            return
+        if not self._sampling.records_every_step:
+            return
+        try:
+            repeats.begin(
+                last,
+                opened.start_unix_ns,
+                before=before,
+                events=pipeline.events,
+                room=pipeline.room,
+                due_ns=pipeline.due_ns,
+            )
+        except Exception:
+            self._recorder.handle_failure("repeated steps")
+
+    def catch_up(self) -> Ended | None:
+        """Pass on the steps that have ended in C; the open one ends here. None where none was expected to repeat."""
+        repeats = self._repeats
+        if repeats is None or not repeats.are_expected:
+            return None
+        with self.work:
+            try:
+                ended = repeats.take()
+                if ended is not None and ended.steps is not None and self.open is not None:
+                    self._number += len(ended.steps)
+                    self.open.start, self.open.start_unix_ns = ended.start_ns, ended.start_unix_ns
+                    self._pipeline.submit_repeated(ended.steps)
+                return ended
+            except Exception as error:
+                self._switch_off(error)
+                if raised_by_handler(error):
+                    raise
+                return None
+
     def start(self) -> None:
         """Open the first step."""
         self._open(self._clock.read())
@@ -236,6 +294,7 @@ class StepTracker:
             return Following.NOTHING
         try:
             if self.open is not None:
+                self._sampling.end_recorded(began_ns)
                 if held > 1:
                     self._divide(self.open, held)
                 return self._end_recorded(began_ns, optimizer_steps)
@@ -250,7 +309,9 @@ class StepTracker:
                 raise
             return Following.NOTHING
         finally:
-            self._work_ns += perf_counter_ns() - began_ns
+            work_ns = perf_counter_ns() - began_ns
+            self._work_ns += work_ns
+            self._sampling.exclude_own(work_ns)
 
     def _divide(self, opened: OpenStep, held: int) -> None:
         """Count the open step as several of equal length, of which the last one is a warm-up step."""
@@ -264,8 +325,8 @@ class StepTracker:
 
     def _end_recorded(self, began_ns: int, optimizer_steps: int | None) -> Following:
         """Go from a recorded step to the next one, or into a gap."""
-        raw = self._close()
-        paid_ns = self._work_ns + perf_counter_ns() - began_ns
+        raw = self._last = self._close()
+        paid_ns = self._work_ns + self._metered_ns + perf_counter_ns() - began_ns
         batch = raw.mark_batch
         gap = self._sampling.close(self._number, batch.mark_count, paid_ns, batch.other)
         if batch.other is not NO_OTHER_MARKS:
@@ -274,7 +335,7 @@ class StepTracker:
             self._open(raw.end, raw)
             return Following.RECORDED
         self._pipeline.release_end(raw)
-        self.open = None
+        self.open = self._last = None
         gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
         self._gap_begin_ns = gap_began_ns - began_ns
         return Following.UNSAMPLED
@@ -295,11 +356,8 @@ class StepTracker:
 
     def _end_gap(self, now_ns: int) -> Following:
         """Go from a gap to the next recorded step."""
-        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns)
+        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns + self._metered_ns)
         self._number += steps
-        note = self._sampling.describe_change(self._number + 1)
-        if note is not None:
-            self._notes.warn_once(note)
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
@@ -310,14 +368,23 @@ class StepTracker:
     def _open(self, start: Reading, ended: RawStep | None = None, gap_steps: int = 0, gap_ns: int = 0) -> None:
         """Begin the step at the reading ``start``, the end of the step ``ended``; None: once all is attached."""
         moved = self._moved if ended is not None else self._placement is not None and self._placement.moved()
+        # The work since the end of a step may take milliseconds: the wall clock was read beside its last mark.
+        start_unix_ns = time_ns() if ended is None else self._end_unix_ns
         if self._placement is not None and moved:
-            start = self._follow_device(self._placement, start, ended)
+            start, start_unix_ns = self._follow_device(self._placement, start, ended), time_ns()
         self._number += 1
+        self._sampling.begin_recorded(self._number)
+        if self._slow_listener is not None:
+            self._slow_listener(self._number)
         excluded = True in [listener(self._number) for listener in self._listeners] if self._listeners else False
         sampling = self._sampling
+        note = sampling.describe_change(self._number)
+        if note is not None:
+            self._notes.warn_once(note)
         sampling.begin_step()
         self.open = opened = OpenStep(
             start,
+            start_unix_ns,
             sampling.instrumented,
             sampling.cut,
             settles=sampling.settling,
@@ -329,13 +396,16 @@ class StepTracker:
             sampling.switch(True)
         if start is None:
             opened.start = self._clock.read()
+            opened.start_unix_ns = time_ns()
 
     def _close(self, end: Reading = None, until: int | None = None) -> RawStep:
         """Close the recorded step at the reading ``end``, by default at one taken now, and pass it on.
 
         Marks from the position ``until`` of the buffer on are dropped.
         """
-        end = self._clock.read() if end is None else end
+        if end is None:
+            end = self._clock.read()
+            self._end_unix_ns = time_ns()
         opened, recorder = self.open, self._recorder
         assert opened is not None
         serial = recorder.serial
@@ -350,7 +420,9 @@ class StepTracker:
         for meter in self._cost_meters:
             if meter.spent_ns:
                 overhead_ns += meter.spent_ns
+                self._metered_ns += meter.spent_ns
                 meter.spent_ns = 0
+        self._metered_ns += mark_batch.detail_ns
         overhead_ns += self._sampling.cost_of(mark_batch.other)
         raw = RawStep(
             self._number,
@@ -488,16 +560,23 @@ class StepTracker:
         """Detach all probes, whatever fails."""
         self._off = True
         self._sampling.gap_remaining = 0
+        self._forget_repeats()
         with contain(ignore):
             self._sampling.detach_all()
         with contain(ignore):
             self._recorder.stop()
         self.open = None
 
+    def _forget_repeats(self) -> None:
+        if self._repeats is not None:
+            with contain(ignore):
+                self._repeats.take()
+
     def _switch_off(self, error: BaseException) -> None:
         logger.debug("the failure that ends the recording", exc_info=error)
         self.open = None
         self._off = True
+        self._forget_repeats()
         self._pipeline.resume_gc()
         with suppress(Exception):
             self._notes.warn_once(f"recording is off after {describe(error)}")

@@ -54,6 +54,7 @@ from .custom_updates import CustomUpdates
 from .loader_use import Feeds, LoaderUse
 from .observers import ExcludedTime
 from .optimizer_cycle import OptimizerCycle
+from .repeats import Repeats, never
 from .sampling import Sampling
 from .step_marks import OutermostModuleCall, StepMarks
 from .step_tracker import Following, StepTracker
@@ -158,6 +159,7 @@ class TrainingState:
         training_forward_calls: Sequence[Callable[[], None]] = (),
         expected_optimizers: int = 0,
         called: Sequence[nn.Module] = (),
+        repeats: Repeats | None = None,
     ) -> None:
         self._model = model
         self._optimizers = optimizers
@@ -170,7 +172,8 @@ class TrainingState:
         """Whether steps end without a call of ``session.step``."""
         self.is_recording = True
         """Whether fetches and forwards matter: the open step is recorded, or the next one will be."""
-        self._training_forward_calls = tuple(training_forward_calls)
+        self._training_forward_calls, self._repeats = tuple(training_forward_calls), repeats
+        self.end_repeat: Callable[[], bool] = never if repeats is None else repeats.end
         self._entries = {id(one): one for one in (model, *called[: MAX_ENTRIES - 1])}
         """The modules whose forwards are reported: the model, and those that the program calls in its place."""
         self._watches_forwards = False
@@ -178,7 +181,7 @@ class TrainingState:
         # Updates.
         self._cycle, self._updating = OptimizerCycle(expected_optimizers), _UpdatingThread()
         self._custom: CustomUpdates | None = None if optimizers else CustomUpdates(model)
-        self._grad_listener = _GradListener(self._gradless_pass)
+        self._grad_listener: _GradListener | None = None
         self._inside: list[int] = []
         """The optimizers whose step is running, by id, outermost first."""
         self._owned: dict[int, bool] = {}
@@ -201,9 +204,9 @@ class TrainingState:
         self._between_at = 0
         self._updates_made = 0
         """Updates in the open step: what follows each of them has a regularity of its own."""
-        self._saw_forward = False
-        self._saw_fetch = False
-        self._closure = False
+        self._saw_forward = self._saw_fetch = self._closure = False
+        self._marks_before = -1
+        """Marks before the first training forward; -1 where modules were called before it, or blocks were left."""
         self._sources: set[int] = set()
         # Validation.
         self._names: list[str] = []
@@ -211,15 +214,13 @@ class TrainingState:
         self._block_ended_ns = 0
         """The host time at which a block without gradients ended last during this validation."""
         self._name = VALIDATION
-        self._graded = False
-        self._by_fetch = False
+        self._graded = self._by_fetch = self._trains_in_eval = False
         self._checked: Any = None
         """The loader that was asked last during validation."""
         self._fetches = 0
         """Fetches during validation, its loader's start included."""
         self._trained: set[int] = set()
         """The modules that had a forward with gradients in ``train`` mode, by id."""
-        self._trains_in_eval = False
         self._ungraded = 0
         self._ungraded_after: dict[int, UngradedForwards] = {}
         self._blocks = _Blocks()
@@ -236,6 +237,7 @@ class TrainingState:
         if self.auto:
             self._optimizer_hooks().attach()
             if self._custom is not None:
+                self._grad_listener = _GradListener(self._gradless_pass)
                 watch_grad(self._grad_listener)
         self._listen(True)
         if self.auto:
@@ -249,6 +251,7 @@ class TrainingState:
             self._name = VALIDATION
             yield
             return
+        self.catch_up()
         outermost = not self.is_excluded
         self._names.append(name)
         began = self.steps.pause()
@@ -264,14 +267,37 @@ class TrainingState:
 
     # Events.
 
+    def catch_up(self) -> None:
+        """Learn of the steps that ended in C, before anything happens in the open step that is not in them."""
+        ended = self.steps.catch_up()
+        if ended is None:
+            return
+        # Each of them had nothing without gradients before its first training forward.
+        steps, blocks = 0 if ended.steps is None else len(ended.steps), self._blocks
+        for history in (self._history, self._of_this_place(blocks.after)):
+            history.add_none(steps + ended.saw_forward)
+        blocks.in_step.add_none(steps)
+        if ended.saw_forward:
+            self._between, self._saw_forward = False, True
+
+    def _expect_repeats(self, before: int) -> None:
+        """Have further steps end in C as long as they repeat the last one, in which the model was trained."""
+        expected = not (self.auto or self._names or self._began is not None or self.is_excluded)
+        if expected and len(self._entries) == 1 and id(self._model) in self._trained and not self._updating.is_another:
+            self.steps.expect_repeats(before)
+
     def step(self) -> None:
         """End the step by a call of the program; from now on steps end only by such calls."""
         if self.auto:
             self.auto = False
+            if self._began is None:
+                unwatch_backward(self)
             self._optimizer_hooks().detach()
             self._step_hooks().detach()
             self._inside.clear()
             self._forget_custom()
+        elif self._sampling.flight is not None and self._sampling.gap_remaining:
+            self._sampling.counted_ns = self._sampling.count_step()
         self._end_step()
 
     def optimizer_begins(self, optimizer: Any, *_call: Any) -> None:
@@ -323,6 +349,7 @@ class TrainingState:
 
     def forward_begins(self, module: nn.Module) -> None:
         """Called before each forward of the model, or of a module that the program calls in its place."""
+        self.catch_up()
         if self._updating.is_another:
             return
         graded, key = torch.is_grad_enabled(), id(module)
@@ -349,6 +376,7 @@ class TrainingState:
 
         ``explicit`` loaders are those given to ``session.loader``.
         """
+        self.catch_up()
         if self._names:
             return
         feeds = self._loaders.of(source)
@@ -389,6 +417,9 @@ class TrainingState:
         blocks = self._blocks
         if self.steps.work.depth:  # autoprof's own, such as a count of FLOPs
             return
+        if self._repeats is not None and self._repeats.saw_forward:
+            return  # after the forward, blocks are counted for a comparison with gaps, which there are none of
+        self.catch_up()
         if self._began is not None and not begins:
             self._block_ended_ns = self.steps.now_ns()
         if not self.is_recording:
@@ -429,6 +460,8 @@ class TrainingState:
 
     def report_mode(self, training: bool) -> None:
         """Called by ``model.train()`` and ``model.eval()``: the only sign of validation in most unsampled steps."""
+        if not training:
+            self.catch_up()
         if self._names or self._updating.is_another:
             return
         if not self.is_recording:
@@ -492,7 +525,8 @@ class TrainingState:
 
     def _count_unsampled(self) -> None:
         """Count an update in a gap."""
-        self._sampling.counted_ns = perf_counter_ns()
+        sampling = self._sampling
+        sampling.counted_ns = perf_counter_ns() if sampling.flight is None else sampling.count_step()
         if self._blocks.lengths_ns:
             self._exclude_gap_blocks()
         if self._sampling.gap_remaining > 1:
@@ -520,7 +554,9 @@ class TrainingState:
 
     def _forget_custom(self) -> None:
         self._custom, self._counts_passes, self._counts_gradless = None, False, False
-        unwatch_grad(self._grad_listener)
+        if self._grad_listener is not None:
+            unwatch_grad(self._grad_listener)
+            self._grad_listener = None
 
     def _train(self) -> None:
         """A forward with gradients begins."""
@@ -595,20 +631,25 @@ class TrainingState:
 
     def _end_between(self) -> None:
         """Decide where the calls of modules belong that came since the update, or since the step began."""
-        self._between = False
+        self._between, self._marks_before = False, -1
         counted, self._ungraded = self._ungraded, 0
         if self._pending or not self.is_recording or self._names:
             return
         try:
+            position, nothing = len(self._marks) // 2, not (counted or self._between_at or self._blocks.between)
             self._place_blocks()
-            self._place_calls(counted)
+            found = self._place_calls(counted)
+            self._marks_before = position if nothing and not found else -1
         except Exception:
             self._recorder.handle_failure("forwards without gradients")
 
-    def _place_calls(self, counted: int) -> None:
-        """Place the calls of modules since the update; ``counted`` forwards without gradients were reported."""
+    def _place_calls(self, counted: int) -> bool:
+        """Place the calls of modules since the update, and return whether there are any.
+
+        ``counted`` forwards without gradients were reported.
+        """
         calls = self._marks.calls_since(self._between_at)
-        history, excluded = self._history, 0
+        history, excluded, found = self._history, 0, bool(calls)
         if calls and calls[-1].end < 0:  # the call around this forward: the step begins with it from now on
             self._add_entry(calls.pop().fqn)
         if calls:
@@ -622,6 +663,7 @@ class TrainingState:
             elif place is Place.AMBIGUOUS:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
+        return found
 
     def _place_blocks(self) -> None:
         """Exclude the blocks without gradients that the step has more than others since the update: the longest."""
@@ -672,13 +714,16 @@ class TrainingState:
             cycle.wait()
 
     def _end_step(self) -> None:
-        began_ns, following = perf_counter_ns(), _NOTHING
+        began_ns, following, before = perf_counter_ns(), _NOTHING, -1
         with self.steps.work:
             try:
+                self.catch_up()
                 if self._began is not None:
                     self.end_validation()
                 if self._between:
                     self._end_between()
+                elif self._saw_forward:
+                    before = self._marks_before
                 if self.is_recording and not self._pending:
                     self._blocks.in_step.add(self._blocks.total)
                 held = self._cycle.held if self.auto else 1
@@ -688,6 +733,8 @@ class TrainingState:
                 recording = following is _RECORDED or following is _AFTER_GAP
                 if recording is not self.is_recording or recording is not self._watches_forwards:
                     self._listen(recording)
+            if following is _RECORDED and before >= 0:
+                self._expect_repeats(before)
         lifecycle.finish_termination()
 
     def _begin_step(self, following: Following) -> None:
@@ -756,7 +803,7 @@ class TrainingState:
             return False
         self._entries[id(module)] = module
         if self._watches_forwards:
-            BoundaryProbe(module, self.forward_begins).attach()
+            self._boundary(module).attach()
         return True
 
     # Validation.
@@ -800,18 +847,22 @@ class TrainingState:
         if on and not self._watches_forwards:
             self._watches_forwards = True
             for module in self._entries.values():
-                BoundaryProbe(module, self.forward_begins).attach()
+                self._boundary(module).attach()
             if self.auto:
                 self._step_hooks().attach()
                 watch_backward(self)
         elif self._watches_forwards and not on:
             for module in self._entries.values():
-                BoundaryProbe(module, self.forward_begins).detach()
+                self._boundary(module).detach()
             self._step_hooks().detach()
             if self._began is None and not self._counts_passes:
                 unwatch_backward(self)
             self._inside.clear()
             self._watches_forwards = False  # last, so that an interrupted detach is repeated
+
+    def _boundary(self, module: nn.Module) -> BoundaryProbe:
+        wrap = self._repeats.wrap if self._repeats is not None and module is self._model else None
+        return BoundaryProbe(module, self.forward_begins, wrap)
 
     def _optimizer_hooks(self) -> OptimizerHooks:
         return OptimizerHooks(self._optimizers, after=self.optimizer_stepped)
@@ -821,6 +872,7 @@ class TrainingState:
 
     def finish(self, *, patient: bool) -> None:
         """Close the open step where it is whole, and wait for the device."""
+        self.catch_up()
         self.end_validation(at_end=True)
         updated_at, until = self._between_at if self._between else len(self._marks), None
         if self._between:
@@ -844,7 +896,7 @@ class TrainingState:
         with contain(ignore):
             self.end_validation()
         self.is_recording = False
-        boundaries = [BoundaryProbe(module, self.forward_begins).detach for module in self._entries.values()]
+        boundaries = [self._boundary(module).detach for module in self._entries.values()]
         hooks = self._optimizer_hooks().detach, self._step_hooks().detach
         removes: list[Callable[[], None]] = [partial(unwatch_backward, self), self._forget_custom, *hooks, *boundaries]
         for remove in removes:

@@ -22,6 +22,7 @@ from .._stats import step_rows
 from ..frame import TRAINING_LANE, Layout, Nanoseconds, Phase, StepFrame
 from ..summary import Stopped, Summary
 from .governor import Governor
+from .observers import CompiledModules
 from .sampling import Level
 from .unlike_members import KEPT_FRAMES, MAX_UNLIKE, unlike_members
 
@@ -134,8 +135,10 @@ class Zoom(Observer):
         governor: Governor,
         mark_cost: MarkCost,
         notes: Notes,
+        compiled: CompiledModules | None = None,
     ) -> None:
         self._root = root
+        self._compiled = compiled
         self._make_level = make_level
         self._governor = governor
         self._call_ns = MARKS_PER_CALL * max(mark_cost.forward_ns, mark_cost.backward_ns)
@@ -185,10 +188,10 @@ class Zoom(Observer):
         measured = self._last = self._meter.measured()
         self._meter = _CutMeter()
         self._silent_steps = 0 if measured.calls else self._silent_steps + measured.steps
-        if self._silent_steps >= SILENT_STEPS:
+        if self._silent_steps >= SILENT_STEPS and not (self._compiled is not None and self._compiled.model_hidden):
             self._notes.warn_once(
                 f"no module of the model was called in {SILENT_STEPS} recorded steps: only calls such as model(x) are "
-                "seen, not model.forward(x) or functions that use its parameters"
+                "seen, not model.forward(x), functions that use its parameters, or a compiled function around it"
             )
         self._usual_calls.update(measured.calls)
         before = {group.name for group in self.cut.groups}

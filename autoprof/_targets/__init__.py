@@ -9,7 +9,7 @@ from .select import Selection, select_targets
 from .split import Split, split_group
 from .suggest import first_cut, suggest_targets, suggested_yaml
 from .target import NO_RULE, Target
-from .tree import ModuleNode, find_module, walk
+from .tree import ModuleNode, find_module, unwrap, walk
 
 __all__ = [
     "NO_RULE",
@@ -33,5 +33,6 @@ __all__ = [
     "split_group",
     "suggest_targets",
     "suggested_yaml",
+    "unwrap",
     "walk",
 ]

@@ -31,7 +31,7 @@ class ModuleGroup:
     children: tuple[ModuleGroup, ...] = ()
     """The groups of the nearest called modules inside the members; none inside a hidden module."""
     hidden: Reason | None = None
-    """Reason for which hooks on the members do not fire: compiled in place, or inside a compiled or scripted module."""
+    """Reason for which hooks on the members do not fire: inside a compiled or scripted module."""
 
     @property
     def class_name(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -12,14 +14,33 @@ NO_RULE = -1
 """The ``rule`` of a target where the configuration has no rules."""
 
 
-@dataclass(frozen=True, slots=True)
+class _WeakModule:
+    """The field ``module`` of a target, which does not keep the module alive: a program may keep the targets."""
+
+    def __get__(self, target: Target | None, owner: type[Target]) -> nn.Module:
+        if target is None:
+            raise AttributeError("module")  # so that the field has no default
+        module: nn.Module | None = vars(target)["module"]()
+        if module is None:
+            raise ReferenceError(f"the model of the target {target.name!r} exists no longer")
+        return module
+
+    def __set__(self, target: Target, module: nn.Module) -> None:
+        vars(target)["module"] = weakref.ref(module)
+
+
+@dataclass(frozen=True)
 class Target:
     """A module to time: its name, the phases to time, and the index of the rule that chose it.
 
-    Without ``shown`` it has no spans: its own time only counts for the phases of a step.
+    Without ``shown`` it has no spans: its own time only counts for the phases of a step. A target does not keep its
+    module alive: ``module`` raises ``ReferenceError`` once the program has dropped the model.
     """
 
-    module: nn.Module
+    if TYPE_CHECKING:
+        module: nn.Module
+    else:
+        module: nn.Module = _WeakModule()
     fqn: str
     name: str
     phases: frozenset[Phase]
@@ -27,3 +48,12 @@ class Target:
     rule: int
     shapes: bool = False
     shown: bool = True
+
+    def __hash__(self) -> int:
+        """Return a hash that is the same after the module has gone."""
+        return hash((self.fqn, self.name, self.rule))
+
+    def __repr__(self) -> str:
+        """Name the target without the representation of its module, which may take pages or exist no longer."""
+        phases = ", ".join(phase for phase in Phase if phase in self.phases)
+        return f"Target({self.name!r}, fqn={self.fqn!r}, phases=[{phases}], memory={self.memory}, rule={self.rule})"

@@ -58,7 +58,7 @@ class ModuleNode:
     adapted_as: str = ""
     """The path from PEFT's wrapper to the module, ``base_model.model``, which rules may use as well."""
     compiled_in: str | None = None
-    """The fqn of the compiled module around this one, or of this one if it is compiled in place; hooks do not fire."""
+    """The fqn of the compiled module around this one, whose hooks do not fire."""
 
     @property
     def fqn(self) -> str:
@@ -111,16 +111,23 @@ def walk(model: nn.Module) -> list[ModuleNode]:
             order.append(node)
             node.children = [child for _, child in children]
             node.child_names = [name for name, _ in children]
-            node.compiled_in = fqn if compiled_in is None and _compiled_in_place(node.module) else compiled_in
+            node.compiled_in = compiled_in
         node.fqns.append(fqn)
         below = above | {node}
-        compiled = fqn if "OptimizedModule" in node.class_names else node.compiled_in
+        compiled = fqn if node.compiled_in is None and _is_compiled(node) else node.compiled_in
         for path in (node.adapted_as, "") if node.adapted_as else ("",):  # the last one is followed first
             start = ".".join(filter(None, (fqn, path)))
             pending.extend(
                 (f"{start}.{name}" if start else name, child, below, compiled) for name, child in reversed(children)
             )
     return order
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """Return the module inside all its wrappers."""
+    while (found := _wrapped(module)) is not None:
+        module = found[1]
+    return module
 
 
 def find_module(model: nn.Module, fqn: str) -> nn.Module | None:
@@ -176,5 +183,6 @@ def _has_forward(module: nn.Module, class_name: str) -> bool:
     return any("forward" in vars(cls) or "__call__" in vars(cls) for cls in classes)
 
 
-def _compiled_in_place(module: nn.Module) -> bool:
-    return getattr(module, "_compiled_call_impl", None) is not None  # after module.compile()
+def _is_compiled(node: ModuleNode) -> bool:
+    in_place = getattr(node.inner, "_compiled_call_impl", None) is not None  # after module.compile()
+    return in_place or "OptimizedModule" in node.class_names
