@@ -66,10 +66,10 @@ class TorchEvents:
     device_type: str
 
     def index_of(self, tensor: Tensor) -> int | None:
-        return tensor.get_device() if self._is_here(tensor) else None
+        return tensor.get_device() if self.is_here(tensor) else None
 
     @cached_property
-    def _is_here(self) -> Callable[[Tensor], bool]:
+    def is_here(self) -> Callable[[Tensor], bool]:
         """The test whether a tensor is of this type: ``Tensor.is_cuda`` and its kind are four times as fast."""
         name, kind = f"is_{self.device_type}", self.device_type
         return attrgetter(name) if hasattr(Tensor, name) else lambda tensor: tensor.device.type == kind
@@ -132,6 +132,12 @@ class DeviceClock:
 
     def index_of(self, tensor: Tensor) -> int | None:
         return self._source.index_of(tensor)
+
+    @property
+    def is_here(self) -> Callable[[Tensor], bool]:
+        """A function that returns whether a tensor is on a device of this type; in C where the source has one."""
+        found: Callable[[Tensor], bool] | None = getattr(self._source, "is_here", None)
+        return (lambda tensor: self.index_of(tensor) is not None) if found is None else found
 
     def reader(self, device: int | None) -> Callable[[], Stamp]:
         # One function for each device and the whole run: hooks hold it, and compilers guard objects that hooks hold.

@@ -35,15 +35,13 @@ class Strike:
     places where Python looks for signals, so this strikes wherever a signal can, and beyond. Left out are the lines of
     a ``try`` and of a ``with`` on the way out of its block: a trace function can raise there and rob the block of its
     end, which no signal can (Python looks for signals after calls, in functions' heads and on the way back in loops).
-    ``spared`` are files where the user's other signals are not expected to strike. Lines in ``struck`` are not counted;
-    the line that is struck is added to it.
+    Lines in ``struck`` are not counted; the line that is struck is added to it.
     """
 
     def __init__(
         self,
         at: int,
         strike: Callable[[], object],
-        spared: tuple[str, ...] = (),
         struck: set[tuple[str, int]] | None = None,
     ) -> None:
         self.lines = 0
@@ -51,7 +49,6 @@ class Strike:
         self._at = at
         self._struck = set() if struck is None else struck
         self._strike = strike
-        self._spared = spared
         self._last: dict[FrameType, int] = {}
 
     def __enter__(self) -> Strike:
@@ -66,7 +63,7 @@ class Strike:
 
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:
         path = frame.f_code.co_filename
-        if not path.startswith(HOUSE) or path.endswith(self._spared):
+        if not path.startswith(HOUSE):
             return None
         if event == "line":
             before, self._last[frame] = self._last.get(frame, 0), frame.f_lineno

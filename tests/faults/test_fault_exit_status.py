@@ -6,12 +6,16 @@ is executed from a string makes Python forget that Ctrl-C ended the program.
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from children import PROGRAM, Children
@@ -73,10 +77,15 @@ ENDS = {
     "SIGKILL": (_signal("SIGKILL"), -signal.SIGKILL),
 }
 """The event, and the status of a program that it ends."""
-SINGLE = ("KeyboardInterrupt", "SIGINT", "SIGTERM", "sys.exit(7)", "exception", "normal")
-"""Ends that are tried with each sink alone."""
+COVERING = ("normal", "exception", "sys.exit(7)", "os._exit", "SIGINT", "SIGTERM", "SIGHUP")
+"""Each way in which a program ends: by itself, by a status, without its exit functions, by a signal."""
 LIKE_OTHERS = ("sys.exit(0)", "sys.exit(text)", "sys.exit after KeyboardInterrupt", "interrupt_main")
 """Ends that differ little from another one: `make test-slow` tries them."""
+
+
+def _quick(*ends: str, quick: tuple[str, ...]) -> list[Any]:
+    """Return the parameters of a test of these ends; those that are not ``quick`` are left to ``make test-slow``."""
+    return [pytest.param(end, marks=[pytest.mark.slow] * (end not in quick)) for end in ends]
 
 
 def _statuses(children: Children, folder: Path, end: str, sinks: str) -> tuple[int, int, str]:
@@ -95,23 +104,81 @@ def test_the_status_of_each_end_is_that_of_the_bare_program(children: Children, 
     assert found == bare, said
 
 
-def test_an_interrupt_ends_a_run_with_every_sink_by_the_signal(children: Children, tmp_path: Path) -> None:
-    """Those that write files, all at once: the report of each is made at the exit."""
-    sinks = "{" + ", ".join(f"{name!r}: {{}}" for name in SINKS.parts if name not in RECEIVERS) + "}"
+FILES = "{" + ", ".join(f"{name!r}: {{}}" for name in SINKS.parts if name not in RECEIVERS) + "}"
+"""All sinks that write files, at once: the report of each is made at the exit."""
+
+
+@pytest.mark.parametrize("end", _quick(*COVERING, quick=("sys.exit(7)", "SIGINT", "SIGTERM")))
+def test_the_status_with_every_sink_is_that_of_the_bare_program(children: Children, end: str, tmp_path: Path) -> None:
+    """Those that write files, all at once."""
     pytest.importorskip("tensorboard")
-    bare, found, said = _statuses(children, tmp_path, "SIGINT", sinks)
-    assert found == bare == -signal.SIGINT, said
+    bare, found, said = _statuses(children, tmp_path, end, FILES)
+    assert found == bare == ENDS[end][1], said
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sink", sorted(SINKS.parts))
 def test_the_status_with_each_sink_is_that_of_the_bare_program(children: Children, sink: str, tmp_path: Path) -> None:
-    """One after the other, with the ends that close a session."""
-    for end in SINGLE:
+    """One after the other, with the ends that differ."""
+    for end in (*COVERING, "KeyboardInterrupt"):
         folder = tmp_path / end
         folder.mkdir()
         bare, found, said = _statuses(children, folder, end, f"{{{sink!r}: {RECEIVERS.get(sink, '{}')}}}")
         assert (end, found) == (end, bare), said
+
+
+TRAINING = """
+import os, signal, sys, time
+import torch
+from torch import nn
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(6):
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if i == 3:
+{event}
+"""
+"""What ``autoprof run`` records: a model, its optimizer and the loop, without a word of autoprof."""
+
+
+def _end_recorded(folder: Path, end: str, sinks: str) -> None:
+    """Assert that the training under ``autoprof run`` is recorded, and ends with the status of the bare program."""
+    event = textwrap.indent(ENDS[end][0], " " * 8)
+    (folder / "program.py").write_text(TRAINING.format(event=event))
+    (folder / "rules.json").write_text(json.dumps({"sinks": ast.literal_eval(sinks)}))
+    found = subprocess.run(
+        [sys.executable, "-m", "autoprof", "run", "--config", "rules.json", "program.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(autoprof.__file__).parents[1]), "MLFLOW_ALLOW_FILE_STORE": "true"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (end, found.returncode) == (end, ENDS[end][1]), found.stderr
+    assert "nothing was recorded" not in found.stderr
+
+
+@pytest.mark.parametrize("end", _quick(*COVERING, quick=("SIGINT", "SIGTERM")))
+def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_every_sink(end: str, tmp_path: Path) -> None:
+    """Those that write files, all at once."""
+    pytest.importorskip("tensorboard")
+    _end_recorded(tmp_path, end, FILES)
+    (path,) = (tmp_path / "runs").iterdir()
+    assert (path / "run.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", sorted(SINKS.parts))
+def test_the_status_of_a_training_under_autoprof_run_is_its_own_with_each_sink(sink: str, tmp_path: Path) -> None:
+    """One after the other, with the ends that differ."""
+    for end in COVERING:
+        folder = tmp_path / end
+        folder.mkdir()
+        _end_recorded(folder, end, f"{{{sink!r}: {RECEIVERS.get(sink, '{}')}}}")
 
 
 COMMANDS = {"script": ("{program}",), "module": ("-m", "program")}

@@ -116,6 +116,27 @@ def test_compiled_before_instrumenting_nothing_is_compiled_again() -> None:
     assert len(guards(Net.forward)) <= 1
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_none_of_our_hooks_is_compiled_and_the_model_beside_its_graph_is_timed(in_place: bool) -> None:
+    """Where the model inside is instrumented and then compiled, torch calls its hooks where dynamo sees each frame."""
+
+    def compiled_frames(model: Net, end_step: Callable[[], None]) -> int:
+        compiler = Compiler(lowered=True)
+        torch._dynamo.utils.counters.clear()
+        if in_place:
+            model.compile(backend=compiler)
+        train(model if in_place else torch.compile(model, backend=compiler), end_step)
+        return int(torch._dynamo.utils.counters["frames"]["total"])
+
+    expected = compiled_frames(net(), nothing)
+    model = net()
+    with Watched(model) as watched:
+        assert compiled_frames(model, watched.step) == expected
+        frames = watched.frames
+    for frame in frames[1:]:
+        assert (count(frame, Phase.FORWARD)["Net"], count(frame, Phase.BACKWARD)["Net"]) == (1, 1)
+
+
 @pytest.mark.parametrize("before", [True, False])
 def test_regional_compilation_is_untouched_and_the_rest_is_timed(before: bool) -> None:
     """Blocks compiled in place: as many graphs. What is hidden is named once."""

@@ -184,6 +184,21 @@ def test_a_tensor_that_tells_no_size_ends_the_count_only(monkeypatch: pytest.Mon
     assert summary.unmeasured["parameters"] == "RuntimeError: no size"
 
 
+def test_a_count_does_not_start_the_garbage_collector() -> None:
+    """It makes thousands of objects in a step of the user's, and frees all of them."""
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1_000)))
+    footprint = Footprint(model, [("all", model)])
+    footprint.holdings()
+    gc.collect()
+    collected: list[str] = []
+    gc.callbacks.append(lambda phase, _info: collected.append(phase))
+    try:
+        footprint.holdings(recount=True)
+    finally:
+        gc.callbacks.pop()
+    assert not collected
+
+
 def test_no_gradient_is_kept_alive() -> None:
     """A gradient that the loop drops is gone, also after it was counted."""
     model = nn.Linear(4, 4, bias=False)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from torch import nn
 
 from ..._process.failures import contain, describe
+from ..._process.gc_paused import GcPaused
 from .extents import Extent, bytes_of, extents
 
 MAX_COUNTS: Final = 16
@@ -100,7 +101,9 @@ class Footprint:
         return self._found
 
     def _try_count(self, *, gradients: bool) -> None:
-        with contain(self._fail):  # a tensor without a readable size ends this count, not the training
+        # A tensor without a readable size ends this count, not the training. Thousands of extents would start the
+        # garbage collector, which takes longer than the count.
+        with contain(self._fail), GcPaused():
             self._count(gradients=gradients)
 
     def _fail(self, error: Exception) -> None:
@@ -151,8 +154,15 @@ class Footprint:
 
 def _members(modules: Iterable[weakref.ref[nn.Module]]) -> tuple[set[int], set[int]]:
     alive = [module for module in (known() for known in modules) if module is not None]
-    parameters = {id(parameter) for module in alive for parameter in module.parameters()}
-    return parameters, {id(buffer) for module in alive for buffer in module.buffers()}
+    parameters, buffers = set[int](), set[int]()
+    for module in alive:
+        if not module._modules:  # torch's iterators take 5 us for a module of two parameters
+            parameters.update(id(parameter) for parameter in module._parameters.values() if parameter is not None)
+            buffers.update(id(buffer) for buffer in module._buffers.values() if buffer is not None)
+        else:
+            parameters.update(map(id, module.parameters()))
+            buffers.update(map(id, module.buffers()))
+    return parameters, buffers
 
 
 def _sum(found: Mapping[int, list[Extent]], among: set[int] | None = None) -> int:

@@ -3,12 +3,13 @@
 from .backward import BackwardProbe, unwatch_backward, unwatch_grad, watch_backward, watch_grad
 from .boundary import BoundaryProbe
 from .checkpointing import SEES_CHECKPOINTS, CheckpointListener, CheckpointMarks, CheckpointProbe
+from .compiled_calls import relay_compiled_calls
 from .compiled_checkpoints import watch_compiled_checkpoints
 from .function import log_timing, probe_function, span, timed
 from .hook_hiding import hide_hooks
 from .hooks import Hooks, make_hooks
 from .module import ModuleProbe
-from .native_hooks import native_call_hook
+from .native_hooks import native_call_hook, native_forward_hook
 from .optimizer_hooks import OptimizerHooks, running_steps
 from .placement import Placement, find_anchor
 from .ranges import CheckpointRanges, RangeProbe, Ranges, RangingRecorder, make_recorder
@@ -36,7 +37,9 @@ __all__ = [
     "make_hooks",
     "make_recorder",
     "native_call_hook",
+    "native_forward_hook",
     "probe_function",
+    "relay_compiled_calls",
     "running_steps",
     "span",
     "timed",

@@ -63,8 +63,6 @@ class BackwardPasses(PassState):
         self.several = False
         """Whether the model is on several devices: each has a thread of its own in a backward pass."""
         self.begun = self.reached = 0
-        """The passes that ``torch.autograd.backward`` began, and the outermost passes that have reached a hooked node,
-        since both were last set to 0."""
 
     def add_end_observer(self, observer: EndObserver) -> None:
         """Have an object observe the ends of passes that ``torch.autograd.backward`` began."""
@@ -191,7 +189,7 @@ class BackwardPasses(PassState):
 
 def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[list[int], Any], None]:
     """Return the prehook that marks that a node runs, to be bound to a list: the step's serial, then codes."""
-    append, read, serial = recorder.append, recorder.clock.reader(None), recorder.serial
+    append, read, step = recorder.append, recorder.clock.reader(None), recorder.step_number
     buffer, extend, training_thread = recorder.buffer, recorder.extend, recorder.thread
 
     def update() -> None:
@@ -200,26 +198,22 @@ def make_node_prehook(recorder: Recorder, passes: BackwardPasses) -> Callable[[l
         read = recorder.clock.reader(None)  # autograd makes a node's device and stream current
         extend, training_thread = recorder.extend, NO_THREAD if passes.several else recorder.thread
 
-    def begin_step() -> None:
-        nonlocal serial
-        serial = recorder.serial
-
     recorder.on_change(update)
-    recorder.on_step(begin_step)
 
     def mark_node(codes: list[int], _gradients: Any) -> None:
         # The hot path: it runs on the thread and stream of the backward pass.
         try:
             if _graph_task() != passes.running:
                 passes.begin(_graph_task())
-            if codes[0] == serial and len(codes) == 2:
+            if codes[0] == step.serial and len(codes) == 2:
                 thread = get_ident()
                 if thread == training_thread and len(buffer) < MAX_BUFFER_LENGTH:
                     extend((codes[1], read()))
                 else:
                     append(codes[1], read(), thread)
             else:  # calls of an earlier step have ordinals lower by that many steps
-                offset, reading, thread = max(codes[0] - serial, -MAX_STEPS_BACK) * STEP_STRIDE, read(), get_ident()
+                offset = max(codes[0] - step.serial, -MAX_STEPS_BACK) * STEP_STRIDE
+                reading, thread = read(), get_ident()
                 for code in codes[1:]:
                     append(code + offset, reading, thread)
         except Exception:

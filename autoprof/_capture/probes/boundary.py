@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from ..._process.replace import skip_frames
+from ..._process.signals import raised_by_handler
 from .module import ModuleProbe, Orphan, remove_hooks
 
+Hook = Callable[..., None]
 _compiling = torch.compiler.is_dynamo_compiling
 
 
@@ -25,19 +29,22 @@ class BoundaryProbe:
     A copy of the hook behaves like that of a ``ModuleProbe``.
     """
 
-    __slots__ = ("_before", "_module")
+    __slots__ = ("_before", "_module", "_wrap")
     ends_step = True
 
-    def __init__(self, module: nn.Module, before: Callable[[nn.Module], None]) -> None:
+    def __init__(
+        self, module: nn.Module, before: Callable[[nn.Module], None], wrap: Callable[[Hook], Hook] | None = None
+    ) -> None:
+        """Make a probe; ``wrap`` returns the hook with its usual case in C."""
         self._before = before
         self._module = module
+        self._wrap = wrap
 
     def attach(self) -> None:
         """Hook the module."""
-        # Compiled in place, its hooks never fire, but would change the code that torch compiles.
-        if getattr(self._module, "_compiled_call_impl", None) is None:
-            # Not as a method: a scripted model refuses it, but runs the hook.
-            nn.Module.register_forward_pre_hook(self._module, self.enter, prepend=True, with_kwargs=True)
+        # Not as a method: a scripted model refuses it, but runs the hook.
+        hook: Any = self.enter if self._wrap is None else MethodType(self._wrap(BoundaryProbe.enter), self)
+        nn.Module.register_forward_pre_hook(self._module, hook, prepend=True, with_kwargs=True)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Report that a forward begins."""
@@ -58,6 +65,12 @@ class BoundaryProbe:
             if key >= new and isinstance(_owner(hook), ModuleProbe) and id(_owner(hook)) not in called:
                 hook(module, args, kwargs) if key in module._forward_pre_hooks_with_kwargs else hook(module, args)
 
+    def fail(self, module: nn.Module, error: Exception | None = None) -> None:
+        """Report the forward after all: an attribute of the module raised ``error``."""
+        if error is not None and raised_by_handler(error):
+            raise error
+        self._before(module)
+
     def detach(self) -> None:
         """Remove the hook of this probe, or of another one with the same callback."""
         remove_hooks(self._module, lambda owner: isinstance(owner, BoundaryProbe) and owner._before == self._before)
@@ -70,3 +83,6 @@ class BoundaryProbe:
         return Orphan()
 
     __reduce__ = ModuleProbe.__reduce__
+
+
+skip_frames(BoundaryProbe.enter, callees=True)  # dynamo would compile it beside the graph of a compiled model

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..._process.replace import skip_frames
 from ..marks import BACKWARD_END, BACKWARD_START, KIND_MASK, MAX_BUFFER_LENGTH, MAX_MARKS, PASS_THROUGH
 from ..recorder import Recorder
 from .autograd_hooks import CallTracker, Gap, Hook, HookPair, NodeTracker, make_call_tracker
@@ -30,7 +31,9 @@ from .hook_owner import HookOwner
 from .native_hooks import ClockReader, native_module_hooks
 
 # torch.compile folds this function to True while it traces, so a compiled graph holds no hook of ours and no break.
-# At run time it only returns False, while torch.compiler.is_compiling does more.
+# At run time it only returns False, while torch.compiler.is_compiling does more. The hooks of the model inside the
+# result of torch.compile(model) are called beside its graph: their frames are skipped, or dynamo would compile each of
+# them to nothing, with guards of its own.
 _compiling = torch.compiler.is_dynamo_compiling
 _graph_task = torch._C._current_graph_task_id
 _next_thread_number = itertools.count().__next__
@@ -142,6 +145,8 @@ def _plain_hooks(recorder: Recorder, device: int | None) -> HookPair:
         except Exception as error:
             self.fail(module, error)
 
+    for hook in (enter, leave):
+        skip_frames(hook, callees=True)
     return native_module_hooks(recorder, (enter, leave), lambda: read)
 
 
@@ -198,6 +203,7 @@ def _tracking_enter(recorder: Recorder, device: int | None, tracker: CallTracker
         except Exception as error:
             self.fail(module, error)
 
+    skip_frames(enter, callees=True)
     return enter
 
 
@@ -242,6 +248,7 @@ def _tracking_leave(recorder: Recorder, device: int | None, tracker: CallTracker
         except Exception as error:
             self.fail(module, error)
 
+    skip_frames(leave, callees=True)
     return leave
 
 
@@ -254,24 +261,19 @@ def _make_node_tracker(recorder: Recorder, passes: BackwardPasses, gaps: list[Ga
     thread has as well costs one mark; a node that is mistaken for a new one gets a second prehook, which repeats the
     first.
     """
-    serial, home_thread, search = recorder.serial, get_ident(), GraphSearch()
+    step, home_thread, search = recorder.step_number, get_ident(), GraphSearch()
     prehook = make_node_prehook(recorder, passes)
     nodes: dict[Any, list[int]] = {}
 
-    def begin_step() -> None:
-        nonlocal serial
-        serial = recorder.serial
-        nodes.clear()
-        gaps.clear()
-
-    recorder.on_step(begin_step)
+    recorder.clear_each_step(nodes)
+    recorder.clear_each_step(gaps)
 
     def track_input(node: Any, ordinal: int, thread: int) -> int:
         # The backward of the call, and of all later calls, is over when this node runs. The first call decides.
         number: int = node._sequence_nr()
         key = number if thread == home_thread else (_thread_number.value, number)
         if key not in nodes and len(nodes) < MAX_MARKS:
-            codes = nodes[key] = [serial, ordinal | BACKWARD_END]
+            codes = nodes[key] = [step.serial, ordinal | BACKWARD_END]
             node.register_prehook(MethodType(prehook, codes))
         return number
 
@@ -289,7 +291,7 @@ def _make_node_tracker(recorder: Recorder, passes: BackwardPasses, gaps: list[Ga
         codes = nodes.get(key)
         if codes is None:
             if len(nodes) < MAX_MARKS:
-                codes = nodes[key] = [serial, ordinal | BACKWARD_START]
+                codes = nodes[key] = [step.serial, ordinal | BACKWARD_START]
                 node.register_prehook(MethodType(prehook, codes))
         elif codes[1] < ordinal or codes[1] == ordinal | BACKWARD_END:  # the node is older than the call
             codes.insert(2, ordinal | PASS_THROUGH)

@@ -11,7 +11,7 @@ import contextlib
 import types
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import nn
@@ -33,6 +33,10 @@ _nothing = contextlib.nullcontext().__exit__  # takes any arguments, returns Non
 
 _HOOKS = ("enter", "leave", "remember", "note")
 
+HookTables = tuple[dict[int, Any], ...]
+hidden_hooks: Final[dict[int, HookTables]] = {}
+"""By the id of each module in a compiled call, our part of its ``hook_tables``: it is not on the module meanwhile."""
+
 # Called on the class: a scripted module has no such methods of its own, but runs the hooks when Python calls it.
 _hook_before, hook_after = nn.Module.register_forward_pre_hook, nn.Module.register_forward_hook
 
@@ -42,6 +46,8 @@ class ModuleProbe(HookOwner):
 
     __slots__ = ("_attached", "_calls", "_enter", "_leave", "_memory", "_placement", "_tracks_backward", "recorder")
     where = "module hooks"
+    _enter: Any
+    _leave: Any
 
     def __init__(self, recorder: Recorder, hooks: Hooks, target: Target, memory: Memory | None = None) -> None:
         phases, shown = target.phases, target.shown
@@ -87,8 +93,8 @@ class ModuleProbe(HookOwner):
 
     def attach(self) -> None:
         """Hook the module: our hooks outermost, so that the time of other hooks belongs to the module."""
-        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
-            return  # compiled in place: its hooks never run, but would change the code that torch compiles
+        if self._attached:
+            return
         self.open_calls.clear()  # a call that Ctrl-C ended, or a detach inside it, leaves its ordinal behind
         self.open_calls_of_threads.clear()
         self._calls.clear()
@@ -111,8 +117,9 @@ class ModuleProbe(HookOwner):
             self._attached = False
 
     def remove(self) -> None:
-        """Remove the hooks for good."""
+        """Remove the hooks for good; nothing that the probe holds leads back to it."""
         self.detach()
+        self._enter = self._leave = _nothing
 
     def remember(self, module: nn.Module, *_args: Any) -> None:
         """Record the memory at the mark just made."""
@@ -166,14 +173,23 @@ def _walks_hooks(error: Exception | None) -> bool:
     return error is not None and error.__context__ is not None
 
 
+def hook_tables(module: nn.Module) -> HookTables:
+    """Return the tables of a module's hooks before and after its forward, and the tables of flags of these hooks."""
+    return (
+        module._forward_pre_hooks,
+        module._forward_hooks,
+        module._forward_pre_hooks_with_kwargs,
+        module._forward_hooks_with_kwargs,
+        module._forward_hooks_always_called,
+    )
+
+
 def remove_hooks(module: nn.Module, owned: Callable[[object], bool]) -> None:
-    """Remove the forward hooks whose owner fulfils ``owned``."""
-    for hooks in (module._forward_pre_hooks, module._forward_hooks):
-        for key in [key for key, hook in hooks.items() if owned(getattr(hook, "__self__", None))]:
-            del hooks[key]
-            for flags in (
-                module._forward_pre_hooks_with_kwargs,
-                module._forward_hooks_with_kwargs,
-                module._forward_hooks_always_called,
-            ):
-                flags.pop(key, None)
+    """Remove the forward hooks whose owner fulfils ``owned``, also those hidden from a call that is running."""
+    hidden = hidden_hooks.get(id(module))
+    for before, after, *flags in (hook_tables(module),) if hidden is None else (hook_tables(module), hidden):
+        for hooks in (before, after):
+            for key in [key for key, hook in hooks.items() if owned(getattr(hook, "__self__", None))]:
+                del hooks[key]
+                for flag in flags:
+                    flag.pop(key, None)

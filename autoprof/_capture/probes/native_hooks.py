@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..._process.replace import skip_frames
 from ..marks import extension
 from ..marks.state import CallMatcher
 from ..recorder import Recorder
@@ -66,17 +67,27 @@ def native_call_hook(recorder: Recorder, hook: Hook, matcher: CallMatcher) -> Ho
     return native
 
 
+def native_forward_hook(context: Any, hook: Hook) -> Hook:
+    """Return the hook before a forward with its usual case in C, in the ``context`` in C that makes such hooks."""
+    native: Hook = context.forward_pre_hook(hook, _handle_owner_failure)
+    return native
+
+
 def _follow(
     recorder: Recorder, context: Any, clock_reader: Callable[[], ClockReader], enabled: Callable[[], bool]
 ) -> None:
     """Update the context now and after each change of the recorder."""
 
     def update() -> None:
+        read_clock = clock_reader()
+        skip_frames(
+            read_clock, callees=True
+        )  # called from C, it would be compiled beside the graph of a compiled model
         context.update(
             enabled=enabled(),
             single_thread=recorder.single_thread,
             training_thread=recorder.thread,
-            read_clock=clock_reader(),
+            read_clock=read_clock,
         )
 
     recorder.on_change(update)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
+from ..._process.replace import skip_frames
 from ...frame import ShapeChange
 from ..recorder import Recorder
 from .module import ModuleProbe, Orphan, hook_after, remove_hooks
@@ -44,8 +45,8 @@ class ShapeProbe:
         self._seen: set[tuple[Any, ...]] = set()
 
     def attach(self) -> None:
-        """Hook the module, unless torch has compiled it in place: then no hook would fire."""
-        if self._attached or getattr(self.module, "_compiled_call_impl", None) is not None:
+        """Hook the module."""
+        if self._attached:
             return
         self._attached = True
         hook_after(self.module, self.note, with_kwargs=True)
@@ -106,3 +107,6 @@ def _arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
     except (TypeError, ValueError):
         return {**{str(at): value for at, value in enumerate(args)}, **kwargs}
     return dict(bound.arguments)
+
+
+skip_frames(ShapeProbe.note, callees=True)  # dynamo would compile it beside the graph of a compiled model

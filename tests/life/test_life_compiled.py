@@ -1,0 +1,376 @@
+"""A compiled model is timed as a whole, whichever of its two objects is given, and whenever it is compiled."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from engine_laws import Watched, check_laws, count, everything
+from small_models import hooks_of
+from torch import Tensor, nn
+
+from autoprof import Phase
+from autoprof.testing import FakeClock
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf"
+)  # dynamo asks for it
+FORWARD_NS, BACKWARD_NS, REST_NS = 7_000, 11_000, 1_000
+X = torch.ones(2, 4)
+
+
+class Work(torch.autograd.Function):
+    """Takes exactly so long, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, clock: FakeClock) -> Tensor:
+        ctx.clock = clock
+        clock.advance(FORWARD_NS)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        ctx.clock.advance(BACKWARD_NS)
+        return gradients[0] * 2, None
+
+
+class Net(nn.Module):
+    """Two layers around a function that dynamo leaves out of its graphs."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.work = torch.compiler.disable(lambda x: Work.apply(x, clock))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.work(self.first(x)))  # type: ignore[no-any-return]
+
+
+class Graphs:
+    """A backend that counts its graphs."""
+
+    def __init__(self) -> None:
+        torch._dynamo.reset()
+        self.count = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        self.count += 1
+        return graph
+
+
+Run = Callable[[Tensor], Tensor]
+Compile = Callable[[Any], Any]
+
+
+def wrapper_exists(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    run = torch.compile(model, backend=backend)
+    watch(model)
+    return run  # type: ignore[no-any-return]
+
+
+def wrapper_given(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    run = torch.compile(model, backend=backend)
+    watch(run)  # type: ignore[arg-type]
+    return run  # type: ignore[no-any-return]
+
+
+def wrapper_made_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    watch(model)
+    return torch.compile(model, backend=backend)  # type: ignore[no-any-return]
+
+
+def in_place_before(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    model.compile(backend=backend)
+    watch(model)
+    return model
+
+
+def in_place_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    watch(model)
+    model.compile(backend=backend)
+    return model
+
+
+def forward_replaced(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    model.forward = torch.compile(model.forward, backend=backend)  # type: ignore[method-assign]
+    watch(model)
+    return model
+
+
+def forward_replaced_later(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    watch(model)
+    model.forward = torch.compile(model.forward, backend=backend)  # type: ignore[method-assign]
+    return model
+
+
+def around_a_wrapper(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    run = torch.compile(nn.DataParallel(model), backend=backend)
+    watch(model)
+    return run  # type: ignore[no-any-return]
+
+
+def inside_a_wrapper(model: nn.Module, backend: Graphs, watch: Callable[[nn.Module], None]) -> Run:
+    run = nn.DataParallel(torch.compile(model, backend=backend))  # type: ignore[arg-type]
+    watch(model)
+    return run
+
+
+WAYS = [
+    wrapper_exists,
+    wrapper_given,
+    wrapper_made_later,
+    in_place_before,
+    in_place_later,
+    forward_replaced,
+    forward_replaced_later,
+    around_a_wrapper,
+    inside_a_wrapper,
+]
+STEPS = 6
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+def train(run: Run, clock: FakeClock, model: nn.Module, end_step: Callable[[], None], steps: int = STEPS) -> None:
+    """Train with time between the call, the backward pass and the update."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        loss = run(X).square().mean()
+        clock.advance(REST_NS)
+        loss.backward()
+        clock.advance(REST_NS)
+        optimizer.step()
+        optimizer.zero_grad()
+        end_step()
+
+
+def result(model: nn.Module) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def times(frame: Any, name: str) -> dict[Phase, list[int]]:
+    """Return the times of the spans of this name."""
+    found: dict[Phase, list[int]] = {}
+    for span in frame.spans:
+        if span.name == name:
+            found.setdefault(span.phase, []).append(span.host_ns)
+    return found
+
+
+@pytest.mark.parametrize("step", ["manual", "auto"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_compiled_model_has_its_forward_and_backward(way: Any, step: str) -> None:
+    """Under its class's name, exactly; as many graphs and the same bits as without a session."""
+    clock, backend = FakeClock(), Graphs()
+    bare = Net(clock)
+    train(way(bare, backend, lambda _: None), clock, bare, lambda: None)
+    graphs, clock, backend = backend.count, FakeClock(), Graphs()
+    model, watched = Net(clock), list[Watched]()
+    rules = [{"match": "", "name": "Net"}, {"match": "first|last"}]
+    config = everything(targets=rules, step=step)
+    run = way(model, backend, lambda given: watched.append(Watched(given, clock=clock, config=config)))
+    train(run, clock, model, watched[0].step if step == "manual" else lambda: None)
+    watched[0].session.close()
+    assert graphs > 1
+    assert backend.count == graphs
+    assert all(torch.equal(one, other) for one, other in zip(result(model), result(bare), strict=True))
+    frames = watched[0].sink.frames
+    assert len(frames) == STEPS
+    for frame in frames[1:]:
+        check_laws(frame)
+        assert times(frame, "Net") == {Phase.FORWARD: [FORWARD_NS], Phase.BACKWARD: [BACKWARD_NS]}
+    assert not any("trained, but never called" in note for note in watched[0].session.summary().notes)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_the_default_configuration_sees_a_compiled_model(way: Any) -> None:
+    """Its rows, its batches, and no advice to call what is called."""
+    clock, backend, watched = FakeClock(), Graphs(), list[Watched]()
+    model = Net(clock)
+    config = {"sinks": {}, "sample": {"budget": None, "warmup": 1}, "flops": "off"}
+    run = way(model, backend, lambda given: watched.append(Watched(given, clock=clock, config=config)))
+    train(run, clock, model, lambda: None, 30)
+    watched[0].session.close()
+    summary = watched[0].session.summary()
+    rows = {(row.name, row.phase): row for row in summary.rows}
+    assert rows["Net", Phase.FORWARD].mean_ns == FORWARD_NS
+    assert rows["Net", Phase.BACKWARD].mean_ns == BACKWARD_NS
+    assert rows["Net", Phase.FORWARD].calls == rows["Net", Phase.FORWARD].steps == summary.steps
+    assert not [note for note in summary.notes if "called" in note and "hooks do not fire" not in note]
+    assert sum("hooks do not fire" in note for note in summary.notes) == 1
+
+
+def test_a_wrapper_made_in_the_middle_of_a_run_is_timed_from_then_on() -> None:
+    """The steps before it have the model's own calls."""
+    clock, backend = FakeClock(), Graphs()
+    model = Net(clock)
+    with Watched(model, clock=clock) as watched:
+        train(model, clock, model, watched.step, 2)
+        train(torch.compile(model, backend=backend), clock, model, watched.step, 3)
+        frames = watched.frames
+    assert [count(frame, Phase.FORWARD)["Net"] for frame in frames] == [1] * 5
+    assert [count(frame, Phase.FORWARD)["first"] for frame in frames] == [1, 1, 0, 0, 0]
+
+
+def test_the_model_itself_is_timed_beside_its_wrapper() -> None:
+    """A wrapper that only validation calls hides nothing of a training without it."""
+    clock, backend = FakeClock(), Graphs()
+    model = Net(clock)
+    run = torch.compile(model, backend=backend)
+    with Watched(model, clock=clock) as watched:
+        train(model, clock, model, watched.step, 2)
+        train(run, clock, model, watched.step, 2)
+        train(model, clock, model, watched.step, 2)
+        frames = watched.frames
+    assert [count(frame, Phase.FORWARD)["Net"] for frame in frames] == [1] * 6
+    assert [count(frame, Phase.FORWARD)["first"] for frame in frames] == [1, 1, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("later", [True, False])
+def test_blocks_compiled_one_by_one_are_timed_one_by_one(in_place: bool, later: bool) -> None:
+    """As torch's documentation advises for models of many equal blocks."""
+
+    def compile_blocks(model: Any) -> None:
+        for i, block in enumerate(model):
+            if in_place:
+                block.compile(backend=backend)
+            else:
+                model[i] = torch.compile(block, backend=backend)
+
+    clock, backend = FakeClock(), Graphs()
+    model = nn.Sequential(Net(clock), Net(clock))
+    if not later:
+        compile_blocks(model)
+    with Watched(model, clock=clock) as watched:
+        if later:
+            compile_blocks(model)
+        train(model, clock, model, watched.step)
+        frames = watched.frames
+    for frame in frames[1:]:
+        check_laws(frame)
+        for name in ("0", "1"):
+            assert times(frame, name) == {Phase.FORWARD: [FORWARD_NS], Phase.BACKWARD: [BACKWARD_NS]}
+        assert times(frame, "Sequential") == {Phase.FORWARD: [2 * FORWARD_NS], Phase.BACKWARD: [2 * BACKWARD_NS]}
+
+
+def test_a_compiled_call_that_raises_ends_its_span() -> None:
+    """The exception reaches the program unchanged, and the next step is whole."""
+
+    class Fails(Net):
+        fail = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            out = super().forward(x)
+            if self.fail:
+                raise ValueError("theirs")
+            return out
+
+    clock, backend = FakeClock(), Graphs()
+    model = Fails(clock)
+    run = torch.compile(model, backend=backend)
+    with Watched(model, clock=clock) as watched:
+        train(run, clock, model, watched.step, 1)
+        model.fail = True
+        with pytest.raises(ValueError, match="theirs"):
+            run(X)
+        watched.step()
+        model.fail = False
+        train(run, clock, model, watched.step, 1)
+        frames = watched.frames
+    assert [count(frame, Phase.FORWARD)["Fails"] for frame in frames] == [1, 1, 1]
+
+
+def test_a_closed_session_leaves_nothing_on_a_compiled_model() -> None:
+    """Neither hooks, on the model or its wrapper, nor replaced functions; also where it closes inside a call."""
+    clock, backend = FakeClock(), Graphs()
+    compile_method, model, block = nn.Module.compile, Net(clock), Net(clock)
+    run: Any = torch.compile(model, backend=backend)
+    made = type(run).__init__
+    both = nn.Sequential(model, block)
+    block.compile(backend=backend)
+    own_call = block._compiled_call_impl
+    watched, calls = Watched(both, clock=clock), list[int]()
+    model.work = torch.compiler.disable(lambda x: (watched.session.close(), calls.append(1), x)[-1])
+    run(X)
+    assert calls
+    for module in [run, *both.modules()]:
+        assert not any(hooks_of(module).values())
+    assert block._compiled_call_impl is own_call
+    assert nn.Module.compile is compile_method
+    assert type(run).__init__ is made
+
+
+def test_copies_and_pickles_of_compiled_models_are_not_profiled() -> None:
+    """A copy of the wrapper wraps a copy of the model."""
+    clock, backend = FakeClock(), Graphs()
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    run: Any = torch.compile(model, backend="eager")
+    model[1].compile(backend=backend)
+    with Watched(model, clock=clock) as watched:
+        run(X).sum().backward()
+        watched.step()
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.deepcopy(run)):
+            other(X).sum().backward()
+            assert torch.equal(other(X), model(X))
+        watched.step()
+        frame = watched.frames[0]
+    assert count(frame, Phase.FORWARD)["Sequential"] == 1
+
+
+def test_a_wrapper_that_is_dropped_is_not_kept() -> None:
+    """The session holds no reference to it."""
+    clock = FakeClock()
+    model = Net(clock)
+    with Watched(model, clock=clock):
+        wrapper: Any = torch.compile(model, backend="eager")
+        kind = type(wrapper)
+        del wrapper
+        gc.collect()
+        assert not [one for one in gc.get_referrers(kind) if type(one) is kind and one._orig_mod is model]
+
+
+def test_hooks_of_the_program_on_a_compiled_model_stay_in_their_order() -> None:
+    """Those that it attaches and removes inside a call as well."""
+    clock, backend, called = FakeClock(), Graphs(), list[str]()
+    model = Net(clock)
+    run: Any = torch.compile(model, backend=backend)
+    with Watched(model, clock=clock) as watched:
+        first = model.register_forward_pre_hook(lambda *_: called.append("first"))
+        second = model.register_forward_hook(lambda *_: called.append("second"))
+        expected = list(model._forward_pre_hooks.values())
+        run(X).sum().backward()
+        watched.step()
+        assert list(model._forward_pre_hooks.values()) == expected
+        first.remove()
+        second.remove()
+    assert called == ["first", "second"]
+    assert not any(hooks_of(model).values())
+
+
+def test_a_compiled_function_around_the_model_is_noted_once() -> None:
+    """Its forward is in no span; the note says which call is missing and why, and no other note advises otherwise."""
+    clock, backend = FakeClock(), Graphs()
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    @torch.compile(backend=backend)
+    def call(x: Tensor) -> Tensor:
+        return model(x)  # type: ignore[no-any-return]
+
+    config = {"sinks": {}, "sample": {"budget": None, "warmup": 1}, "flops": "off"}
+    with Watched(model, clock=clock, config=config) as watched:
+        train(call, clock, model, lambda: None, 30)
+        notes = watched.session.summary().notes
+    (note,) = [note for note in notes if "called" in note]
+    assert "A function around the model is compiled" in note
+    assert backend.count == 1

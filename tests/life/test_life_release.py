@@ -1,0 +1,513 @@
+"""A session keeps nothing of the program's alive: not after its end, and during training no longer than torch does."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+import autoprof
+from autoprof._process import replace
+from autoprof._session.session import Session
+from autoprof.testing import ListSink
+
+References = dict[str, "weakref.ref[Any]"]
+"""Weak references to the objects of a training, by name."""
+WIDTH = 8
+
+
+@autoprof.timed("Net/Mix")
+def mix(x: Tensor) -> Tensor:
+    """Return the input, timed by a decorator."""
+    return x + 1
+
+
+class Net(nn.Module):
+    """A model with a fused layer, a checkpointed one, repeated ones and a loss inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(WIDTH, 2, WIDTH, batch_first=True)
+        self.blocks = nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(3)])
+        self.again = nn.Linear(WIDTH, WIDTH)
+        self.inner_loss = nn.L1Loss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = mix(self.blocks(self.encoder(x[:, None])[:, 0]))
+        out: Tensor = checkpoint(self.again, x, use_reentrant=False)
+        return out + self.inner_loss(out, torch.zeros_like(out))
+
+
+class Mark:
+    """An object that a node of an autograd graph holds: it exists as long as the graph."""
+
+    def __call__(self, *_gradients: Any) -> None:
+        """Do nothing: it is a hook of the node."""
+
+
+def graph_of(tensor: Tensor) -> weakref.ref[Any]:
+    """Return a reference that is dead once the graph behind a tensor is freed."""
+    mark = Mark()
+    assert tensor.grad_fn is not None
+    tensor.grad_fn.register_hook(mark)
+    return weakref.ref(mark)
+
+
+Open = Callable[[nn.Module, Any], Session]
+"""Opens the session of a model and its optimizer."""
+
+
+def train(open_session: Open, steps: int = 12, *, fails: bool = False) -> tuple[Session, References]:
+    """Train a model, end the session, and drop all but the session; return references to what was dropped."""
+    model, criterion = Net(), nn.MSELoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4)
+    data = TensorDataset(torch.randn(2 * steps, WIDTH), torch.randn(2 * steps, WIDTH))
+    session = open_session(model, optimizer)
+    loader = session.loader(DataLoader(data, batch_size=2))
+    references: References = {}
+    try:
+        with session:
+            for x, y in loader:
+                optimizer.zero_grad()
+                output = model(x)
+                loss = criterion(output, y)
+                references["graph"] = graph_of(output)
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                scheduler.step()
+                session.log(loss=loss, samples=2)
+                session.step()
+            with session.pause("evaluation"), torch.no_grad(), autoprof.span("Evaluation"):
+                model.eval()(x)
+            if fails:
+                raise RuntimeError("of the user")
+    except RuntimeError:
+        assert fails
+    weight = model.again.weight
+    held = {
+        "model": model, "layer": model.blocks[1], "parameter": weight, "gradient": weight.grad, "optimizer": optimizer,
+        "state": optimizer.state[weight]["exp_avg"], "scheduler": scheduler, "criterion": criterion, "data": data,
+        "loader": loader, "batch": x, "target": y, "output": output, "loss": loss,
+    }  # fmt: skip
+    return session, references | {name: weakref.ref(one) for name, one in held.items()}
+
+
+def alive(references: References) -> set[str]:
+    """Return the names of the objects that exist."""
+    return {name for name, reference in references.items() if reference() is not None}
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Free objects by their reference counts alone inside the block."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class NoSession(Session):
+    """Records nothing: the bare program."""
+
+
+@pytest.fixture(autouse=True)
+def _first_use() -> None:
+    """Have torch build what it builds once in a process, and keeps."""
+    train(lambda *_: NoSession())
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """Return a configuration without sinks, changed."""
+    return {"sinks": {}, "sample": {"budget": None, "warmup": 0}, **changes}
+
+
+RULES = [{"match": r"blocks\.\d", "memory": True, "detail": "shapes"}, {"match": "encoder|again"}]
+CONFIGS: dict[str, dict[str, Any]] = {
+    "the default": {"sinks": {}},
+    "every step": config(),
+    "rules": config(targets=RULES),
+    "by itself": config(step="auto"),
+    "manual": config(step="manual"),
+    "each third step": config(sample={"every": 3, "warmup": 1}),
+    "ranges": config(ranges="profiler", targets=RULES),
+    "no FLOPs": config(flops="off"),
+    "functions": config(functions=[{"path": "torch.nn.functional:mse_loss", "name": "Loss/MSE"}]),
+    "default sinks": {"sample": {"budget": None}},
+    "all files": config(sinks={"jsonl": {}, "csv": {}, "trace": {}, "speedscope": {}, "report": {}, "prometheus": {}}),
+    "flight recorder": config(sinks={"jsonl": {}}, flight_recorder={"mode": "on"}),
+    "a deep capture": config(sinks={"jsonl": {}}, deep={"steps": [4, 6]}),
+    "off": {"enabled": False},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_closed_session_keeps_nothing_of_the_training(name: str, tmp_path: Path) -> None:
+    """All of it is freed at once, without the garbage collector, while the program still holds the session."""
+    chosen = {**CONFIGS[name], "output": str(tmp_path)}
+    with without_collector():
+        session, references = train(lambda model, optimizer: autoprof.instrument(model, chosen, optimizer=optimizer))
+        assert alive(references) == set()
+    assert (session.summary().steps > 0) is (name != "off")
+
+
+def test_so_does_a_session_that_was_given_no_optimizer() -> None:
+    """It follows every optimizer of the process, by hooks of torch's own."""
+    with without_collector():
+        _session, references = train(lambda model, _: autoprof.instrument(model, config()))
+        assert alive(references) == set()
+
+
+def test_so_does_a_session_that_an_exception_ended() -> None:
+    """The traceback is the program's: it drops that."""
+    with without_collector():
+        _session, references = train(
+            lambda model, optimizer: autoprof.instrument(model, config(), optimizer=optimizer), fails=True
+        )
+        assert alive(references) == set()
+
+
+def test_so_does_a_program_that_updates_its_parameters_itself() -> None:
+    """Its updates are recognised by their gradients."""
+
+    def by_hand() -> tuple[Session, References]:
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1))
+        with autoprof.instrument(model, config()) as session:
+            for step in range(12):
+                output = model(torch.randn(2, WIDTH))
+                if step % 2:
+                    output.sum().backward()
+                    gradients = [one.grad for one in model.parameters()]
+                else:
+                    gradients = list(torch.autograd.grad(output.sum(), list(model.parameters())))
+                with torch.no_grad():
+                    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                        parameter.sub_(gradient)
+                        parameter.grad = None
+        held = {"model": model, "parameter": model[0].weight, "output": output, "gradient": gradients[0]}
+        return session, {name: weakref.ref(one) for name, one in held.items()}
+
+    with without_collector():
+        _session, references = by_hand()
+        assert alive(references) == set()
+
+
+def test_a_loader_that_the_program_keeps_does_not_keep_the_model() -> None:
+    """The wrapper of ``session.loader`` outlives the session, and so may an iterator of it."""
+    model = nn.Linear(WIDTH, 1)
+    session = autoprof.instrument(model, config())
+    loader = session.loader(DataLoader(TensorDataset(torch.ones(4, WIDTH))))
+    batches = iter(loader)
+    for _ in range(2):
+        model(next(batches)[0]).sum().backward()
+        session.step()
+    session.close()
+    reference = weakref.ref(model)
+    with without_collector():
+        del model, session
+        assert reference() is None
+    assert len(list(batches)) == 2
+    assert len(list(loader)) == 4
+
+
+def test_a_closed_session_can_still_be_read_and_called() -> None:
+    """Its summary, its targets by their names, and every call of a loop that goes on."""
+    session, _ = train(lambda model, optimizer: autoprof.instrument(model, config(targets=RULES), optimizer=optimizer))
+    assert session.summary().steps > 0
+    assert [target.fqn for target in session.targets] == ["encoder", "blocks.0", "blocks.1", "blocks.2", "again"]
+    assert "blocks.1" in repr(session.targets)
+    assert len(set(session.targets)) == 5
+    session.step()
+    session.log(loss=1.0)
+    with session.pause():
+        assert session.loader([1, 2]) == [1, 2]
+    session.close()
+
+
+def test_a_target_of_a_model_that_is_gone_says_so() -> None:
+    """As long as the program has the model, the target has its module."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    with autoprof.instrument(model, config(targets=[{"match": "0"}])) as session:
+        pass
+    (target,) = session.targets
+    assert target.module is model[0]
+    del model
+    with pytest.raises(ReferenceError, match="'0'"):
+        target.module  # noqa: B018
+
+
+def test_notes_made_after_the_end_are_in_the_summary() -> None:
+    """As before it."""
+    with autoprof.instrument(nn.Linear(2, 2), config()) as session:
+        pass
+    session.step()
+    assert any("closed" in note for note in session.summary().notes)
+
+
+class Breaks(ListSink):
+    """A sink that fails when it is closed."""
+
+    def close(self, summary: autoprof.Summary) -> None:
+        """Fail."""
+        raise OSError("no space")
+
+
+def test_the_failure_of_a_sink_at_the_end_is_in_the_summary() -> None:
+    """The sink has seen a summary that cannot have the note."""
+    with autoprof.instrument(nn.Linear(2, 2), config(), sinks=[Breaks()]) as session:
+        pass
+    assert any("no space" in note for note in session.summary().notes)
+
+
+# From one session to the next.
+
+
+def counts() -> dict[str, int]:
+    """Return the number of objects, of torch's hooks and of replaced functions, by kind."""
+    from torch.nn.modules import module as module_globals
+    from torch.optim import optimizer as optimizer_globals
+
+    tables = [getattr(module_globals, name) for name in vars(module_globals) if name.startswith("_global_")]
+    tables += [optimizer_globals._global_optimizer_pre_hooks, optimizer_globals._global_optimizer_post_hooks]
+    gc.collect()
+    objects = gc.get_objects()
+    return {
+        "hooks": sum(len(table) for table in tables if isinstance(table, dict)),
+        "replaced functions": len(replace.held),
+        "objects of ours": sum(str(type(one).__module__).startswith("autoprof") for one in objects),
+        "objects": sum(type(one) is not weakref.ReferenceType for one in objects),  # a fixture here makes some
+    }
+
+
+REPLACED: list[Callable[[], Any]] = [
+    lambda: nn.Module.__call__, lambda: nn.Module.train, lambda: vars(nn.modules.loss._Loss).get("__call__"),
+    lambda: torch.autograd.backward, lambda: torch.autograd.grad, lambda: torch.save, lambda: Tensor.to,
+    lambda: Tensor.item, lambda: nn.utils.clip_grad_norm_, lambda: torch.optim.Optimizer.zero_grad,
+    lambda: DataLoader.__iter__, lambda: torch.utils.checkpoint.CheckpointFunction.backward,
+]  # fmt: skip
+"""Functions that sessions replace."""
+
+
+@pytest.mark.parametrize("name", ["the default", "rules", "all files"])
+def test_many_sessions_leave_the_process_as_a_few_do(name: str, tmp_path: Path) -> None:
+    """Models, hooks, wrappers, caches: a search of hyperparameters may go on for days."""
+    chosen = {**CONFIGS[name], "output": str(tmp_path)}
+    if name == "rules":
+        chosen["targets"] = [{"match": r"\d", "memory": True, "detail": "shapes"}]
+
+    def search(rounds: int) -> None:
+        for _ in range(rounds):
+            model, criterion = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.MSELoss()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            with autoprof.instrument(model, chosen, optimizer=optimizer) as session:
+                for _ in range(3):
+                    criterion(model(torch.ones(1, 2)), torch.ones(1, 2)).backward()
+                    optimizer.step()
+                    session.step()
+
+    functions = [function() for function in REPLACED]
+    search(4)
+    before = counts()
+    search(50)
+    after = counts()
+    assert [function() for function in REPLACED] == functions
+    grown = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind] > 20}
+    assert grown == {}
+
+
+# During training.
+
+
+class Watch:
+    """Weak references to the objects of each step, and which of them exist at each point of the program."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, str, frozenset[str]]] = []
+        self.step = 0
+        self._references: References = {}
+
+    def add(self, name: str, thing: Any) -> None:
+        """Follow an object of this step; of a tensor also the graph behind it."""
+        self._references[f"{name} of {self.step}"] = weakref.ref(thing)
+        if isinstance(thing, Tensor) and thing.grad_fn is not None:
+            self._references[f"the graph of {name} of {self.step}"] = graph_of(thing)
+
+    def reach(self, point: str) -> None:
+        """Note what exists now."""
+        self.points.append((self.step, point, frozenset(alive(self._references))))
+
+
+class Layer(nn.Module):
+    """A layer that follows its own tensors."""
+
+    def __init__(self, watch: Watch, name: str) -> None:
+        super().__init__()
+        self.linear, self.name = nn.Linear(WIDTH, WIDTH), name
+        self._watch = watch
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._watch.reach(f"{self.name} begins")
+        inner = self.linear(x)
+        self._watch.add(f"inside {self.name}", inner)
+        output: Tensor = inner + 1
+        self._watch.add(f"out of {self.name}", output)
+        del inner
+        self._watch.reach(f"{self.name} ends")
+        return output
+
+
+class Two(nn.Module):
+    """A module with two outputs in containers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        return {"a": self.a(x), "b": [self.b(x)]}
+
+
+class Watched(nn.Module):
+    """A model that follows its tensors."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[Layer(watch, f"layer {number}") for number in range(3)])
+        self.again, self.two = Layer(watch, "the checkpointed one"), Two()
+        self.encoder = nn.TransformerEncoderLayer(WIDTH, 2, WIDTH, batch_first=True)
+        self._watch = watch
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layers(x)
+        self._watch.reach("the layers are done")
+        x = checkpoint(self.again, x, use_reentrant=False)
+        self._watch.reach("the checkpoint is done")
+        two = self.two(self.encoder(x[:, None])[:, 0])
+        self._watch.add("a", two["a"])
+        self._watch.add("b", two["b"][0])
+        del x
+        output: Tensor = two["a"] + two["b"][0]
+        del two
+        self._watch.reach("the model is done")
+        return output
+
+
+class WatchedLoss(nn.Module):
+    """A loss of the program's own."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        difference = output - target
+        self._watch.add("the difference", difference)
+        return difference.square().mean()
+
+
+class WatchedData(Dataset[Any]):
+    """Samples; each fetch is a point."""
+
+    def __init__(self, watch: Watch, size: int) -> None:
+        self._watch, self._size = watch, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        self._watch.reach("a fetch")
+        return torch.randn(WIDTH), torch.randn(WIDTH)
+
+
+def lifetimes(open_session: Open, steps: int = 10) -> list[tuple[int, str, frozenset[str]]]:
+    """Train, dropping each object as soon as it is used; return which of them existed at each point."""
+    torch.manual_seed(0)
+    watch = Watch()
+    model, criterion, own_loss = Watched(watch), nn.MSELoss(), WatchedLoss(watch)
+    optimizer = torch.optim.Adam(model.parameters())
+    with open_session(model, optimizer) as session:
+        for x, y in session.loader(DataLoader(WatchedData(watch, 2 * steps), batch_size=2)):
+            watch.add("x", x)
+            watch.add("y", y)
+            output = model(x)
+            watch.add("the output", output)
+            del x
+            watch.reach("the forward is done")
+            loss = criterion(output, y) + own_loss(output, y)
+            watch.add("the loss", loss)
+            del output, y
+            watch.reach("the loss is there")
+            session.log(loss=loss)
+            if watch.step % 3 == 2:
+                gradients = torch.autograd.grad(loss, list(model.parameters()))
+                for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                    parameter.grad = gradient
+                del gradients, gradient
+            else:
+                loss.backward()
+            watch.add("the gradient", model.again.linear.weight.grad)
+            watch.reach("the backward is done")
+            del loss
+            watch.reach("the loss is dropped")
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.reach("the optimizer is done")
+            session.step()
+            watch.reach("the step is done")
+            if watch.step % 5 == 4:
+                with torch.no_grad():
+                    watch.add("the evaluated", evaluated := model.eval()(torch.randn(2, WIDTH)))
+                del evaluated
+                model.train()
+                watch.reach("the evaluation is done")
+            watch.step += 1
+    watch.reach("the end")
+    return watch.points
+
+
+@pytest.mark.parametrize("name", ["every step", "the default", "rules", "by itself", "each third step", "ranges"])
+def test_no_tensor_and_no_graph_lives_longer_than_without_a_session(name: str) -> None:
+    """On a GPU each one would raise the peak. FLOPs are counted apart from the program's own calls."""
+    chosen = {**CONFIGS[name], "flops": "off"}
+    if "targets" in chosen:
+        chosen["targets"] = [
+            {"match": r"layers\.\d", "memory": True, "detail": "shapes"},
+            {"match": "encoder|again|two"},
+        ]
+    with without_collector():
+        bare = lifetimes(lambda *_: NoSession())
+        assert lifetimes(lambda model, optimizer: autoprof.instrument(model, chosen, optimizer=optimizer)) == bare
+
+
+def test_the_lifetimes_of_a_bare_program_end_where_it_drops_its_objects() -> None:
+    """What the test above compares with."""
+    with without_collector():
+        points = {point: exists for step, point, exists in lifetimes(lambda *_: NoSession()) if step == 3}
+    assert "inside layer 1 of 3" not in points["layer 1 ends"]
+    assert {"x of 3", "the graph of the output of 3"} <= points["the forward is done"]
+    assert "x of 3" not in points["the backward is done"]
+    assert {one for one in points["the step is done"] if one.endswith(" of 3")} == set()
+
+
+def test_an_object_that_is_kept_too_long_is_seen() -> None:
+    """A hook of the program's that keeps the last output."""
+    kept: list[Any] = []
+
+    def keeps(model: nn.Module, _: Any) -> Session:
+        model.register_forward_hook(lambda _module, _args, output: kept.__setitem__(slice(None), [output]))
+        return NoSession()
+
+    with without_collector():
+        assert lifetimes(keeps) != lifetimes(lambda *_: NoSession())
