@@ -23,8 +23,9 @@ def diagnosis_of(session: Any) -> Diagnosis:
 
 
 def waits(session: Any) -> Any:
+    diagnosis = diagnosis_of(session)
     session.close()
-    return diagnosis_of(session).facts().waits
+    return diagnosis.facts().waits
 
 
 def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,26 @@ def test_the_users_counters_read_the_same_with_and_without() -> None:
         else:
             train(net, optimizer)
         read.append(counters()[::2])
-        del net, optimizer
     assert read[0] == read[1]
+
+
+@pytest.mark.parametrize("config", [CONFIG, {"sinks": {}}, {**CONFIG, "ranges": "both"}], ids=["rules", "", "ranges"])
+def test_a_closed_session_gives_all_memory_of_the_training_back(config: dict[str, Any]) -> None:
+    """At once, while the program still has the session: the next model finds the device as this one did."""
+    gc.collect()
+    gc.disable()
+    try:
+        before, sessions = torch.cuda.memory_allocated(), []
+        for _ in range(3):
+            net = model()
+            optimizer = torch.optim.Adam(net.parameters())
+            with autoprof.instrument(net, config, optimizer=optimizer) as session:
+                train(net, optimizer, session)
+            sessions.append(session)
+            del net, optimizer
+            assert torch.cuda.memory_allocated() == before
+    finally:
+        gc.enable()
 
 
 def test_the_first_to_reach_a_height_has_an_exact_peak_and_the_next_is_bounded() -> None:

@@ -155,8 +155,8 @@ def test_a_value_read_behind_a_long_kernel_is_charged_to_its_line(sim: Simulated
         torch.ones(()).item()
         torch.accelerator.synchronize()
         session.step()
-    session.close()
     (diagnosis,) = (one for one in session._pipeline._observers if isinstance(one, Diagnosis))  # type: ignore[attr-defined]
+    session.close()
     waits = diagnosis.facts().waits
     assert waits is not None
     assert {site.call for site in waits.sites} == {"item", "synchronize"}

@@ -1,0 +1,41 @@
+"""torch.compile(model), and a sleeping kernel of 4 ms in a loss module outside of the compiled part."""
+
+import kit
+import torch
+from torch import nn
+
+EXPECTED = {
+    "steps": 80,
+    "bare": 1,
+    "limit_s": 45,
+    "counts": {"loss": 80},
+    "claims": [
+        {"kind": "row", "module": "Loss/SlowLoss", "phase": "forward", "is": "loss"},
+        {"kind": "phase", "phase": "backward", "is": 0.0, "tolerance_ms": 1.0},
+        {"kind": "not_found", "rule": "recompile"},
+    ],
+}
+
+
+class SlowLoss(nn.Module):
+    def forward(self, outputs, labels):
+        with kit.span("loss"):
+            kit.sleep(4)
+        return nn.functional.cross_entropy(outputs, labels)
+
+
+kit.calibrate()
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 256), nn.GELU(), nn.Linear(256, 10)).to(kit.DEVICE)
+compiled = torch.compile(model, backend="aot_eager" if kit.DRY else "inductor")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+criterion = SlowLoss()
+inputs = torch.randn(64, 256, device=kit.DEVICE)
+labels = torch.randint(0, 10, (64,), device=kit.DEVICE)
+for _ in range(80):
+    kit.step()
+    loss = criterion(compiled(inputs), labels)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+kit.save([model])

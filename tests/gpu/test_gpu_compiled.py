@@ -1,0 +1,115 @@
+"""Models that inductor compiles for the device, and CUDA graphs: the same bits, and a time for the whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import autoprof
+from autoprof import Phase
+from autoprof.testing import ListSink
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::UserWarning:torch"),  # TF32 and the like, from inductor itself
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+CONFIG: dict[str, Any] = {"step": "manual", "sample": {"warmup": 0, "budget": None}, "flops": "off", "sinks": {}}
+STEPS = 12
+
+
+def layers() -> nn.Module:
+    block = [nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1)]
+    return nn.Sequential(*block, *[nn.Linear(64, 64), nn.LayerNorm(64)]).cuda()
+
+
+def train(mode: str, sinks: list[ListSink] | None) -> tuple[list[Tensor], dict[str, int], Any]:
+    """Return the losses and parameters, dynamo's counts of graphs and breaks, and the summary."""
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    model = layers()
+    run: Any = torch.compile(model, mode=mode)
+    optimizer = torch.optim.AdamW(model.parameters())
+    session = None if sinks is None else autoprof.instrument(run, CONFIG, optimizer=optimizer, sinks=sinks)
+    kept: list[Tensor] = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = run(torch.ones(16, 64, device="cuda")).square().mean()
+        kept.append(loss.detach().clone())
+        loss.backward()
+        optimizer.step()
+        if session is not None:
+            session.step()
+    counters = torch._dynamo.utils.counters
+    counts = {
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sum(counters["graph_break"].values()),
+        "cudagraph skips": counters["inductor"]["cudagraph_skips"],
+    }
+    if session is not None:
+        session.close()
+    return [*kept, *(one.detach().clone() for one in model.parameters())], counts, session and session.summary()
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_compiled_model_trains_as_without_a_session(mode: str) -> None:
+    """The same bits, of as many graphs without more breaks; every step has the time of the whole model."""
+    bare, expected, _ = train(mode, None)
+    sink = ListSink()
+    seen, counts, summary = train(mode, [sink])
+    assert counts == expected
+    assert len(seen) == len(bare)
+    assert all(torch.equal(one, other) for one, other in zip(seen, bare, strict=True))
+    assert [frame.step for frame in sink.frames] == list(range(1, STEPS + 1))
+    for frame in sink.frames[3:]:
+        phases = {span.phase for span in frame.spans if span.fqn is not None}
+        assert phases == {Phase.FORWARD, Phase.BACKWARD}, frame.spans
+    assert not any("error" in note for note in summary.notes)
+
+
+def test_steps_that_a_captured_graph_replays_are_steps() -> None:
+    """A training step captured by hand: its replays have the device's time, and the parameters the same bits."""
+
+    def trained(profiled: bool) -> tuple[list[Tensor], ListSink]:
+        torch.manual_seed(0)
+        model, sink = layers(), ListSink()
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+        x = torch.ones(16, 64, device="cuda")
+        session = autoprof.instrument(model, CONFIG, sinks=[sink]) if profiled else None
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            model(x).square().mean().backward()
+            optimizer.step()
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            step()
+        for _ in range(STEPS):
+            graph.replay()
+            if session is not None:
+                session.step()
+        torch.cuda.synchronize()
+        if session is not None:
+            session.close()
+        return [one.detach().clone() for one in model.parameters()], sink
+
+    bare, _ = trained(False)
+    seen, sink = trained(True)
+    assert all(torch.equal(one, other) for one, other in zip(seen, bare, strict=True))
+    assert [frame.step for frame in sink.frames] == list(range(1, STEPS + 1))
+    assert all(frame.device_duration_ns for frame in sink.frames[2:])
