@@ -1,9 +1,10 @@
 """``python -m benchmarks.scaling``: the cost of a profiler by number of modules and by length of a step.
 
-For each point all variants take turns in one process, each with a model of its own: a chain of layers
+For each point the variants take turns in one process, each with a model of its own: a chain of layers
 ``Linear(16, 16)``, forward and backward. For the lengths, a chain of five is followed by a loop that reads the clock
 until the time is over. ``autoprof by default`` is one line without configuration, with all its sinks, for ``--seconds``
-from its first step on; the loan of its first steps is in its cost. The page is docs/scaling.md.
+from its first step on, in a process of its own; the loan of its first steps is in its cost. The page is
+docs/scaling.md.
 """
 
 from __future__ import annotations
@@ -17,16 +18,14 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter, perf_counter_ns
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import torch
-
-import autoprof
 
 from . import machine
 from .floors import BackwardFloor
@@ -34,12 +33,12 @@ from .interleave import Progress, time_steps
 from .others import SynchronisingTimers, TorchProfiler, quiet
 from .ours import Discard, Full
 from .run import print_line
-from .variant import Family, Variant
+from .scaling_default import Default, measure_apart
+from .variant import Variant
 from .workloads import Workload, tiny_layers
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "scaling.json"
-MODULES: Final = (10, 100, 1_000)
-"""With 10,000 modules the point did not end within three minutes, even without torch.profiler."""
+MODULES: Final = (10, 100, 1_000, 10_000)
 LENGTHS_MS: Final = (0.1, 1.0, 10.0, 100.0, 1000.0)
 LENGTH_MODULES: Final = 5
 """Modules of the chain whose step is made longer: its own step takes about 0.1 ms."""
@@ -48,38 +47,11 @@ CYCLE: Final = {"wait": 5, "warmup": 1, "active": 3}
 CYCLE_STEPS: Final = sum(CYCLE.values())
 TURN_S: Final = 0.3
 ROUNDS: Final = 5
-FEWEST_ROUNDS: Final = 2
+FEWEST_ROUNDS: Final = 3
+FEWEST_STEPS: Final = 4
+"""Steps of a turn, at least."""
 LONGEST_POINT_S: Final = 8.0
 """Where the turns of a point take longer, it has fewer rounds."""
-
-
-class Default(Variant):
-    """autoprof as it comes: no configuration, all default sinks, the budget of 1 %."""
-
-    family: ClassVar[Family] = "autoprof"
-    name = "default"
-    label = "autoprof, by default"
-
-    def __init__(self) -> None:
-        self._session: Any = None
-        self._folder: str | None = None
-
-    def open(self, workload: Workload) -> None:
-        """Instrument the model; only the folder of the run is not the default."""
-        self._folder = tempfile.mkdtemp(prefix="autoprof-bench-")
-        self._session = autoprof.instrument(workload.model, {"output": self._folder})
-
-    def end_step(self) -> None:
-        """End the session's step."""
-        self._session.step()
-
-    def close(self) -> None:
-        """Close the session and remove its folder."""
-        if self._session is not None:
-            self._session.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._session = self._folder = None
 
 
 class EveryStep(Full):
@@ -88,6 +60,10 @@ class EveryStep(Full):
     def __init__(self) -> None:
         super().__init__()
         self.name, self.label = "every_step", "autoprof, every module in every step"
+
+    def open(self, workload: Workload) -> None:
+        """Instrument the model without a budget: with one, few steps are recorded after the first ones."""
+        super().open(replace(workload, config={**workload.config, "sample": {"budget": None}}))
 
 
 class ScheduledProfiler(TorchProfiler):
@@ -185,54 +161,45 @@ def measure_point(make: Callable[[], Workload], default_s: float, chosen: Sequen
 
 
 def _measure(make: Callable[[], Workload], default_s: float, chosen: Sequence[Variant]) -> dict[str, Any]:
-    """Let the variants take turns at one point. The default runs from its first step for ``default_s`` seconds."""
-    lanes = [_Lane(variant, make(), isinstance(variant, (Default, EveryStep))) for variant in chosen]
+    """Let the variants take turns at one point, after the run of the default if it is among them."""
+    default = next((variant for variant in chosen if isinstance(variant, Default)), None)
+    default_run = None if default is None else measure_apart(make, default_s)
+    lanes = [_Lane(variant, make(), isinstance(variant, EveryStep)) for variant in chosen if variant is not default]
     bare = next(lane for lane in lanes if lane.variant.family == "bare")
-    default = next((lane for lane in lanes if isinstance(lane.variant, Default)), None)
-    others = [lane for lane in lanes if lane is not default]
     for lane in lanes:
         lane.workload.step()
     step_s = median(time_steps(bare.workload.step, 3, bare.workload.synchronize).steps_ns) / 1e9
-    steps = max(round(TURN_S / step_s), 2)
+    steps = max(round(TURN_S / step_s), FEWEST_STEPS)
     cycles = max(round(TURN_S / step_s / CYCLE_STEPS), 1)
     draw, began, number = random.Random(0), perf_counter(), 0
     try:
         for lane in lanes:
             if lane.stays_open:
                 lane.variant.open(lane.workload)
-        for lane in others:
-            if lane.stays_open:
                 for _ in range(lane.variant.least_warmup):
                     lane.workload.step()
                     lane.variant.end_step()
         while number < ROUNDS and (number < FEWEST_ROUNDS or perf_counter() - began < LONGEST_POINT_S):
             gc.collect()
-            for lane in draw.sample(others, len(others)):
+            for lane in draw.sample(lanes, len(lanes)):
                 lane.turn(cycles * CYCLE_STEPS if isinstance(lane.variant, ScheduledProfiler) else steps)
             number += 1
-        spent_s = 0.0
-        while default is not None and spent_s < default_s:
-            spent_s += default.turn(max(round(1.0 / step_s), 2))
-            bare.turn(max(round(0.1 / step_s), 2))
     finally:
         for lane in lanes:
             lane.variant.close()
     bare_s = median(bare.seconds)
-    return {
+    costs = {lane.variant.name: median(lane.seconds) / bare_s - 1 for lane in lanes if lane is not bare}
+    point: dict[str, Any] = {
         "modules": len(bare.workload.targets),
         "step_s": bare_s,
         "rounds": number,
-        "costs": {lane.variant.name: _cost(lane, bare_s, whole=lane is default) for lane in lanes if lane is not bare},
+        "costs": costs,
         "turns": {lane.variant.name: {"seconds": lane.seconds, "steps": lane.turns} for lane in lanes},
     }
-
-
-def _cost(lane: _Lane, bare_s: float, *, whole: bool) -> float:
-    """Return the added time as a fraction of the bare step: of the whole run, or the median of the turns."""
-    if whole:
-        spent = sum(seconds * steps for seconds, steps in zip(lane.seconds, lane.turns, strict=True))
-        return spent / sum(lane.turns) / bare_s - 1
-    return median(lane.seconds) / bare_s - 1
+    if default is not None and default_run is not None:
+        costs[default.name] = default_run.cost
+        point["default"] = default_run.to_dict()
+    return point
 
 
 def run(
@@ -266,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument(
-        "--seconds", type=float, default=30.0, help="seconds of the default at each point (default: %(default)s)"
+        "--seconds", type=float, default=10.0, help="seconds of the default at each point (default: %(default)s)"
     )
     parser.add_argument("--quick", action="store_true", help="a look at three points, which writes no page")
     parser.add_argument("--report", action="store_true", help="measure nothing: write the page of the last results")

@@ -33,6 +33,17 @@ _STYLES: Final[Mapping[str, tuple[str, str, str, float]]] = {
 """Colour, line, marker and width of each variant; both themes have them."""
 
 
+_EVERY_STEP: Final = (
+    "Where every step is recorded, one of 10 ms costs autoprof more time than one of 1 ms. The work is alike:",
+    "some 300 calls of Python functions. But steps that end within 20 ms are resolved together, and",
+    "longer ones singly or in pairs, by code that has left the processor's caches meanwhile, which then takes",
+    "several times as long. Sinks are a fifth of it; resolving 25 steps at once would halve the rest. Under the",
+    "default budget such steps are recorded less often.",
+    "",
+)
+"""What the costs of recording every step show."""
+
+
 def write_page(results: Json, docs: Path = DOCS) -> None:
     """Write the page and its pictures."""
     for theme in THEMES:
@@ -69,24 +80,58 @@ def page(results: Json) -> list[str]:
         "",
         *_table(results, modules, "modules, bare step", lambda at: f"{at['modules']:,}, {_length(at['step_s'])}"),
         "",
+        *_short_runs(modules),
         "## By length of a step",
         "",
         f"{alone} such layers, and then a loop that reads the clock until the step has its length.",
         "",
         *_table(results, lengths, "bare step", lambda point: _length(point["step_s"])),
         "",
+        *(_EVERY_STEP if "every_step" in results["labels"] else ()),
         "## How is it measured?",
         "",
         "- A cell is the added time in per cent of the bare step. Below 0.1 % it is not distinct from none; a negative",
         "  one is noise of the machine.",
-        "- All variants take turns in one process, each with a model of its own; a cell is the median of the turns.",
         "- *autoprof, by default* is `autoprof.instrument(model)` with all its sinks, from its first step on for",
-        f"  {seconds} s. The first steps, recorded on loan ([overhead](overhead.md)), are in its cost.",
+        f"  {seconds} s, in a process of its own. The first steps, recorded on loan ([overhead](overhead.md)), are in",
+        "  its cost. A bare model takes turns with it, in pauses of the session. In one process with the others, the",
+        "  run paid for them: the garbage collector took 0.2 s for objects that `torch.profiler` had left behind.",
+        "- All others take turns in one process, each with a model of its own; a cell is the median of the turns.",
         "- *torch.profiler, 3 of 9 steps* has the schedule of PyTorch's recipe, `wait=5, warmup=1, active=3`, and",
         "  writes each trace. *Always recording* writes none: the export of its trace at the end is not in the cell.",
         "- *Hand-written hooks* read the clock before and after each module and at the autograd nodes around it.",
         "  *`time.time()` pairs* add up the forwards by name. Neither makes statistics, files or a report.",
     ]
+
+
+def _short_runs(points: Sequence[Json]) -> list[str]:
+    """Return the table of the default run's set-up, of its cost by time, and of its end."""
+    runs = [point["default"] for point in points if "default" in point]
+    if not runs:
+        return []
+    times = [f"first {round(one['seconds']):g} s" for one in runs[0]["after"][:-1]]
+    lines = [
+        "## What does a short run cost?",
+        "",
+        "Its steps cost at most 72 ms and 1 % of the time so far, whatever the length of the run, which is not known;",
+        "up to 144 ms where the first 20 steps record some hundred modules. A model of which 20 steps with all modules",
+        "would cost more begins with the model as a whole and the phases, and its modules follow later. These are the",
+        "runs of the table above. Set-up and end are no part of `overhead`: the first set-up and the first end of a",
+        "process import libraries, and the end draws the memory plot and counts FLOPs on a copy of the model without",
+        "data, where the run was too short to pay for that.",
+        "",
+        "| " + " | ".join(["modules, bare step", "set-up", *times, "whole run", "end"]) + " |",
+        "|---|" + "---|" * (len(times) + 3),
+    ]
+    for point, run in zip(points, runs, strict=True):
+        cells = [f"{_time(one['added_s'])}, {_percent(one['cost'])}" for one in run["after"]]
+        cells = [_time(run["opening_s"]), *cells, _time(run["closing_s"])]
+        lines.append(f"| {point['modules']:,}, {_length(point['step_s'])} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _time(seconds: float) -> str:
+    return f"{1e3 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.2g} s"
 
 
 def _table(results: Json, points: Sequence[Json], head: str, label: Any) -> list[str]:

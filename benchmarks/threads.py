@@ -1,4 +1,4 @@
-"""``python -m benchmarks.threads``: training while four other threads call the model, with and without autoprof.
+"""``python -m benchmarks.threads``: training while other threads call the model, with and without autoprof.
 
 A round is one run of each way, in random order, each in a process of its own. A run has a fixed number of training
 steps, and a fixed number of calls on each of the other threads, and ends when all of them are done.
@@ -31,7 +31,6 @@ WAYS: Final[dict[str, dict[str, Any] | None]] = {
     "default budget": {"sinks": {}},
     "every step": {"sinks": {}, "sample": {"budget": None}},
 }
-THREADS: Final = 4
 LAYERS: Final = 40
 
 
@@ -40,34 +39,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.threads", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each way (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1_500, help="training steps of a run (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=4, help="other threads (default: %(default)s)")
     parser.add_argument("--way", choices=[*WAYS], help="make one run in this process, and print it")
     options = parser.parse_args(arguments)
     if options.way is not None:
-        print(json.dumps(run(WAYS[options.way], options.steps)))
+        print(json.dumps(run(WAYS[options.way], options.steps, options.threads)))
         return 0
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(options.rounds):
         for way in random.sample([*WAYS], len(WAYS)):
-            runs[way].append(_run_apart(way, options.steps))
+            runs[way].append(_run_apart(way, options.steps, options.threads))
             print(way, runs[way][-1], flush=True)
     results = {way: {name: median(one[name] for one in ones) for name in ones[0]} for way, ones in runs.items()}
     for way, one in results.items():
         ratios = {clock: round(one[clock] / results["bare"][clock], 3) for clock in ("wall_s", "processor_s")}
         print(f"{way}: {one}, times bare: {ratios}")
-    text = json.dumps({"machine": describe(), "steps": options.steps, "results": results}, indent=1)
-    RESULTS.write_text(text + "\n", encoding="utf-8")
+    found = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    found[f"{options.threads} threads"] = {"machine": describe(), "steps": options.steps, "results": results}
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def _run_apart(way: str, steps: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.threads", "--way", way, "--steps", str(steps)]
+def _run_apart(way: str, steps: int, threads: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.threads", "--way", way]
+    command += ["--steps", str(steps), "--threads", str(threads)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def run(config: dict[str, Any] | None, steps: int) -> dict[str, float]:
+def run(config: dict[str, Any] | None, steps: int, others: int) -> dict[str, float]:
     """Train while other threads call the model; return the seconds until all are done."""
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(LAYERS)])
@@ -80,7 +82,7 @@ def run(config: dict[str, Any] | None, steps: int) -> dict[str, float]:
             for _ in range(steps):
                 model(state)
 
-    threads = [threading.Thread(target=act) for _ in range(THREADS)]
+    threads = [threading.Thread(target=act) for _ in range(others)]
     batch = torch.randn(32, 64)
     began_s, processor_s = time.perf_counter(), time.process_time()
     for thread in threads:

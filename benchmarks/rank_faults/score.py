@@ -1,0 +1,53 @@
+"""Compare the verdict of rank 0's summary with the truth."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .faults import Fault, Run
+
+
+def accusations(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the findings that name a rank as slow."""
+    return [one for one in findings if one["rule"] == "straggler" and one["severity"] != "info"]
+
+
+def judge(run: Run, result: dict[str, Any]) -> dict[str, Any]:
+    """Return whether rank, module and phase are right; of a healthy run, whether no rank is accused."""
+    accused = accusations(result["findings"])
+    fault = run.fault
+    if fault is None:
+        return {"right": not accused and not result["errors"] and not result["hung"], "accused": bool(accused)}
+    if result["hung"]:
+        return {"right": False, "accused": False}
+    if fault.kind == "dead":
+        ended = re.findall(
+            r"ranks? ([0-9, ]+)(?: \([^)]*\))? has ended without", " ".join((result["saved"] or "").split())
+        )
+        return {"right": ended == [str(fault.rank)], "accused": False}
+    if fault.kind == "network":
+        return {"right": not accused and _names_network(fault, result["findings"]), "accused": bool(accused)}
+    if not accused:
+        return {"right": False, "accused": False}
+    first = accused[0]
+    rank = first["rank"] == fault.rank
+    phase = fault.phase is None or first["phase"] == fault.phase
+    name = fault.module is None or (first["name"] or "").split("/")[0] == fault.module
+    return {"right": rank and phase and name, "accused": True, "rank": rank, "phase": phase, "name": name}
+
+
+def _names_network(fault: Fault, findings: list[dict[str, Any]]) -> bool:
+    """Return whether communication is found as slow as the fault makes it, and in its steps.
+
+    Healthy runs, too, may expose communication: a finding counts from the size of the fault on. All ranks wait alike,
+    so that no rank can be named.
+    """
+    found = [one for one in findings if one["rule"] == "comm-exposed" and one["severity"] != "info"]
+    if not found:
+        return False
+    if fault.pattern == "persistent":
+        return bool(found[0]["gain_ns"] >= fault.amount * 1e9)
+    evidence = found[0]["evidence"]
+    in_steps = set(evidence.get("late", ())) & {step for late in fault.steps for step in (late, late + 1)}
+    return evidence.get("kind") == fault.pattern and bool(in_steps)

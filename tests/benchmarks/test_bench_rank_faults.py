@@ -1,0 +1,115 @@
+"""The seeded faults of many ranks: drawn evenly, and scored by the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from benchmarks.rank_faults.__main__ import has_passed, table
+from benchmarks.rank_faults.faults import FIRST_STEP, KINDS, RANKS, STEPS, Fault, Run, draw_runs
+from benchmarks.rank_faults.score import judge
+
+
+def _result(*findings: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "findings": list(findings),
+        "hung": False,
+        "errors": {},
+        "ended": [],
+        "saved": None,
+        "seconds": 1.0,
+        **fields,
+    }
+
+
+def _straggler(rank: int, name: str, phase: str) -> dict[str, Any]:
+    return {
+        "rule": "straggler",
+        "severity": "warning",
+        "rank": rank,
+        "name": name,
+        "phase": phase,
+        "why": "",
+        "evidence": {},
+    }
+
+
+FORWARD = Run(0, 0, fault=Fault("forward", "persistent", 2, 0.005, "middle"))
+
+
+def test_the_runs_are_a_function_of_the_seed() -> None:
+    """The same seed draws the same runs; another one draws others."""
+    assert draw_runs(48, 10, 1) == draw_runs(48, 10, 1)
+    assert draw_runs(48, 10, 1) != draw_runs(48, 10, 2)
+
+
+def test_each_kind_comes_with_each_pattern() -> None:
+    """Faults are spread evenly over kinds and patterns, on all ranks, and not in warm-up steps."""
+    runs = draw_runs(240, 100, 3)
+    faults = [run.fault for run in runs if run.fault is not None]
+    assert len(runs) - len(faults) == 100
+    cells = Counter((fault.kind, fault.pattern) for fault in faults)
+    assert {kind for kind, _ in cells} == set(KINDS)
+    assert set(cells.values()) == {10}
+    assert {fault.rank for fault in faults} == set(range(RANKS))
+    assert all(FIRST_STEP <= step < STEPS for fault in faults for step in fault.steps)
+    assert all(bool(fault.steps) == (fault.pattern != "persistent") for fault in faults)
+
+
+def test_a_verdict_is_right_in_rank_module_and_phase() -> None:
+    """Another rank, module or phase is wrong; so is no verdict. A child of the module is in the module."""
+    assert judge(FORWARD, _result(_straggler(2, "middle", "forward")))["right"]
+    assert judge(FORWARD, _result(_straggler(2, "middle/layer", "forward")))["right"]
+    for wrong in ((1, "middle", "forward"), (2, "first", "forward"), (2, "middle", "backward")):
+        assert not judge(FORWARD, _result(_straggler(*wrong)))["right"]
+    assert not judge(FORWARD, _result())["right"]
+    assert not judge(FORWARD, _result(_straggler(2, "middle", "forward"), hung=True))["right"]
+
+
+def test_a_healthy_run_must_not_be_accused() -> None:
+    """A straggler of severity info is an abstention; a warning is an accusation."""
+    healthy = Run(0, 0)
+    assert judge(healthy, _result({**_straggler(0, "first", "forward"), "severity": "info"}))["right"]
+    assert not judge(healthy, _result(_straggler(0, "first", "forward")))["right"]
+
+
+def test_a_slow_network_accuses_no_rank_of_slow_work() -> None:
+    """The verdict is communication, as long as the fault makes it: healthy runs communicate, too."""
+    run = Run(0, 0, fault=Fault("network", "persistent", 1, 0.01))
+    comm = {**_straggler(0, "Comm", "comm"), "rule": "comm-exposed", "gain_ns": 20_000_000}
+    assert judge(run, _result(comm))["right"]
+    assert not judge(run, _result({**comm, "gain_ns": 4_000_000}))["right"]
+    assert not judge(run, _result(comm, _straggler(1, "first", "forward")))["right"]
+
+
+def test_a_network_that_is_slow_in_some_steps_is_named_with_its_steps() -> None:
+    """A finding of the whole run is not enough."""
+    run = Run(0, 0, fault=Fault("network", "recurring", 1, 0.05, None, (20, 27, 34, 41)))
+    comm = {**_straggler(0, "Comm", "comm"), "rule": "comm-exposed", "gain_ns": 20_000_000}
+    assert judge(run, _result({**comm, "evidence": {"kind": "recurring", "late": [27, 34]}}))["right"]
+    assert not judge(run, _result({**comm, "evidence": {"kind": "one-off", "late": [27]}}))["right"]
+    assert not judge(run, _result(comm))["right"]
+
+
+def test_a_dead_rank_is_named_alone() -> None:
+    """The summary of rank 0 says which process is gone."""
+    run = Run(0, 0, fault=Fault("dead", "one-off", 2, 0.0, None, (40,)))
+    text = "note       rank 2 (last step 10) has ended\n           without its last message"
+    assert judge(run, _result(saved=text))["right"]
+    assert not judge(run, _result(saved=text.replace("rank 2", "rank 3")))["right"]
+    assert not judge(run, _result(saved=None))["right"]
+
+
+def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
+    """19 of 20 faults are enough; one accused healthy run, or one that hangs, is too much."""
+
+    def entry(right: bool, fault: dict[str, Any] | None, hung: bool = False) -> dict[str, Any]:
+        return {"run": {"fault": fault}, "verdict": {"right": right, "accused": not right}, "hung": hung}
+
+    fault = {"kind": "forward", "pattern": "persistent"}
+    good = [entry(at > 0, fault) for at in range(20)] + [entry(True, None)]
+    assert has_passed(good)
+    assert not has_passed([*good, entry(False, fault)])
+    assert not has_passed([*good, entry(False, None)])
+    assert not has_passed([*good, entry(True, None, hung=True)])
+    assert "19 of 20 faults right in rank, module and phase (95.0%; goal 95 %)" in table(good)
