@@ -3,11 +3,13 @@
 # make check   linter, formatter, types                   make laws    thousands of new random nests against the laws
 # make test-zoo  models of four packages, unharmed?       make zoo     the same as a page, docs/zoo.md
 # make test-frameworks  transformers, Lightning, …: the callbacks, with each framework
+# make launchers  torchrun, accelerate, DeepSpeed, SLURM's variables, spawn, Lightning, Ray: two ranks each
 # make test-slow a signal at every line of ours             make dist   wheel and sdist, each tried in a clean environment
 # make figures the pictures of docs/figures.md, from real runs
 # make api     docs/api.md from the docstrings             make asan    the extension under AddressSanitizer, UBSan
 # make pages   outputs of the tutorial and how-to pages    make pictures  the README's, from a run of the demo (Chromium)
 # make debug-python  the extension in a debug build of Python: assertions, and a count of references
+# make rank-faults  300 trainings of four ranks with known faults, or none: is the slow rank named? half an hour
 # make mutants [MODULES="planner --sample 80"]  do the tests notice changes of the engine? hours for all modules
 #
 # The targets make their own virtual environment, .venv, from pyproject.toml and constraints.txt. `make demo` installs only
@@ -24,11 +26,11 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow check laws test-zoo test-frameworks zoo bench api figures pages pictures dist mutants asan debug-python gpu clean
+.PHONY: demo test test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,14s/^# \{0,1\}//p' Makefile
+	@sed -n '1,15s/^# \{0,1\}//p' Makefile
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -75,6 +77,15 @@ $(FRAMEWORKS): $(READY)
 test-frameworks: $(FRAMEWORKS)
 	$(RUN) -m pytest tests/integrations
 
+LAUNCHERS := $(VENV)/.launchers
+
+$(LAUNCHERS): $(FRAMEWORKS)
+	$(INSTALL) '.[dev,frameworks]' deepspeed 'ray[train]'
+	@touch $@
+
+launchers: $(LAUNCHERS)
+	$(RUN) -m pytest -m launchers tests/launchers
+
 zoo: $(ZOO)
 	$(RUN) -m tests.zoo
 
@@ -114,6 +125,9 @@ pages: $(READY)
 pictures: $(READY)
 	$(INSTALL) '.[dev,pictures]'
 	$(RUN) -m docs.pictures
+
+rank-faults: $(READY)
+	$(RUN) -m benchmarks.rank_faults
 
 dist:
 	rm -rf dist build

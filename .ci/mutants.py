@@ -31,7 +31,7 @@ NOTICED = ("killed", "timeout", "segfault")
 
 E = "tests/engine/test_engine_"
 PLANS = [f"{E}plans.py", f"{E}resolver.py"]
-DEVICE = [f"{E}device.py", f"{E}devices.py", f"{E}streams.py", f"{E}host_bound.py"]
+DEVICE = [f"{E}device_columns.py", f"{E}streams.py"]
 STEPS = [f"{E}step_ends.py", f"{E}excluded.py"]
 TESTS = {
     "autoprof/_resolve/resolver.py": PLANS,
@@ -43,7 +43,13 @@ TESTS = {
     "autoprof/_resolve/planner.py": [f"{E}planner.py"],
     "autoprof/_resolve/grad_accumulation.py": [f"{E}columns.py"],
     "autoprof/_resolve/launch_lag.py": [f"{E}columns.py"],
-    "autoprof/_resolve/frames.py": [*PLANS, f"{E}device.py", "tests/test_detail_levels.py"],
+    "autoprof/_resolve/frames.py": [
+        f"{E}frames.py",
+        f"{E}micro_steps.py",
+        *PLANS,
+        f"{E}device.py",
+        "tests/test_detail_levels.py",
+    ],
     "autoprof/_resolve/raw.py": [f"{E}columns.py"],
     "autoprof/_resolve/device.py": DEVICE,
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],

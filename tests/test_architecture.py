@@ -23,9 +23,10 @@ from autoprof.testing import ListSink
 HOUSE = Path(autoprof.__file__).parent
 ROOMS = (
     "errors", "_process", "_plugins", "_options", "_notes", "_names", "_units", "frame", "summary", "_stats",
-    "_storage", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
+    "_storage",
+    "_ranks", "devices", "config", "_targets", "_capture", "_resolve", "_observer",
     "_reports", "compare", "logs",
-    "probes", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
+    "probes", "_flight", "diagnose", "_metrics", "_report_page", "sinks", "deep", "_session", "_launch", "integrations",
     "compat",
     "testing", "demo", "diagnose.rules", "doctor", "explain", "cli", "__main__",
 )  # fmt: skip
@@ -38,19 +39,20 @@ HOLDS = {
     "OpenSession": "LoaderProbe TrainingState StepTracker Sampling Pipeline Metrics CompiledModules Recorder Notes",
     "LoaderProbe": "TrainingState Prefetch FetchedBatches Recorder",
     "TrainingState": "StepTracker Sampling ExcludedTime Recorder",
-    "StepTracker": "Sampling Pipeline Footprint Recorder Notes",
+    "StepTracker": "Sampling Pipeline Diagnosis Governor Footprint Recorder Notes",
     "Sampling": "Zoom Governor Footprint Recorder",
-    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics Diagnosis "
+    "Pipeline": "Resolver Aggregate Summarizer Outputs MemoryTable OutsideSteps Metrics CommMeter Diagnosis "
     "UncalledModules CompiledModules Zoom Notes",
     "Outputs": "Summarizer ListSink Notes",
-    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics Diagnosis Zoom Recorder Notes",
+    "Summarizer": "Resolver Aggregate MemoryTable OutsideSteps Metrics CommMeter Diagnosis Zoom Recorder Notes",
     "MemoryTable": "Footprint",
     "OutsideSteps": "Governor ExcludedTime Prefetch",
     "Metrics": "FetchedBatches Recorder Notes",
+    "CommMeter": "Recorder Notes",
     "Diagnosis": "Footprint Recorder",
     "UncalledModules": "CompiledModules Notes",
+    "Zoom": "CompiledModules Governor Recorder Notes",
     "CompiledModules": "Recorder Notes",
-    "Zoom": "Governor Recorder Notes",
     "Resolver": "",
     "Aggregate": "",
     "Governor": "",
