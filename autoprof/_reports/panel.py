@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from statistics import median
 from typing import Final, NamedTuple
 
 from .._stats.name_lines import Line, Lines, name_lines
@@ -41,6 +43,11 @@ from .text import (
 REST: Final = "everything else"
 OLD_S: Final = 2.0
 """Age of the figures from which the title says it; a terminal is redrawn twice a second."""
+MAX_FOLDED: Final = 256
+"""The longest lines, of which numbered ones are folded: the panel is drawn within a training step."""
+OUTLIER: Final = 2
+"""How many times the median a numbered line takes that is shown by itself."""
+_NUMBER: Final = re.compile(r"\d+")
 _NUMBERS: Final = len("  12345.6 ms  100.0 %")
 _SPLIT: Final = len("  fwd 12345")
 _SPLIT_FROM: Final = 78
@@ -70,7 +77,8 @@ def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 
 
     It starts from the outermost names. The longest is replaced by its children when it takes more than half of the
     step, or when there are fewer than ``top`` lines, provided that the children cover at least half of it; the rest of
-    it remains as ``name (self)``. So lines never overlap and their percentages add up. Logged durations
+    it remains as ``name (self)``. So lines never overlap and their percentages add up. Where more than ``top`` remain,
+    numbered lines of similar length, as the layers of a transformer, are one (``fold_numbered``). Logged durations
     (``log_timing``) are shown only where nothing else was measured.
     """
     front: list[Line] = list(lines.roots or lines.separate)
@@ -83,9 +91,10 @@ def top_lines(lines: Lines, top: int, total_step_ns: int, clock_limit_ns: int = 
         front.remove(opened)
         front += opened.children
         chosen.append(_own(opened, clock_limit_ns))
-    for line in front:
-        parts = line.forward_ns, line.recompute_ns, line.backward_ns
-        chosen.append(Bar(line.name, line.total_ns, *parts, line.limit_ns(clock_limit_ns), line.is_host_bound))
+    front.sort(key=_time)
+    front = front[:MAX_FOLDED]
+    groups = fold_numbered(front, top) if len(front) > top else [(line.name, [line]) for line in front]
+    chosen += [_sum_of(name, group, clock_limit_ns) for name, group in groups]
     chosen.sort(key=lambda bar: (-bar.total_ns, bar.name))
     return [bar for bar in chosen[:top] if bar.total_ns]
 
@@ -96,6 +105,59 @@ def _time(line: Line) -> tuple[int, str]:
 
 def _opens(line: Line, few: bool, total_step_ns: int) -> bool:
     return bool(line.children) and (few or 2 * line.total_ns > total_step_ns) and 2 * line.own_ns <= line.total_ns
+
+
+def fold_numbered(lines: Sequence[Line], top: int) -> list[tuple[str, list[Line]]]:
+    """Group more than ``top`` lines whose names differ in one number and that take less than twice their median.
+
+    Return the name of each group, ``layer.0-11`` for twelve layers, and its lines. Other lines stay by themselves.
+    """
+    like: dict[tuple[str, str], list[tuple[int, str, Line]]] = {}
+    for line in lines:
+        for number in _NUMBER.finditer(line.name):
+            key = line.name[: number.start()], line.name[number.end() :]
+            like.setdefault(key, []).append((int(number[0]), number[0], line))
+    folded: set[Line] = set()
+    groups: list[tuple[str, list[Line]]] = []
+    for (before, after), alike in sorted(like.items(), key=_by_size):
+        longest_ns = OUTLIER * median([line.total_ns for *_, line in alike])
+        kept = [one for one in alike if one[2].total_ns < longest_ns and one[2] not in folded]
+        if len(kept) > top:
+            folded.update(line for *_, line in kept)
+            numbers = _ranges(sorted((number, text) for number, text, _ in kept))
+            groups.append((f"{before}{numbers}{after}", [line for *_, line in kept]))
+    return [*groups, *((line.name, [line]) for line in lines if line not in folded)]
+
+
+def _by_size(item: tuple[tuple[str, str], list[tuple[int, str, Line]]]) -> int:
+    return -len(item[1])
+
+
+def _ranges(numbers: Sequence[tuple[int, str]]) -> str:
+    """Return ``0-3,5`` for 0, 1, 2, 3 and 5, in the digits of the names."""
+    texts: list[str] = []
+    first = last = numbers[0]
+    for number in [*numbers[1:], None]:
+        if number is not None and number[0] <= last[0] + 1:
+            last = number
+            continue
+        texts.append(first[1] if first == last else f"{first[1]}-{last[1]}")
+        if number is not None:
+            first = last = number
+    return ",".join(texts)
+
+
+def _sum_of(name: str, lines: Sequence[Line], clock_limit_ns: int) -> Bar:
+    total_ns = sum(line.total_ns for line in lines)
+    return Bar(
+        name,
+        total_ns,
+        sum(line.forward_ns for line in lines),
+        sum(line.recompute_ns for line in lines),
+        sum(line.backward_ns for line in lines),
+        sum(line.limit_ns(clock_limit_ns) for line in lines),
+        2 * sum(line.host_bound_ns for line in lines) > total_ns,
+    )
 
 
 def _own(line: Line, clock_limit_ns: int) -> Bar:

@@ -79,6 +79,22 @@ def test_a_single_child_is_not_shown_beside_its_parent(make_summary: Callable[..
     ]
 
 
+def test_numbered_layers_of_similar_length_are_one_line(make_summary: Callable[..., Summary]) -> None:
+    """Twelve layers that take most of the step come before the optimizer, which takes longer than each of them."""
+    layers = tuple((f"encoder.layer.{at}", "forward", -1, 70) for at in range(12))
+    summary = make_summary((*layers, ("Optimizer", "optimizer", -1, 80)))
+    bars = top_lines(name_lines(summary), 3, summary.total_step_ns)
+    assert [(bar.name, bar.total_ns // 10**6) for bar in bars] == [("encoder.layer.0-11", 840), ("Optimizer", 80)]
+
+
+def test_a_numbered_layer_of_twice_the_length_stays_by_itself(make_summary: Callable[..., Summary]) -> None:
+    """The slow layer is what the reader looks for."""
+    layers = tuple((f"layer.{at}.mlp", "forward", -1, 300 if at == 2 else 50) for at in range(5))
+    summary = make_summary(layers)
+    bars = top_lines(name_lines(summary), 3, summary.total_step_ns)
+    assert [(bar.name, bar.total_ns // 10**6) for bar in bars] == [("layer.2.mlp", 300), ("layer.0-1,3-4.mlp", 200)]
+
+
 def test_recompute_is_taken_out_of_the_backward_it_ran_in(summary: Summary) -> None:
     """Forward, recompute and backward of a name, and of all that contain it, add up to its time."""
     (vrt, *_) = name_lines(summary).roots
