@@ -148,7 +148,7 @@ def interleave(
         longest_s = max(longest_s, (perf_counter_ns() - began_ns) / 1e9)
 
 
-def steps_per_block(workload: Workload, seconds: float, *, least: int = 3, most: int = 60) -> int:
+def steps_per_block(workload: Workload, seconds: float, *, least: int = 3, most: int = 400) -> int:
     """Return how many bare steps fill ``seconds``."""
     for _ in range(2):
         workload.step()
