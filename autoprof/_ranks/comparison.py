@@ -8,8 +8,9 @@ compared with the same row on the other ranks, step by step: a row varies much l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,6 +42,12 @@ from .record import BACKWARD_ROW, COMM_ROW, OUTSIDE_ROW, RankRecord, SpanKey
 
 MIN_COMMON_STEPS: Final = 10
 """Steps that all ranks must have recorded."""
+GROUP_SHARES: Final = (0.75, 0.5)
+"""Parts of the ranks, those with most steps, that are compared by themselves where all together show no slow rank, …"""
+MIN_GROUP: Final = 3
+"""… at least so many ranks, …"""
+MORE_STEPS: Final = 1.5
+"""… if they have so many times as many steps in common."""
 EQUAL_EXCESS: Final = 0.7
 """Of two ranks, each slow in another row by nearly the same time, one waits for the other: the least ratio of both."""
 WAITING_PART: Final = 1 / 3
@@ -183,8 +190,28 @@ def compare_ranks(
     ``records`` are those of all ranks, or by rank where some are absent; ``world_size`` is then the number of ranks.
     """
     every = dict(records) if isinstance(records, Mapping) else dict(enumerate(records))
+    world = world_size or len(every)
+    found = _compare(every, longest, world)
+    if found.missing is None and not found.slow:
+        for group in _groups_with_more_steps(every, found):
+            among = _compare(group, longest, world)
+            if among.slow:
+                return among
+    return found
+
+
+def _groups_with_more_steps(every: Mapping[int, RankRecord], found: RankComparison) -> Iterator[dict[int, RankRecord]]:
+    """Yield the ranks with most steps where they have many more in common than all: budgets end at different times."""
+    ordered = sorted(found.compared, key=lambda rank: (-len(every[rank].steps), rank))
+    for share in GROUP_SHARES:
+        group = {rank: every[rank] for rank in ordered[: ceil(share * found.world_size)]}
+        if MIN_GROUP <= len(group) < len(ordered) and _shared_steps(list(group.values())) >= MORE_STEPS * found.steps:
+            yield group
+
+
+def _compare(every: Mapping[int, RankRecord], longest: tuple[int, ...], world: int) -> RankComparison:
+    """Compare these ranks in the steps that all of them have recorded."""
     by_rank = {rank: record.counted() for rank, record in every.items()}
-    world = world_size or len(by_rank)
     ranks, common = _common_steps(by_rank)
     if len(ranks) < 2 or 2 * len(ranks) < world:
         shared = _shared_steps(list(by_rank.values()))
@@ -197,8 +224,10 @@ def compare_ranks(
     found, unclear = _find_slow(compared, common, lengths, own, comm)
     slow = _sum_up(found, compared, ranks, common, float(median(lengths)))
     late_comm = find_late_comm(comm, common, lengths, _explained(found, len(common)))
-    events, late_once = _single_events([every[rank] for rank in ranks], ranks, common)
-    slow += tuple(one for one in events if one.rank not in {one.rank for one in slow})
+    with_settling = _rare_events([every[rank] for rank in ranks], ranks, common)
+    if with_settling is not None:
+        events, late_comm = with_settling
+        slow = _merge(slow, events)
     top = _top(slow, ranks, own, compared)
     return RankComparison(
         world_size=world,
@@ -212,7 +241,7 @@ def compare_ranks(
         comm_ns=tuple(round(float(ns)) for ns in comm.mean(axis=1)) if comm.any() else (),
         pure_comm_ns=round(float(comm.min(axis=0).mean())) if comm.any() else None,
         map=map_ranks(compared, ranks, common, tuple((one.name, one.phase) for one in slow)),
-        late_comm=late_comm or late_once,
+        late_comm=late_comm,
         **top,
     )
 
@@ -239,25 +268,35 @@ def _shared_steps(records: Sequence[RankRecord]) -> int:
     return len(set.intersection(*(set(record.steps.tolist()) for record in records))) if records else 0
 
 
-def _single_events(
+def _merge(slow: tuple[SlowRank, ...], events: tuple[SlowRank, ...]) -> tuple[SlowRank, ...]:
+    """Return the slow ranks; rare excess is better known from ``events``, which are of more steps."""
+    persistent = {one.rank for one in slow if one.kind == "persistent"}
+    better = tuple(one for one in events if one.rank not in persistent)
+    named = {one.rank for one in better}
+    return (*(one for one in slow if one.rank not in named), *better)
+
+
+def _rare_events(
     records: Sequence[RankRecord], ranks: list[int], common: Nanoseconds
-) -> tuple[tuple[SlowRank, ...], LateComm | None]:
-    """Return the single events of ranks and of communication, settling steps included.
+) -> tuple[tuple[SlowRank, ...], LateComm | None] | None:
+    """Return the recurring and the single events of ranks, and those of communication, settling steps included.
+
+    None where there are no settling steps.
 
     The times of these steps are some percent too long, which is little beside an event and much beside a median.
     """
     steps = np.array(sorted(set.intersection(*(set(record.steps.tolist()) for record in records))), dtype=np.int64)
     if len(steps) <= len(common):
-        return (), None
+        return None
     compared = [record.select(steps) for record in records]
     lengths = np.stack([record.step_ns for record in compared]).astype(np.float64)
     own = np.stack([record.own_ns for record in compared]).astype(np.float64)
     comm = row_times(compared, COMM_ROW)
     found, _ = _find_slow(compared, steps, lengths, own, comm)
     late_comm = find_late_comm(comm, steps, lengths, _explained(found, len(steps)))
-    single = [one for one in found if one.excess.kind == "one-off"]
-    slow = _sum_up(single, compared, ranks, steps, float(median(lengths)))
-    return slow, late_comm if late_comm is not None and late_comm.kind == "one-off" else None
+    rare = [one for one in found if one.excess.kind != "persistent"]
+    slow = _sum_up(rare, compared, ranks, steps, float(median(lengths)))
+    return slow, late_comm
 
 
 def _find_slow(

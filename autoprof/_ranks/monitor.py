@@ -81,14 +81,29 @@ class RankMonitor:
         return self._last
 
     def _compare_all(self, longest: tuple[int, ...]) -> RankComparison:
-        """Return the comparison by messages, or by records where these have steps that the messages lack."""
+        """Return the comparison by messages, or by records where these have more ranks, or more steps of as many.
+
+        A rank whose last message comes too late is known by older steps, which other ranks may not have recorded.
+        """
         received = compare_received(self._exchange, self._world_size, longest)
-        if received is not None and received.missing is None and received.steps >= FEW_STEPS:
+        if received is not None and not received.absent and received.steps >= FEW_STEPS:
             return received
         read = None if self._run is None else read_ranks(self._run, self._world_size, longest=longest)
-        if read is not None and (received is None or (read.missing is None and read.steps > received.steps)):
+        if read is not None and (received is None or _has_more(read, received)):
             return read
         return received or RankComparison(self._world_size, "the ranks' records: keep the sink jsonl on")
+
+
+def _has_more(read: RankComparison, received: RankComparison) -> bool:
+    """Return whether a comparison by records has more ranks than one by messages, or many more steps of as many.
+
+    Only messages have the settling steps, in which events of some steps are looked for, too.
+    """
+    if read.missing is not None:
+        return False
+    if received.missing is not None or len(read.absent) < len(received.absent):
+        return True
+    return len(read.absent) == len(received.absent) and 4 * read.steps > 5 * received.steps
 
 
 def compare_received(

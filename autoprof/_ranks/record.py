@@ -71,7 +71,7 @@ class RankRecord:
     scalars: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def counted(self) -> RankRecord:
-        """Return the part without settling steps: only single events are looked for in those."""
+        """Return the part without settling steps: only late steps are looked for in those."""
         settling = self.scalars.get(SETTLING_SCALAR)
         return self if settling is None else self.select(self.steps[np.isnan(settling)])
 

@@ -18,7 +18,7 @@ from .faults import KINDS, RANKS, Run, draw_runs
 from .forms import FORMS, IMPOSSIBLE
 from .group import Group
 from .network import Network
-from .score import judge
+from .score import is_sampled, judge
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "rank_faults.json"
 GOAL: Final = 0.95
@@ -100,7 +100,7 @@ def _train_all(
         if result["hung"] or result["ended"] or result["errors"]:
             group.end()
             group = None
-        verdict = judge(run, result)
+        verdict = judge(run, result) | {"sampled": is_sampled(run, result)}
         entries.append({"run": run.to_dict(), "verdict": verdict, **result})
         save()
         print(_line(run, verdict, result), file=sys.stderr, flush=True)
@@ -130,6 +130,11 @@ def table(entries: list[dict[str, Any]]) -> list[str]:
         right = sum(entry["verdict"]["right"] for entry in faults)
         lines.append(
             f"{right} of {len(faults)} faults right in rank, module and phase ({right / len(faults):.1%}; goal 95 %)"
+        )
+        unseen = [one for one in faults if not one["verdict"]["sampled"]]
+        missed = sum(not one["verdict"]["right"] for one in unseen)
+        lines.append(
+            f"{len(unseen)} faults were in no step that the slow rank has recorded; {missed} of them are not right"
         )
     return lines
 

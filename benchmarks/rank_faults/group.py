@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -96,6 +97,7 @@ class Group:
         result["errors"] = {rank: f"{answer[1]}" for rank, answer in answers.items() if answer[0] == "failed"}
         result["ended"] = sorted(rank for rank, answer in answers.items() if answer[0] == "ended")
         result["saved"] = _saved_findings(output) if kind != "done" else None
+        result["recorded"] = [_recorded_steps(output, rank) for rank in range(RANKS)]
         shutil.rmtree(output, ignore_errors=True)
         return result
 
@@ -118,6 +120,16 @@ def _saved_findings(output: Path) -> str | None:
     """Return rank 0's summary.txt, of a run whose training failed and whose session was closed by the failure."""
     found = sorted(output.glob("*/summary.txt"))
     return found[0].read_text(encoding="utf-8") if found else None
+
+
+def _recorded_steps(output: Path, rank: int) -> list[int]:
+    """Return the numbers of the steps that a rank has recorded."""
+    steps = []
+    for path in output.glob(f"*/rank{rank}/steps.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            with contextlib.suppress(ValueError, KeyError):  # a line that a kill has cut
+                steps.append(int(json.loads(line)["step"]))
+    return steps
 
 
 def _free_port() -> int:

@@ -37,6 +37,15 @@ def judge(run: Run, result: dict[str, Any]) -> dict[str, Any]:
     return {"right": rank and phase and name, "accused": True, "rank": rank, "phase": phase, "name": name}
 
 
+def is_sampled(run: Run, result: dict[str, Any]) -> bool:
+    """Return whether the slow rank has recorded a step with the fault, or the one after it, which may have its end."""
+    fault = run.fault
+    if fault is None or not fault.steps or fault.kind == "dead":
+        return True
+    recorded = set(result["recorded"][fault.rank])
+    return any(step in recorded or step + 1 in recorded for step in fault.steps)
+
+
 def _names_network(fault: Fault, findings: list[dict[str, Any]]) -> bool:
     """Return whether communication is found as slow as the fault makes it, and in its steps.
 

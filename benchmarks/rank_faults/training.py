@@ -35,7 +35,7 @@ SPREAD: Final = 0.1
 """The spread of each module's time from step to step, as a part of it."""
 OBJECT_S: Final = 80e-9
 """The time to look at one object in a collection, …"""
-MAX_OBJECTS: Final = 2_000_000
+MAX_OBJECTS: Final = 8_000_000
 """… and the most objects of the rank that collects garbage."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.rank_faults.__main__ import has_passed, table
 from benchmarks.rank_faults.faults import FIRST_STEP, KINDS, RANKS, STEPS, Fault, Run, draw_runs
-from benchmarks.rank_faults.score import judge
+from benchmarks.rank_faults.score import is_sampled, judge
 
 
 def _result(*findings: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     """19 of 20 faults are enough; one accused healthy run, or one that hangs, is too much."""
 
     def entry(right: bool, fault: dict[str, Any] | None, hung: bool = False) -> dict[str, Any]:
-        return {"run": {"fault": fault}, "verdict": {"right": right, "accused": not right}, "hung": hung}
+        return {"run": {"fault": fault}, "verdict": {"right": right, "accused": not right, "sampled": True}, "hung": hung}
 
     fault = {"kind": "forward", "pattern": "persistent"}
     good = [entry(at > 0, fault) for at in range(20)] + [entry(True, None)]
@@ -113,3 +113,11 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     assert not has_passed([*good, entry(False, None)])
     assert not has_passed([*good, entry(True, None, hung=True)])
     assert "19 of 20 faults right in rank, module and phase (95.0%; goal 95 %)" in table(good)
+
+
+def test_a_fault_in_a_step_that_the_slow_rank_has_not_recorded_is_counted() -> None:
+    """The step after it counts as well: its beginning may have the end of a delay."""
+    once = Run(0, 0, fault=Fault("pause", "one-off", 1, 0.4, None, (50,)))
+    assert is_sampled(once, _result(recorded=[[], [48, 51]]))
+    assert not is_sampled(once, _result(recorded=[[50], [48, 49]]))
+    assert is_sampled(FORWARD, _result(recorded=[[], [], [], []]))

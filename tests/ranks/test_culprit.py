@@ -146,6 +146,35 @@ def test_a_single_event_is_named_in_a_step_that_is_in_no_statistic(key: SpanKey)
         assert 37 in only(found).steps
 
 
+def test_a_recurring_fault_is_found_where_most_of_its_steps_are_in_no_statistic() -> None:
+    """Two thirds of the late steps are the first ones after unsampled steps."""
+    for seed in range(10):
+        records = with_fault(seed, OPTIMIZER, 60.0, seventh)
+        found = compare_ranks(settling(records, (3, 4, 10, 11, 24, 25, 31, 32, 45, 46, 52, 53)))
+        assert named(found) == [(2, "recurring", OPTIMIZER)]
+        assert only(found).period == 7
+
+
+def first_steps(record: RankRecord, count: int) -> RankRecord:
+    """Return the record of a rank whose budget has ended after so many steps."""
+    return record.select(record.steps[:count])
+
+
+def test_a_late_event_is_found_among_the_ranks_that_still_record() -> None:
+    """One rank's budget has ended after 20 of 60 steps: all have 20 in common, the other three 60."""
+    for seed in range(10):
+        records = with_fault(seed, MIDDLE_FORWARD, 500.0, once)
+        found = compare_ranks([first_steps(records[0], 20), *records[1:]])
+        assert named(found) == [(2, "one-off", MIDDLE_FORWARD)]
+        assert (found.steps, found.absent) == (60, (0,))
+
+
+def test_no_healthy_rank_is_accused_among_those_that_still_record() -> None:
+    """The further comparison does not make accusations more likely."""
+    records = (make_records(noisy_rows(seed, 4, 60)) for seed in range(200))
+    assert not any(compare_ranks([first_steps(one, 20), *others]).slow for one, *others in records)
+
+
 def test_a_slow_network_is_named_in_a_step_that_is_in_no_statistic() -> None:
     """Once, for 0.3 s."""
     found = compare_ranks(settling(with_slow_network(0, 300.0, once), (13, 14, 37, 38)))

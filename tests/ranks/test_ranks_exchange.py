@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from autoprof._ranks import MIN_COMMON_STEPS, OwnWork, RankMonitor, RankPlace, c
 from autoprof._ranks.exchange import FIRST_COMPARISON_S, FIRST_MESSAGES, INTERVAL_S, Exchange
 from autoprof._ranks.message import MESSAGE_BYTES, Sender, decode, encode
 from autoprof._ranks.table import RankTable
+from autoprof._storage.steps_jsonl import FrameEncoder
 from autoprof.frame import Phase, Span
 from autoprof.testing import make_frame
 
@@ -138,6 +140,27 @@ def test_a_stall_in_a_settling_step_is_found_from_messages() -> None:
     assert found is not None
     assert found.steps == 28
     assert [(one.rank, one.kind, one.name, one.steps) for one in found.slow] == [(2, "one-off", "encoder", (21,))]
+
+
+def test_a_rank_whose_last_message_is_late_is_compared_by_its_records(tmp_path: Path) -> None:
+    """Its message of the first steps has none in common with those of the others."""
+    world = World(3)
+    for rank in range(3):
+        work = OwnWork(100)
+        for step in range(1, 41):
+            work.add(make_step(step, 80 if rank == 2 else 60))
+        for frame in work._frames:
+            if rank != 2 or frame.step <= 5:
+                world.ranks[rank].work.add(frame)
+        folder = tmp_path / f"rank{rank}"
+        folder.mkdir()
+        encoder = FrameEncoder()
+        lines = "".join(encoder.encode(frame) for frame in work._frames)
+        (folder / "steps.jsonl").write_text(lines, encoding="utf-8")
+    world.exchange(1, 2, 0)
+    found = RankMonitor(tmp_path, 0, 3, world.ranks[0]).comparison((), final=True)
+    assert found is not None
+    assert (found.absent, found.rank, found.name) == ((), 2, "encoder")
 
 
 def test_the_last_message_has_all_steps_that_are_kept() -> None:
