@@ -104,7 +104,11 @@ def test_the_goal_needs_the_faults_the_healthy_runs_and_no_hang() -> None:
     """19 of 20 faults are enough; one accused healthy run, or one that hangs, is too much."""
 
     def entry(right: bool, fault: dict[str, Any] | None, hung: bool = False) -> dict[str, Any]:
-        return {"run": {"fault": fault}, "verdict": {"right": right, "accused": not right, "sampled": True}, "hung": hung}
+        return {
+            "run": {"fault": fault},
+            "verdict": {"right": right, "accused": not right, "sampled": True},
+            "hung": hung,
+        }
 
     fault = {"kind": "forward", "pattern": "persistent"}
     good = [entry(at > 0, fault) for at in range(20)] + [entry(True, None)]
