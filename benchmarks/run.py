@@ -20,7 +20,7 @@ FOCUS_ROUNDS: Final = 12
 FOCUS_STEPS: Final = 5
 """Steps of a block there: half a percent is less than two steps of one program differ by."""
 BLOCK_S: Final = 0.2
-"""Length of a block. Without a sink, steps of 1 ms are resolved every 62 steps: in a shorter block fewer steps would pay
+"""Length of a block. Without a sink, steps of 1 ms are resolved every 62 steps: in a shorter block fewer steps pay
 for each resolution than in a training."""
 WARMUP: Final = 3
 
