@@ -43,7 +43,7 @@ from .record import BACKWARD_ROW, COMM_ROW, OUTSIDE_ROW, RankRecord, SpanKey
 MIN_COMMON_STEPS: Final = 10
 """Steps that all ranks must have recorded."""
 GROUP_SHARES: Final = (0.75, 0.5)
-"""Parts of the ranks, those with most steps, that are compared by themselves where all together show no slow rank, …"""
+"""Parts of the ranks, those with most steps, that are compared alone where all together show no slow rank, …"""
 MIN_GROUP: Final = 3
 """… at least so many ranks, …"""
 MORE_STEPS: Final = 1.5

@@ -46,7 +46,7 @@ OLD_S: Final = 2.0
 MAX_FOLDED: Final = 256
 """The longest lines, of which numbered ones are folded: the panel is drawn within a training step."""
 OUTLIER: Final = 2
-"""How many times the median a numbered line takes that is shown by itself."""
+"""How many times the median a numbered line takes that has a row of its own."""
 _NUMBER: Final = re.compile(r"\d+")
 _NUMBERS: Final = len("  12345.6 ms  100.0 %")
 _SPLIT: Final = len("  fwd 12345")
@@ -110,7 +110,7 @@ def _opens(line: Line, few: bool, total_step_ns: int) -> bool:
 def fold_numbered(lines: Sequence[Line], top: int) -> list[tuple[str, list[Line]]]:
     """Group more than ``top`` lines whose names differ in one number and that take less than twice their median.
 
-    Return the name of each group, ``layer.0-11`` for twelve layers, and its lines. Other lines stay by themselves.
+    Return the name of each group, ``layer.0-11`` for twelve layers, and its lines. Other lines are not grouped.
     """
     like: dict[tuple[str, str], list[tuple[int, str, Line]]] = {}
     for line in lines:
