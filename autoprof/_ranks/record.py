@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -49,6 +49,8 @@ SETTLING_SCALAR: Final = "settling"
 """1 in the first steps after unsampled ones, in which the code that records is in no cache yet."""
 SENT_SCALARS: Final = (*RANK_SCALARS, SETTLING_SCALAR)
 """Scalars of a record that the ranks exchange."""
+TOGETHER: Final = 32
+"""Steps whose times are added at once, before other threads may run."""
 KEPT_SETTLING: Final = 64
 """Steps remembered as settling, the last ones: they are frames soon after they have ended."""
 
@@ -105,7 +107,7 @@ class OwnWork:
         return np.array(sorted(frame.step for frame in tuple(self._frames)), dtype=np.int64)
 
     def record(self, steps: Collection[int] | None = None, *, pause: Callable[[], object] | None = None) -> RankRecord:
-        """Return the own work of the steps collected, or of some; ``pause`` is called after each of them."""
+        """Return the own work of the steps collected, or of some; ``pause`` is called now and then."""
         wanted = (frame for frame in tuple(self._frames) if steps is None or frame.step in steps)
         frames = sorted(wanted, key=lambda frame: frame.step)
         count = len(frames)
@@ -113,34 +115,43 @@ class OwnWork:
         parents: dict[SpanKey, SpanKey] = {}
         scalars: defaultdict[str, npt.NDArray[np.float64]] = defaultdict(lambda: np.full(count, np.nan))
         own_ns = np.zeros(count, dtype=np.int64)
-        known: dict[int, _Columns] = {}
-        for at, frame in enumerate(frames):
-            columns = known.get(id(frame.layout))
-            if columns is None:
-                columns = known[id(frame.layout)] = _Columns.of(frame.layout)
-                parents.update(columns.parents)
-            self_ns = frame.layout.self_ns(frame.total_ns)
+        lengths = np.array([frame.step_ns for frame in frames], dtype=np.int64)
+        outside_ns = lengths - np.array([frame.overhead_ns for frame in frames], dtype=np.int64)
+        for layout, at in _by_layout(frames):
+            columns = _Columns.of(layout)
+            parents.update(columns.parents)
+            self_ns = layout.self_ns(np.array([frames[one].total_ns for one in at]))
             for column, key in columns.own:
-                rows[key][at] += self_ns[column]
-                own_ns[at] += self_ns[column]
+                rows[key][at] += self_ns[:, column]
+                own_ns[at] += self_ns[:, column]
             for column, key in columns.waits:
-                rows[key][at] += self_ns[column]
-            outside_ns = frame.step_ns - int(self_ns[columns.training].sum())
-            for phase, ns in frame.model_ns.items():
-                rows[f"({phase})", phase][at] += ns
-                own_ns[at] += 0 if phase is Phase.BACKWARD else ns
-                outside_ns -= ns
-            rows[OUTSIDE_ROW][at] = max(outside_ns - frame.overhead_ns, 0)
-            for name in RANK_SCALARS:
-                if name in frame.scalars:
-                    scalars[name][at] = frame.scalars[name]
-            if frame.warmup:
-                scalars[SETTLING_SCALAR][at] = 1.0
+                rows[key][at] += self_ns[:, column]
+            outside_ns[at] -= self_ns[:, columns.training].sum(axis=1)
             if pause is not None:
                 pause()
-        steps = np.array([frame.step for frame in frames], dtype=np.int64)
-        lengths = np.array([frame.step_ns for frame in frames], dtype=np.int64)
-        return RankRecord(steps, lengths, own_ns, dict(rows), parents, dict(scalars))
+        for at_one, frame in enumerate(frames):
+            for phase, ns in frame.model_ns.items():
+                rows[f"({phase})", phase][at_one] += ns
+                own_ns[at_one] += 0 if phase is Phase.BACKWARD else ns
+                outside_ns[at_one] -= ns
+            for name in RANK_SCALARS:
+                if name in frame.scalars:
+                    scalars[name][at_one] = frame.scalars[name]
+            if frame.warmup:
+                scalars[SETTLING_SCALAR][at_one] = 1.0
+        rows[OUTSIDE_ROW] = np.maximum(outside_ns, 0)
+        numbers = np.array([frame.step for frame in frames], dtype=np.int64)
+        return RankRecord(numbers, lengths, own_ns, dict(rows), parents, dict(scalars))
+
+
+def _by_layout(frames: Sequence[StepFrame]) -> Iterator[tuple[Layout, list[int]]]:
+    """Yield each layout with the indices of its frames, at most ``TOGETHER`` at a time."""
+    found: dict[int, tuple[Layout, list[int]]] = {}
+    for at, frame in enumerate(frames):
+        found.setdefault(id(frame.layout), (frame.layout, []))[1].append(at)
+    for layout, indices in found.values():
+        for start in range(0, len(indices), TOGETHER):
+            yield layout, indices[start : start + TOGETHER]
 
 
 class _Columns(NamedTuple):

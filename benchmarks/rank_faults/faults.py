@@ -14,14 +14,14 @@ PATTERNS: Final = ("persistent", "recurring", "one-off")
 KINDS: Final = (
     "loader", "forward", "backward", "optimizer", "network", "pause", "collection", "batches", "dead",
 )  # fmt: skip
-STEPS: Final = 120
+STEPS: Final = 100
 FIRST_STEP: Final = 12
 """The first step that a fault may be in: warm-up steps are in no statistic."""
-PERSISTENT_S: Final = (0.004, 0.012)
-"""Seconds that a persistent fault adds to a step, a fifth to two thirds of it; …"""
-RECURRING_S: Final = (0.03, 0.06)
+PERSISTENT_S: Final = (0.012, 0.036)
+"""Seconds that a persistent fault adds to a step, a quarter to four fifths of it; …"""
+RECURRING_S: Final = (0.09, 0.18)
 PERIODS: Final = (4, 9)
-ONE_OFF_S: Final = (0.3, 0.6)
+ONE_OFF_S: Final = (0.6, 1.2)
 LARGER: Final = (2.0, 3.0)
 """… the size of a larger batch, in usual ones."""
 

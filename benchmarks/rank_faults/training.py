@@ -1,4 +1,4 @@
-"""One training on one rank, with its fault: real modules, a real loader and optimizer, a step of about 15 ms.
+"""One training on one rank, with its fault: real modules, a real loader and optimizer, a step of about 45 ms.
 
 Modules sleep, as a device that computes leaves the processor: four ranks share two cores. Each rank draws noise for
 each module and step, so that healthy ranks differ from step to step.
@@ -27,10 +27,10 @@ from .faults import MODULES, Fault, Run
 SIZE: Final = 32
 ROWS: Final = 8
 """Samples of a usual batch."""
-FORWARD_S: Final = 0.001
-BACKWARD_S: Final = 0.002
-LOADER_S: Final = 0.001
-OPTIMIZER_S: Final = 0.001
+FORWARD_S: Final = 0.003
+BACKWARD_S: Final = 0.006
+LOADER_S: Final = 0.003
+OPTIMIZER_S: Final = 0.003
 SPREAD: Final = 0.1
 """The spread of each module's time from step to step, as a part of it."""
 OBJECT_S: Final = 80e-9
