@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ def align_rows(records: Sequence[RankRecord]) -> Iterator[AlignedRow]:
     around = {key: parent for record in records for key, parent in record.parents.items()}
     inside: dict[SpanKey, list[SpanKey]] = {}
     for key in keys:
-        base = key if key in alike else _base(key, around, alike)
+        base = key if key in alike else row_around(key, around, alike)
         inside.setdefault(base, [])
         if base != key:
             inside[base].append(key)
@@ -70,11 +70,14 @@ def _is_alike(records: Sequence[RankRecord], key: SpanKey) -> bool:
     return True
 
 
-def _base(key: SpanKey, around: dict[SpanKey, SpanKey], alike: set[SpanKey]) -> SpanKey:
-    """Return the nearest row around a row that all ranks have; the row itself if there is none."""
+def row_around(key: SpanKey, parents: Mapping[SpanKey, SpanKey], among: Collection[SpanKey]) -> SpanKey:
+    """Return the nearest row around a row that is among these.
+
+    Where there is none: for a module the row outside of all spans, else the outermost row.
+    """
     seen, at = {key}, key
-    while (parent := around.get(at) or _outer(at)) is not None and parent not in seen:
-        if parent in alike:
+    while (parent := parents.get(at) or _outer(at)) is not None and parent not in seen:
+        if parent in among:
             return parent
         seen.add(parent)
         at = parent

@@ -18,7 +18,17 @@ from typing import Final, NamedTuple, Protocol
 from .._process.failures import describe
 from .channel import Channel
 from .comparison import RankComparison
-from .message import MESSAGE_STEPS, Sender, choose_steps, decode, decode_all, decode_names, encode, encode_names
+from .message import (
+    MESSAGE_STEPS,
+    Sender,
+    choose_steps,
+    decode,
+    decode_all,
+    decode_names,
+    encode,
+    encode_names,
+    keep_largest,
+)
 from .record import OwnWork, RankRecord
 from .table import RankState, RankTable, host_number, is_running, kept_messages
 
@@ -164,7 +174,7 @@ class Exchange:
         else:
             chosen = choose_steps(known[known > self._last_sent])
         self._last_sent = int(known[-1]) if len(known) else self._last_sent
-        record = self.work.record(frozenset(chosen.tolist()), pause=_let_others_run)
+        record = keep_largest(self.work.record(frozenset(chosen.tolist()), pause=_let_others_run))
         rank, first, names = self.place.rank, not self.messages, encode_names(record)
         if first or (names != self._names and record.rows):
             self._names = names
@@ -255,8 +265,8 @@ class Exchange:
             return self._table.states(self._clock(), self.interval_s)
 
     def records(self) -> dict[int, RankRecord]:
-        """Return the steps of each rank that are known, on rank 0."""
-        own = {0: self.work.record()}
+        """Return the steps of each rank that are known, on rank 0, with as many rows of each."""
+        own = {0: keep_largest(self.work.record())}
         with self._lock:
             return own | self._table.records()
 

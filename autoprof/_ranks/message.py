@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from ..frame import Nanoseconds, Phase
-from .record import SENT_SCALARS, WAIT_ROWS, RankRecord, SpanKey
+from .aligned import row_around
+from .record import OUTSIDE_ROW, SENT_SCALARS, WAIT_ROWS, RankRecord, SpanKey
 
 MESSAGE_STEPS: Final = 32
 """Steps in a message."""
 MESSAGE_ROWS: Final = 64
-"""Rows in a message, the largest ones."""
+"""Rows in a message, the largest ones; they include the time of the rows inside them that are left out."""
 VERSION: Final = 2
 SCALE: Final = 2**16 - 1
 """A row's times are sent in parts of its longest one: an error of 0.001 % of it."""
@@ -100,7 +101,7 @@ class Message:
 
 def encode(sender: Sender, record: RankRecord, serial: int, rate: float, *, closing: bool, names: int = 0) -> bytes:
     """Return the message of ``MESSAGE_BYTES``; of a longer record it has the steps of ``choose_steps``."""
-    record = record.select(choose_steps(record.steps))
+    record = keep_largest(record.select(choose_steps(record.steps)))
     fields = np.zeros((), dtype=_MESSAGE)
     keys = largest_rows(record)
     for name, value in (
@@ -159,6 +160,24 @@ def largest_rows(record: RankRecord) -> list[SpanKey]:
     return sorted(record.rows, key=lambda key: (key not in WAIT_ROWS, -int(record.rows[key].sum()), key))[:MESSAGE_ROWS]
 
 
+def keep_largest(record: RankRecord) -> RankRecord:
+    """Return the record with the rows of a message alone; the time of each other row is in the nearest one around it.
+
+    Without one, time of modules is in the row outside of all spans, as in ``align_rows``; that of other rows is lost.
+    """
+    kept = largest_rows(record)
+    if len(kept) == len(record.rows):
+        return record
+    rows = {key: record.rows[key] for key in kept}
+    for key in record.rows.keys() - rows.keys():
+        base = row_around(key, record.parents, rows)
+        if base in rows:
+            rows[base] = rows[base] + record.rows[key]
+    around = {key: row_around(key, record.parents, rows) for key in rows}
+    parents = {key: base for key, base in around.items() if base in rows and base not in (key, OUTSIDE_ROW)}
+    return replace(record, rows=rows, parents=parents)
+
+
 def choose_steps(steps: Nanoseconds, count: int = MESSAGE_STEPS) -> Nanoseconds:
     """Return at most ``count`` of these steps, chosen by their numbers.
 
@@ -187,8 +206,8 @@ NO_NAMES: Final = RowNames({}, {})
 
 
 def encode_names(record: RankRecord) -> bytes:
-    """Return the text with the names of the rows that a message of this record has."""
-    return json.dumps([[*key, *record.parents.get(key, ())] for key in largest_rows(record)]).encode()
+    """Return the text with the names of the rows that a message of this record has, in an order of its own."""
+    return json.dumps([[*key, *record.parents.get(key, ())] for key in sorted(largest_rows(record))]).encode()
 
 
 def decode_names(data: bytes) -> RowNames:

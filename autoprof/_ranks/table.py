@@ -96,9 +96,14 @@ class RankTable:
         entry.complete = True
 
     def learn(self, rank: int, names: RowNames) -> None:
-        """Take the names of the rows in the last message of a rank."""
+        """Take the names of the rows in the last message of a rank; rows of earlier messages keep theirs."""
         entry = self._entries[rank]
-        entry.names, entry.names_number = names, entry.messages[-1].names
+        sent = {number for message in entry.messages for number in message.hashes}
+        earlier = {number: key for number, key in entry.names.rows.items() if number in sent}
+        rows = {**earlier, **names.rows}
+        around, known = {**entry.names.parents, **names.parents}, {*rows.values()}
+        entry.names = RowNames(rows, {key: parent for key, parent in around.items() if key in known})
+        entry.names_number = entry.messages[-1].names
 
     def unnamed(self) -> list[int]:
         """Return the ranks whose last message has rows with other names than those before."""

@@ -274,6 +274,67 @@ def test_messages_add_up_to_more_steps() -> None:
 
 
 def test_ranks_with_other_targets_are_merged_by_name() -> None:
+def test_steps_that_are_added_meanwhile_end_no_exchange() -> None:
+    """The training thread may add a step while the exchange's thread copies those before."""
+    work = OwnWork(8)
+
+    class Frames(deque[Any]):
+        """Changes while it is copied the first time."""
+
+        def __iter__(self) -> Iterator[Any]:
+            if len(self) == 1:
+                work.add(make_step(2))
+                raise RuntimeError("deque mutated during iteration")
+            return super().__iter__()
+
+    work._frames = Frames(maxlen=8)
+    work.add(make_step(1))
+    assert work.record().steps.tolist() == [1, 2]
+
+
+def test_rows_of_earlier_messages_keep_their_names() -> None:
+    """A later message has other rows, and names these alone."""
+    world = World(2)
+    for steps, name in ((range(1, 21), "decoder"), (range(21, 41), "encoder")):
+        for step in steps:
+            world.ranks[1].work.add(make_step(step, name=name))
+        world.exchange(1, 0)
+    rows = world.ranks[0].records()[1].rows
+    assert rows["decoder", Phase.BACKWARD][:20] == pytest.approx(60 * MS, rel=1e-4)
+    assert rows["encoder", Phase.BACKWARD][20:] == pytest.approx(60 * MS, rel=1e-4)
+
+
+def test_names_are_sent_again_only_where_there_are_others() -> None:
+    """The order of the rows by size changes from message to message."""
+    world = World(2)
+    world.ranks[1].work.add(make_step(1, backward_ms=20))
+    world.exchange(1)
+    first = world.board.put_bytes
+    world.ranks[1].work.add(make_step(2, backward_ms=60))
+    world.exchange(1)
+    assert world.board.put_bytes - first == MESSAGE_BYTES
+
+
+def test_rows_beyond_those_of_a_message_accuse_no_rank() -> None:
+    """A model of 130 modules on equal ranks: a message has 64 rows, rank 0 has all of its own."""
+    spans = [Span("Model", "", Phase.FORWARD, None, 0, 100 * MS)]
+    spans += [Span(f"layer{at}", f"layer{at}", Phase.FORWARD, 0, at * MS, MS) for at in range(70)]
+    spans += [Span("experts", "experts", Phase.FORWARD, 0, 70 * MS, 20 * MS)]
+    spans += [
+        Span(f"experts/{at}", f"experts.{at}", Phase.FORWARD, 71, 70 * MS + at * MS // 4, MS // 4) for at in range(60)
+    ]
+    world = World(4)
+    for exchange in world.ranks:
+        for step in range(1, 31):
+            exchange.work.add(make_frame(spans, step=step, duration_ns=110 * MS))
+    world.exchange(1, 2, 3, 0)
+    found = RankMonitor(None, 0, 4, world.ranks[0]).comparison((), final=True)
+    assert found is not None
+    assert (found.missing, found.slow) == (None, ())
+    for record in world.ranks[0].records().values():
+        assert sum(times[0] for times in record.rows.values()) == pytest.approx(110 * MS, rel=1e-4)
+
+
     """A module that one rank does not name is 0 there, and does not shift another row."""
     world = World(2)
     world.train(0, range(1, 21))

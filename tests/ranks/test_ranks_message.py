@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,11 @@ from autoprof._ranks.message import (
     decode_names,
     encode,
     encode_names,
+    keep_largest,
     largest_rows,
     row_hash,
 )
-from autoprof._ranks.record import WAIT_ROWS, RankRecord, SpanKey
+from autoprof._ranks.record import OUTSIDE_ROW, WAIT_ROWS, RankRecord, SpanKey
 from autoprof.frame import Phase
 
 MS = 1_000_000
@@ -71,6 +74,18 @@ def test_a_message_has_one_size(steps: int, rows: int) -> None:
     assert len(message.hashes) == min(rows, MESSAGE_ROWS)
     if rows > MESSAGE_ROWS:
         assert row_hash((f"layer{rows - 1}", Phase.FORWARD)) in message.hashes
+
+
+def test_a_row_that_is_left_out_is_part_of_the_row_around_it() -> None:
+    """Over rows that are left out, too; a module in no row is outside of all spans."""
+    rows: dict[SpanKey, int] = {(f"layer{at}", Phase.FORWARD): 9 for at in range(MESSAGE_ROWS - 2)}
+    root, middle, leaf, alone = ((name, Phase.FORWARD) for name in ("root", "a", "b", "c"))
+    record = make_record(range(1, 5), rows | {root: 20, middle: 2, leaf: 1, alone: 3, OUTSIDE_ROW: 5})
+    kept = keep_largest(replace(record, parents={leaf: middle, middle: root}))
+    assert len(kept.rows) == MESSAGE_ROWS
+    assert kept.rows.keys() == rows.keys() | {root, OUTSIDE_ROW}
+    assert kept.rows[root].tolist() == sum(record.rows[key] for key in (root, middle, leaf)).tolist()  # type: ignore[union-attr]
+    assert kept.rows[OUTSIDE_ROW].tolist() == (record.rows[OUTSIDE_ROW] + record.rows[alone]).tolist()
 
 
 def test_rows_are_merged_by_name() -> None:
