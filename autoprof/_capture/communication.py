@@ -17,15 +17,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from time import monotonic, perf_counter_ns, sleep
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._process.replace import Listener
+from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 
 KEY: Final = "BackendSelect"
@@ -129,6 +132,8 @@ _OPERATORS: Final = {
 }
 """The operators by their names in the namespace ``c10d``."""
 WITHOUT_BYTES: Final = frozenset({"barrier"})
+MAX_LISTED: Final = 4
+"""Ranks of a group that are listed one by one."""
 
 
 class CommRecord:
@@ -249,6 +254,28 @@ def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
     ``frame`` is ours, above that of the call: the backward thread of a device has no Python code below it.
     """
     phase = Phase.OTHER if _graph_task() == _NOT_IN_BACKWARD else Phase.BACKWARD
+def members_label(group: Any) -> str:
+    """Return the words for the ranks of a group, the same on each of them; nothing for a group of all ranks."""
+    try:
+        ranks = sorted(dist.get_process_group_ranks(group))
+        return "" if len(ranks) == dist.get_world_size() else f" (ranks {_phrase_members(ranks)})"
+    except Exception:  # a group that torch.distributed did not make
+        return UNKNOWN_MEMBERS
+
+
+def _phrase_members(ranks: list[int]) -> str:
+    """Return different texts for different ranks: a range, a list, or a list cut to its beginning with a checksum."""
+    distances = {after - before for before, after in pairwise(ranks)}
+    if distances == {1}:
+        return f"{ranks[0]}-{ranks[-1]}"
+    if len(ranks) <= MAX_LISTED:
+        return ", ".join(map(str, ranks))
+    if len(distances) == 1:
+        return f"{ranks[0]}-{ranks[-1]} by {distances.pop()}"
+    first = ", ".join(map(str, ranks[:MAX_LISTED]))
+    return f"{first}, … {len(ranks)} in all, {crc32(repr(ranks).encode()):08x}"
+
+
     caller, by_distributed = "", False
     for _ in range(MAX_FRAMES):
         if frame is None or (caller and phase is not Phase.OTHER):

@@ -1,6 +1,6 @@
 """Many ranks: the own work of each, and the comparison that names the slow one."""
 
-from .calls import CallKey, CollectiveCall, StepCollectives, step_collectives
+from .calls import UNKNOWN_MEMBERS, CallKey, CollectiveCall, StepCollectives, step_collectives
 from .causes import Cause
 from .channel import open_channel
 from .clocks import ClockShift, align_clocks
@@ -19,6 +19,7 @@ __all__ = [
     "MIN_COMMON_STEPS",
     "MIN_RARE_SHARE",
     "MIN_SHARE",
+    "UNKNOWN_MEMBERS",
     "CallKey",
     "Cause",
     "ClockShift",

@@ -8,7 +8,12 @@ from .._stats.layout_cache import cached_by_layout
 from ..frame import NOT_MEASURED, TRAINING_LANE, Layout, Phase, StepFrame
 
 MEETINGS: Final = ("DDP", "all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter")
-"""Communication that no rank leaves before all ranks have entered it, by the beginning of its name."""
+"""Communication that no rank of its group leaves before all have entered it, by the beginning of its name.
+
+The name has the ranks of the group where these are not all.
+"""
+UNKNOWN_MEMBERS: Final = " (unknown ranks)"
+"""The end of the name of a call in a group whose ranks are unknown: which calls of other ranks it meets is unknown."""
 DDP: Final = "Comm/DDP"
 WAIT: Final = "Comm/wait"
 """The wait for communication that was started earlier in the step."""
@@ -37,7 +42,7 @@ class CollectiveCall(NamedTuple):
 
 
 class StepCollectives(NamedTuple):
-    """One step of one rank: where it lies in time, and the calls in which all ranks meet.
+    """One step of one rank: where it lies in time, and the calls in which all ranks of a group meet.
 
     ``on_device``: the calls' times are those of the device.
     """
@@ -69,7 +74,7 @@ def step_collectives(frame: StepFrame) -> StepCollectives:
             continue
         start_ns = seen_ns = int(starts[span])
         end_ns = max(seen_ns + int(lengths[span]), waited_ns)
-        if name == DDP:
+        if name.startswith(DDP):
             before = (int(starts[at]) for at in backwards if lengths[at] != NOT_MEASURED and starts[at] <= start_ns)
             start_ns = max(before, default=0)
         calls.append(CollectiveCall((frame.step, name, number), span, start_ns, end_ns, seen_ns))
@@ -89,7 +94,11 @@ def _columns(layout: Layout) -> tuple[list[tuple[int, str, int]], list[int], lis
             backwards.append(span)
         elif phase is Phase.COMM and name == WAIT:
             waits.append(span)
-        elif phase is Phase.COMM and name.removeprefix("Comm/").startswith(MEETINGS):
+        elif phase is Phase.COMM and _is_meeting(name):
             number = seen[name] = seen.get(name, -1) + 1
             meetings.append((span, name, number))
     return meetings, waits, backwards
+
+
+def _is_meeting(name: str) -> bool:
+    return name.removeprefix("Comm/").startswith(MEETINGS) and not name.endswith(UNKNOWN_MEMBERS)

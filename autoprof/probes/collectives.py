@@ -20,10 +20,11 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from .._capture.communication import KERNELS, CommRecord, has_ranks
+from .._capture.communication import KERNELS, CommRecord, has_ranks, members_label
 from .._capture.marks import ENTER, LEAVE
 from .._capture.recorder import Recorder
 from .._process.replace import Attribute, CallProbe, Replacement, place_of
+from .._ranks import UNKNOWN_MEMBERS
 from ..frame import Phase
 from ._base import ProbeContext, ProbeFactory
 
@@ -36,17 +37,40 @@ COLLECTIVES: Final = (
 NEGLIGIBLE: Final = 0.001
 """Idle kernels stay while they take at most this part of the step: torch's table of operators rarely changes then.
 A thread of the program that communicates at the very moment of a change might see half of it."""
+MAX_NAMES: Final = 256
+"""Names of calls, by function and group; the calls of further groups have names without their ranks."""
 ONE_QUEUE: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
 """The environment variable of the number of hardware queues. With one, a timed event on a communication stream keeps
 computation waiting."""
 UNTIMED_STREAM: Final = f"communication on a stream of its own, not timed under {ONE_QUEUE}=1"
+_Group: Any = getattr(dist, "ProcessGroup", ())
+_NOT_IN_GROUP: Final = getattr(getattr(dist, "GroupMember", None), "NON_GROUP_MEMBER", object())
+"""The group as torch gives it to a rank that is not in it: a call there communicates nothing."""
 
 
 def _replacements() -> Iterator[Replacement]:
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Replacement(place_of(dist, name))
+                yield Replacement(place_of(dist, name), _replace_collective)
+
+
+def _replace_collective(original: Any, listeners: list[Any]) -> Any:
+    """Return a wrapper that passes the keyword arguments to the listeners, too: the group is mostly one of them."""
+
+    @wraps(original)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if not listeners:
+            return original(*args, **kwargs)
+        given = (*args, *kwargs.values())
+        entered = [listener for listener in listeners[:] if listener.enter(original, given)]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            for listener in reversed(entered):
+                listener.leave()
+
+    return collective
 
 
 def _replace_wait(original: Any, listeners: list[Any]) -> Any:
@@ -76,37 +100,60 @@ WAIT: Final = (
 
 
 class CommListener:
-    """Mark the collectives of one session; a wait inside a collective belongs to it."""
+    """Mark the collectives of one session; a wait inside a collective belongs to it.
+
+    A call of some ranks has their numbers in its name: calls of one name on several ranks are then the same call.
+    """
 
     def __init__(self, recorder: Recorder, record: CommRecord) -> None:
         self._recorder = recorder
         self._record = record
         self._codes: dict[str, int] = {}
+        self._members: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        """The words for the ranks of each group."""
         self._open_code = self._open_in = -1
         self._one_queue = os.environ.get(ONE_QUEUE) == "1"
-        self._home: Any = None
+        self._forward_stream: Any = None
         """The stream of the model's last forward, where there is one queue for all streams."""
 
     def find_stream(self) -> None:
         """Remember the stream of a training forward, which now begins."""
         if self._one_queue and self._recorder.on_device:
-            self._home = self._recorder.clock.place(None)
+            self._forward_stream = self._recorder.clock.place(None)
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
         recorder = self._recorder
         if self._open_in == recorder.serial or get_ident() != recorder.thread or torch.compiler.is_dynamo_compiling():
             return False
-        if self._home is not None and recorder.on_device and recorder.clock.place(None) != self._home:
+        if (
+            self._forward_stream is not None
+            and recorder.on_device
+            and recorder.clock.place(None) != self._forward_stream
+        ):
             if function.__name__ != "wait":  # also inside a collective
                 recorder.count_untimed(UNTIMED_STREAM)
             return False
         name = function.__name__
+        for one in args:
+            if one is _NOT_IN_GROUP:
+                return False
+            if isinstance(one, _Group):
+                name += self._label(one)
         code = self._codes.get(name)
+        if code is None and len(self._codes) >= MAX_NAMES:
+            name = f"{function.__name__}{UNKNOWN_MEMBERS}"
+            code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = recorder.label(f"Comm/{name}", None, Phase.COMM)
         self._open_code, self._open_in = code, recorder.serial  # after a Ctrl-C, the serial of an old step
         recorder.mark(code | ENTER)
         return True
+
+    def _label(self, group: Any) -> str:
+        label = self._members.get(group)
+        if label is None:
+            label = self._members[group] = members_label(group)
+        return label
 
     def leave(self) -> None:
         if self._open_in == self._recorder.serial:
@@ -124,7 +171,8 @@ class ReducerWait:
     def __init__(self, recorder: Recorder, model: torch.nn.Module, record: CommRecord) -> None:
         self._recorder = recorder
         self._record = record
-        self._code = recorder.label("Comm/DDP", None, Phase.COMM)
+        self._codes: dict[str, int] = {}
+        self._code = -1
         self._ddp: weakref.ref[Any] | None = None
         self._open = False
         self._ddp_class: Any = None
@@ -133,13 +181,22 @@ class ReducerWait:
 
             self._ddp_class = DistributedDataParallel
             inside = next((one for one in model.modules() if isinstance(one, DistributedDataParallel)), None)
-            self._ddp = None if inside is None else weakref.ref(inside)
+            if inside is not None:
+                self._follow(inside)
 
     def find_wrapper(self) -> None:
         """Remember the DDP module whose forward is running: the model may have been wrapped after set-up."""
         active = None if self._ddp_class is None else getattr(self._ddp_class, "_active_ddp_module", None)
         if active is not None and (self._ddp is None or self._ddp() is not active):
-            self._ddp = weakref.ref(active)
+            self._follow(active)
+
+    def _follow(self, ddp: Any) -> None:
+        """Mark the waits for the reducer of this module from now on."""
+        name = f"Comm/DDP{members_label(getattr(ddp, 'process_group', None))}"
+        code = self._codes.get(name)
+        if code is None:  # two models may train in turn: each name has one label
+            code = self._codes[name] = self._recorder.label(name, None, Phase.COMM)
+        self._code, self._ddp = code, weakref.ref(ddp)
 
     def begin(self) -> None:
         """Mark that all nodes of a backward pass have run: now it waits for the reducer."""
