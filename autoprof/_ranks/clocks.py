@@ -1,18 +1,19 @@
 """Align the clocks of several hosts by the collectives that their ranks call together.
 
-No rank leaves a collective before every rank has entered it. So each call bounds the difference of two clocks from both
-sides: the time at which one rank leaves is no earlier than the time at which another one enters. The true difference,
-a line over time (offset and drift), runs between all lower and all upper bounds. That is the method of Duda et al.
-("Estimating global time in distributed systems", 1987) with collectives in the place of messages; Scalasca extends the
-same conditions to collectives (Becker et al., "Scalable timestamp synchronization for event traces", 2009). Where one
-rank is always the last to enter, one side of the bounds is wide: there the ends of the calls, at which all ranks leave
-nearly together, tell more.
+No rank leaves a collective before every rank of its group has entered it. So each call bounds the difference of two
+clocks from both sides: the time at which one rank leaves is no earlier than the time at which another one enters. The
+true difference, a line over time (offset and drift), runs between all lower and all upper bounds. That is the method of
+Duda et al. ("Estimating global time in distributed systems", 1987) with collectives in the place of messages; Scalasca
+extends the same conditions to collectives (Becker et al., "Scalable timestamp synchronization for event traces", 2009).
+Where one rank is always the last to enter, one side of the bounds is wide: there the ends of the calls, at which all
+ranks leave nearly together, are the better evidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
@@ -87,19 +88,34 @@ def align_clocks(
         members.setdefault(("rank", rank) if clock is None else ("clock", clock), []).append(rank)
     merged = {ranks[0]: _merge([calls[rank] for rank in ranks]) for ranks in members.values()}
     first_of = {rank: ranks[0] for ranks in members.values() for rank in ranks}
+    shifts = _align_all(merged, reference)
+    unknown = ClockShift(reference, error_ns=None)
+    return {rank: shifts.get(first_of[rank], unknown) for rank in calls}
+
+
+def _align_all(merged: Mapping[int, Mapping[CallKey, CollectiveCall]], reference: int) -> dict[int, ClockShift]:
+    """Return the shifts of the clocks that can be aligned: with the reference, or through a clock that is aligned."""
     shifts = {reference: ClockShift(reference)}
-    waiting = [first for first in merged if first != reference]
-    for first in waiting[:]:
-        shift = _align(merged[first], merged[reference], ClockShift(reference))
-        if shift is not None:
-            shifts[first] = shift
-            waiting.remove(first)
-    while waiting:
-        pairs = [(len(merged[first].keys() & merged[by].keys()), first, by) for first in waiting for by in shifts]
-        _, first, by = max(pairs)
-        waiting.remove(first)
-        shifts[first] = _align(merged[first], merged[by], shifts[by]) or ClockShift(reference, error_ns=None)
-    return {rank: shifts[first_of[rank]] for rank in calls}
+    pairs: list[tuple[int, int, int]] = []
+
+    def align(first: int, by: int) -> None:
+        shift = _align(merged[first], merged[by], shifts[by])
+        if shift is None:
+            return
+        shifts[first] = shift
+        for other in merged.keys() - shifts.keys():
+            common = len(merged[other].keys() & merged[first].keys())
+            if common:
+                heappush(pairs, (-common, other, first))
+
+    for first in merged:
+        if first != reference:
+            align(first, reference)
+    while pairs:
+        _, first, by = heappop(pairs)
+        if first not in shifts:
+            align(first, by)
+    return shifts
 
 
 def _merge(calls: list[Mapping[CallKey, CollectiveCall]]) -> Mapping[CallKey, CollectiveCall]:
@@ -140,8 +156,8 @@ def _choose(x: Values, bounded: _ClockLine | None, middle: _ClockLine | None) ->
     """Return the line with the smaller error: that of the ends only where the bounds do not exclude it."""
     if bounded is None or middle is None:
         return bounded or middle
-    apart = float(np.abs(bounded.at(x) - middle.at(x)).max())
-    return middle if middle.error < bounded.error and apart <= bounded.error else bounded
+    difference = float(np.abs(bounded.at(x) - middle.at(x)).max())
+    return middle if middle.error < bounded.error and difference <= bounded.error else bounded
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,24 @@ def test_a_clock_is_aligned_through_another_one() -> None:
     assert (shifts[2].error_ns or 0) > (shifts[1].error_ns or 0)
 
 
+def test_a_clock_that_cannot_be_aligned_directly_leads_to_no_other() -> None:
+    """Rank 1 contradicts rank 0. Rank 2 meets rank 1 in most of its calls, and rank 3, which is aligned, in fewer."""
+    cluster = Cluster((0, S, 2 * S, 3 * S), (0.0,) * 4)
+    random = np.random.default_rng(3)
+    calls = cluster.calls(count=30, every_ns=S)
+    meetings = [(0, 1)] * 6 + [(1, 2)] * 5 + [(2, 3)] * 2 + [(0, 3)] * 2
+    for key in list(calls[0]):
+        meeting = meetings[key[0] % len(meetings)]
+        for rank in {0, 1, 2, 3}.difference(meeting):
+            del calls[rank][key]
+        if meeting == (0, 1):
+            at = BEGIN + int(random.integers(0, 30 * S))
+            calls[1][key] = CollectiveCall(key, 0, at, at + MS)
+    shifts = align_clocks(calls, {})
+    errors = cluster.errors(shifts)
+    assert all(errors[rank] <= (shifts[rank].error_ns or 0) for rank in (1, 2, 3))
+
+
 def test_a_clock_without_a_common_call_is_left_alone() -> None:
     """Its error is unknown, which is not zero."""
     calls = APART.calls()
