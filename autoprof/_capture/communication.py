@@ -219,8 +219,14 @@ class CommRecord:
         """Take the present time as the end of each communication that is over; ``waited`` is the work of one.
 
         The thread of a communication that calls back may have to wait for Python's lock, so the end of a wait is seen
-        here first.
+        here first. Never raises: it is called in the training's own waits.
         """
+        try:
+            self._look_for_ends(waited)
+        except Exception:  # a work of another backend
+            self._handle_failure("the record of communication")
+
+    def _look_for_ends(self, waited: Any) -> None:
         for call in self._pending[:MAX_PENDING]:
             is_done = call.is_done
             if is_done is None or call.ended_ns or (waited is not None and call.work is waited) or is_done():

@@ -228,3 +228,17 @@ def test_a_call_by_a_thread_without_python_frames_is_recorded() -> None:
     assert changed.acquire(timeout=10)
     assert failures == []
     assert [(one.kind, one.bytes) for one in calls] == [("all_reduce", 32)]
+
+
+def test_a_work_that_cannot_be_asked_whether_it_is_over_fails_no_wait() -> None:
+    """The training's own wait goes on; the failure is counted."""
+    run = Run()
+    pending = call("all_reduce", 1, None)
+
+    def is_done() -> bool:
+        raise RuntimeError("this backend cannot tell")
+
+    pending.is_done = is_done
+    run.record._pending.append(pending)
+    run.record.look_for_ends()
+    assert run.failures == ["the record of communication"]
