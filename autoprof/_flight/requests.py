@@ -46,9 +46,9 @@ class CaptureRequests:
         """Return the reason of the pending request, once."""
         reason = self._reason
         if reason is not None:
-            self._reason = None
             self.left -= 1
             self._ring.limit_ns = NEVER  # until the flight recorder's thread writes the limit of slow steps again
+            self._reason = None  # last: from now on another thread may add a request, and with it another limit
         return reason
 
 
