@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -101,14 +102,20 @@ class OwnWork:
         if not frame.warmup or frame.step in self._settling:
             self._frames.append(frame)
 
+    def _copy(self) -> tuple[StepFrame, ...]:
+        """Return the steps collected, also where the training thread adds one meanwhile."""
+        while True:
+            with suppress(RuntimeError):  # the collection has changed: a garbage collection let the other thread run
+                return tuple(self._frames)
+
     @property
     def steps(self) -> Nanoseconds:
         """The numbers of the steps collected."""
-        return np.array(sorted(frame.step for frame in tuple(self._frames)), dtype=np.int64)
+        return np.array(sorted(frame.step for frame in self._copy()), dtype=np.int64)
 
     def record(self, steps: Collection[int] | None = None, *, pause: Callable[[], object] | None = None) -> RankRecord:
         """Return the own work of the steps collected, or of some; ``pause`` is called now and then."""
-        wanted = (frame for frame in tuple(self._frames) if steps is None or frame.step in steps)
+        wanted = (frame for frame in self._copy() if steps is None or frame.step in steps)
         frames = sorted(wanted, key=lambda frame: frame.step)
         count = len(frames)
         rows: defaultdict[SpanKey, Nanoseconds] = defaultdict(lambda: np.zeros(count, dtype=np.int64))

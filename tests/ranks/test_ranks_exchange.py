@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -273,7 +274,6 @@ def test_messages_add_up_to_more_steps() -> None:
     assert {len(times) for times in records[1].rows.values()} == {80}
 
 
-def test_ranks_with_other_targets_are_merged_by_name() -> None:
 def test_steps_that_are_added_meanwhile_end_no_exchange() -> None:
     """The training thread may add a step while the exchange's thread copies those before."""
     work = OwnWork(8)
@@ -335,6 +335,7 @@ def test_rows_beyond_those_of_a_message_accuse_no_rank() -> None:
         assert sum(times[0] for times in record.rows.values()) == pytest.approx(110 * MS, rel=1e-4)
 
 
+def test_ranks_with_other_targets_are_merged_by_name() -> None:
     """A module that one rank does not name is 0 there, and does not shift another row."""
     world = World(2)
     world.train(0, range(1, 21))
