@@ -322,6 +322,17 @@ class TestWrappers:
             "model: hooks do not fire inside the compiled module 'stage1': stage1.attn, stage1.ffn",
         )
 
+    def test_blocks_compiled_one_by_one_are_noted_once(self):
+        """With their number, the first of them, and the modules inside."""
+        model = nn.Sequential(*(Stage() for _ in range(5)))
+        for block in model:
+            block.compile(backend="eager")
+        (note,) = select_targets(model, parse_config(r"targets: [{match: '\d\.attn'}]")).notes
+        assert note == (
+            "model: hooks do not fire inside the 5 compiled modules '0', '1', '2', …: "
+            "0.attn, 1.attn, 2.attn, 3.attn, 4.attn"
+        )
+
     def test_a_compiled_model_is_noted(self):
         """Every target in it is named."""
         selection = select_targets(torch.compile(Model(), backend="eager"), Config())

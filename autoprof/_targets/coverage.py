@@ -38,6 +38,8 @@ class Reason(str, Enum):
         return self.value
 
 
+MAX_NAMED = 3
+"""Compiled or scripted modules that one note names."""
 HIDDEN = frozenset({Reason.COMPILED, Reason.SCRIPTED})
 """Reasons known before any step, of modules that do run."""
 
@@ -126,18 +128,19 @@ def hidden_reasons(nodes: list[ModuleNode]) -> dict[ModuleNode, Reason]:
 
 
 def hidden_notes(nodes: list[ModuleNode], taken: Iterable[ModuleNode]) -> list[str]:
-    """Name the chosen modules that no hook sees, in one note for each compiled or scripted module around them."""
+    """Name the chosen modules that no hook sees: one note for those inside compiled, one for those inside scripted."""
     scripted = _scripted_in(nodes)
     chosen = set(taken)
-    around: dict[tuple[str, str], list[str]] = {}
+    inside: dict[str, dict[str, list[str]]] = {}
     for node in nodes:
         if node in chosen and node.compiled_in is not None:
-            around.setdefault(("compiled", node.compiled_in), []).append(node.fqn)
+            inside.setdefault("compiled", {}).setdefault(node.compiled_in, []).append(node.fqn)
         elif node in chosen and node in scripted:
-            around.setdefault(("scripted", scripted[node]), []).append(node.fqn)
+            inside.setdefault("scripted", {}).setdefault(scripted[node], []).append(node.fqn)
     return [
-        f"model: hooks do not fire inside {_around(fqn, word)}: {shorten(visible(', '.join(inside)), 200)}"
-        for (word, fqn), inside in around.items()
+        f"model: hooks do not fire inside {_around_all(list(by_fqn), word)}: "
+        f"{shorten(visible(', '.join(fqn for fqns in by_fqn.values() for fqn in fqns)), 200)}"
+        for word, by_fqn in inside.items()
     ]
 
 
@@ -150,6 +153,13 @@ def generator_notes(nodes: Iterable[ModuleNode]) -> list[str]:
         f"model: the forward of {shorten(visible(', '.join(found)), 200)} is a generator or a coroutine: "
         "a call only creates it, and its work is timed in the module that runs it"
     ]
+
+
+def _around_all(fqns: list[str], word: str) -> str:
+    if len(fqns) == 1:
+        return _around(fqns[0], word)
+    first = ", ".join(map(quoted, fqns[:MAX_NAMED])) + (", …" if len(fqns) > MAX_NAMED else "")
+    return f"the {len(fqns)} {word} modules {first}"
 
 
 def _around(fqn: str, word: str) -> str:
