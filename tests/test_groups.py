@@ -224,13 +224,6 @@ class TestWrappers:
         wrapper._fsdp_wrapped_module = Holder(h=nn.ModuleList(blocks))
         assert names(wrapper)[0] == ("h.*", 2)
 
-    def test_a_module_that_only_forwards(self):
-        """One child that is called, and no parameters of its own."""
-        assert group_tree(Holder(net=Block())).passes_through
-        assert not group_tree(Holder(net=Block(), head=nn.Linear(1, 1))).passes_through
-        own = Holder(net=Block(), scale=nn.Parameter(torch.ones(1)))
-        assert not group_tree(own).passes_through
-
 
 class TestGroups:
     """What a group is good for."""

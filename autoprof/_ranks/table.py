@@ -113,10 +113,6 @@ class RankTable:
         """Return the ranks that have never sent a message."""
         return [rank for rank in range(1, self._world_size) if rank not in self._entries]
 
-    def open(self) -> list[int]:
-        """Return the ranks that have sent messages, but not their last one."""
-        return [rank for rank, entry in self._entries.items() if not entry.messages[-1].closing]
-
     def rate(self, now: float, interval_s: float) -> float:
         """Return the lowest rate that a rank affords, of those that are not late."""
         fresh = [

@@ -231,10 +231,8 @@ class _Builder:
         setup, undo, attached = self._setup, self._undo, self._attached
         prefetch, batches = Prefetch(), FetchedBatches()
         capture = self._capture(prefetch, batches)
-        governor, common = (
-            Governor(setup.governed_budget, len(capture.levels)),
-            CommonSteps(setup.settings.sample.every),
-        )
+        governor = Governor(setup.governed_budget, len(capture.levels))
+        common = CommonSteps(setup.settings.sample.every)
         if world_size() > 1:
             governor.follow(common)
         exchange = make_exchange(governor)
@@ -317,15 +315,6 @@ class _Builder:
             probe.attach()
         self._undo.add(session.abandon)
         session.start(self._attached)
-
-    def _governor(self, capture: _Capture) -> tuple[Governor, CommonSteps]:
-        """Make the governor, and the common steps that it follows where several ranks train."""
-        setup = self._setup
-        governor = Governor(setup.governed_budget, len(capture.levels))
-        common = CommonSteps(setup.settings.sample.every)
-        if world_size() > 1:
-            governor.follow(common)
-        return governor, common
 
     def _capture(self, prefetch: Prefetch, batches: FetchedBatches) -> _Capture:
         """Make the parts that write marks; nothing but functions is attached yet."""

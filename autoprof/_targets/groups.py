@@ -43,12 +43,6 @@ class ModuleGroup:
         """The number of members."""
         return len(self.nodes)
 
-    @property
-    def passes_through(self) -> bool:
-        """Whether each member can only forward: no parameters of its own, and one child, which is called."""
-        own = any(parameter is not None for node in self.nodes for parameter in node.inner._parameters.values())
-        return not own and len(self.children) == 1 and self.children[0].blocks == self.blocks
-
     def below(self) -> Iterator[ModuleGroup]:
         """Yield the group and every group inside it, in the order of the model."""
         pending = [self]
