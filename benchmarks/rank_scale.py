@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import time
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -25,6 +24,7 @@ from autoprof._ranks.message import MESSAGE_BYTES, MESSAGE_STEPS, Sender, encode
 from autoprof.frame import Phase
 
 from .machine import describe
+from .ports import free_port
 from .rank_folders import draw_self_ns, frames_of, layout_of
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "rank_scale.json"
@@ -153,9 +153,7 @@ def _memory(key: str) -> int:
 def measure(world_size: int) -> dict[str, Any]:
     """Simulate one world size, on two processes."""
     context = get_context("spawn")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     here, there = context.Pipe()
     answer, asked = context.Pipe()
     server = context.Process(target=serve, args=(world_size, port, there), daemon=True)

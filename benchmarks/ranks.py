@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .machine import describe
+from .ports import free_port
 from .stats import Estimate, estimate, ratio
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -118,9 +118,7 @@ def _time(run: Callable[[int], None], steps: int) -> float:
 
 def launch(ranks: int, rounds: int, steps: int, settle_s: float) -> list[dict[str, Any]]:
     """Train on several ranks, a process each; return the figures of each rank."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rank")
         given = ["--rounds", str(rounds), "--steps", str(steps), "--settle", str(settle_s), "--save", str(path)]

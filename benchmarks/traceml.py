@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import torch
 
+from .ports import free_port
 from .variant import Family, Times, Variant
 from .workloads import Workload
 
@@ -84,7 +85,7 @@ class Traceml(Variant):
 
     def _start(self, workload: Workload) -> None:
         self._folder = tempfile.mkdtemp(prefix="autoprof-bench-")
-        port = _free_port()
+        port = free_port()
         where = ["--aggregator-port", str(port), "--logs-dir", self._folder]
         script = "from traceml_ai.launcher.cli import main; main()"
         self._run(["-c", script, "serve", *where], ())
@@ -104,12 +105,6 @@ class Traceml(Variant):
         # A folder of its own: traceml looks for its configuration in the working directory and above.
         process = subprocess.Popen(command, cwd=self._folder, env=environment, pass_fds=keep, **quiet)
         self._processes.append(process)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import zlib
 from array import array
 from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from .._process.hosts import host_number
 from ..frame import Nanoseconds
 
 FILE: Final = "flight.bin"
@@ -95,7 +95,7 @@ class StepRing:
         ring._map, ring._bytes = mapped, whole
         words = ring._words
         words[_AT_VERSION], words[_AT_PROCESS], words[_AT_PROCESS_START] = _VERSION, os.getpid(), process_start("self")
-        words[_AT_RANK], words[_AT_WORLD_SIZE], words[_AT_HOST] = rank, world_size, this_host()
+        words[_AT_RANK], words[_AT_WORLD_SIZE], words[_AT_HOST] = rank, world_size, host_number()
         words[_AT_UNIX_NS], words[_AT_CLOCK_NS] = time_ns(), now_ns
         words[_AT_BEGAN_NS] = words[_AT_ALIVE_NS] = now_ns
         words[_AT_MAGIC] = _MAGIC
@@ -194,15 +194,6 @@ def process_start(process: int | str) -> int:
         return 0
 
 
-def this_host() -> int:
-    """Return a number for this host since its boot, and the process numbers valid on it; 0 where there is none."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
-        return zlib.crc32(f"{boot}{os.stat('/proc/self/ns/pid').st_ino}".encode())
-    except OSError:
-        return 0
-
-
 @dataclass(frozen=True, slots=True)
 class Flight:
     """The content of one file: the last steps of a rank, and the last state of its training thread.
@@ -271,7 +262,6 @@ def read_flight(path: Path) -> Flight:
 
 
 def _is_running(words: Sequence[int]) -> bool | None:
-    host = this_host()
-    if not host or words[_AT_HOST] != host or not words[_AT_PROCESS_START]:
+    if words[_AT_HOST] != host_number() or not words[_AT_PROCESS_START]:
         return None
     return process_start(words[_AT_PROCESS]) == words[_AT_PROCESS_START]

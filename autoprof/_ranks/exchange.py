@@ -16,6 +16,7 @@ from threading import Event, Lock, Thread
 from typing import Final, NamedTuple, Protocol
 
 from .._process.failures import describe
+from .._process.hosts import host_number
 from .channel import Channel
 from .comparison import RankComparison
 from .message import (
@@ -30,7 +31,7 @@ from .message import (
     keep_largest,
 )
 from .record import OwnWork, RankRecord
-from .table import RankState, RankTable, host_number, is_running, kept_messages
+from .table import RankState, RankTable, is_running, kept_messages
 
 FIRST_INTERVAL_S: Final = 1.0
 """The time between the first messages, …"""

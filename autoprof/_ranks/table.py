@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -188,12 +186,3 @@ def is_running(sender: Sender, here: int) -> bool | None:
     with suppress(OSError):  # a process that has ended and that its launcher has not collected yet
         return ") Z " not in Path(f"/proc/{sender.pid}/stat").read_text(encoding="utf-8", errors="replace")
     return True
-
-
-def host_number() -> int:
-    """Return the number of this host and its table of processes."""
-    facts = [platform.node()]
-    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
-        with suppress(OSError):
-            facts.append(os.readlink(path) if os.path.islink(path) else Path(path).read_text(encoding="utf-8"))
-    return int.from_bytes(blake2b("\0".join(facts).encode(), digest_size=8).digest(), "little")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -85,7 +86,7 @@ def _needs_network(run: Run) -> bool:
 def _network() -> Network | None:
     try:
         return Network(RANKS)
-    except OSError:
+    except (OSError, subprocess.CalledProcessError):
         return None
 
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
 
+from ..ports import free_port
 from .faults import RANKS, Run
 
 TIME_LIMIT_S: Final = 90.0
@@ -56,7 +56,7 @@ class Group:
         self._network = network
         self._folder = Path(tempfile.mkdtemp(prefix="rank_faults-"))
         context = get_context("spawn")
-        address = ("127.0.0.1", _free_port()) if network is None else (network.address(0), 29500)
+        address = ("127.0.0.1", free_port()) if network is None else (network.address(0), 29500)
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(RANKS):
@@ -130,10 +130,3 @@ def _recorded_steps(output: Path, rank: int) -> list[int]:
             with contextlib.suppress(ValueError, KeyError):  # a line that a kill has cut
                 steps.append(int(json.loads(line)["step"]))
     return steps
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
