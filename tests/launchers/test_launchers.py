@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from gloo_ranks import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -30,16 +31,10 @@ pytestmark = pytest.mark.launchers
 def environment(**more: str) -> dict[str, str]:
     """Return the variables of a shell in which no launcher has started this."""
     launched = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "AUTOPROF")
-    path = os.pathsep.join([str(ROOT), str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    folders = (ROOT, ROOT / "tests", PROGRAMS)
+    path = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
     kept = {name: value for name, value in os.environ.items() if name not in launched}
     return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **more}
-
-
-def free_port() -> str:
-    """Return a port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def finish(processes: list[subprocess.Popen[str]]) -> str:
@@ -179,7 +174,7 @@ def test_deepspeed(command: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("unchanged", [False, True], ids=["records itself", "autoprof run"])
 def test_variables_of_slurm(unchanged: bool, tmp_path: Path) -> None:
     """``srun`` starts the ranks one by one; the variables are those of its tasks."""
-    port, program = free_port(), str(PROGRAMS / "slurm.py")
+    port, program = str(free_port()), str(PROGRAMS / "slurm.py")
     command = [PYTHON, *RUN, program, "--unchanged"] if unchanged else [PYTHON, program]
     tasks = [
         start(

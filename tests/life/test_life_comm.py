@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.multiprocessing as multiprocessing
+from gloo_ranks import train_ranks
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned processes import what they run by its name
 import comm_workers
@@ -18,12 +16,7 @@ import comm_workers
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Any]]:
     """Train on two processes over gloo, once for all tests; return what each rank found."""
-    folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    multiprocessing.spawn(comm_workers.rank_main, args=(2, port, str(folder)), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return train_ranks(comm_workers.rank_main, tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

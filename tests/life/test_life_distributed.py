@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.multiprocessing as multiprocessing
 from engine_laws import Watched, check_laws, count
+from gloo_ranks import train_ranks
 from torch import nn
 
 from autoprof import Phase
@@ -25,13 +24,7 @@ NAMES = {"Sequential", "0", "1", "2", "2/0", "2/1", "3"}
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Any]]:
     """Train on two real processes over gloo, once for all tests; return what each rank found."""
-    folder = tmp_path_factory.mktemp("ranks")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    arguments = (2, port, str(folder), tuple(life_workers.WRAPPERS))
-    multiprocessing.spawn(life_workers.rank_main, args=arguments, nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return train_ranks(life_workers.rank_main, tmp_path_factory.mktemp("ranks"), tuple(life_workers.WRAPPERS))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

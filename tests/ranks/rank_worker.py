@@ -16,25 +16,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from gloo_ranks import SlowBackward
 from torch import Tensor, nn
 
 import autoprof
-
-
-class SlowBackward(torch.autograd.Function):
-    """The identity; its backward sleeps."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
-        """Return a copy of the input."""
-        ctx.seconds = seconds
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        """Return the gradient, late."""
-        time.sleep(ctx.seconds)
-        return grad, None
 
 
 class Middle(nn.Module):

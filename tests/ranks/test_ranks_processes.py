@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from gloo_ranks import free_port
 
 from autoprof import read_run
 from autoprof.frame import Phase
@@ -17,18 +17,17 @@ from autoprof.summary import Summary
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch is built without distributed")
 WORKER = Path(__file__).with_name("rank_worker.py")
+PATHS = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
 
 def train(folder: Path, case: str) -> Summary:
     """Train two ranks as a launcher starts them; return rank 0's summary."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(WORKER), str(folder), case],
-            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={**ENVIRONMENT, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.DEVNULL,
         )
         for rank in range(2)
@@ -75,13 +74,11 @@ def test_ranks_with_uneven_inputs_are_compared_in_the_steps_of_both(tmp_path: Pa
 
 def test_ranks_that_become_known_after_set_up_share_one_run(tmp_path: Path) -> None:
     """Instrumented before ``init_process_group``, without a launcher: one folder, one display, and the slow rank."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     ranks = [
         subprocess.Popen(
             [sys.executable, str(WORKER), str(tmp_path), f"late {rank} {port}"],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             text=True,
         )

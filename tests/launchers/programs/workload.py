@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
+from gloo_ranks import SlowBackward
 from torch import nn
 
 STEPS = 60
 SLOW_RANK = 1
 SLOW_S = 0.03
-
-
-class Sleep(torch.autograd.Function):
-    """Return the input; sleep in backward."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        time.sleep(SLOW_S)
-        return grads[0]
 
 
 class Middle(nn.Module):
@@ -36,7 +23,7 @@ class Middle(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.layer(x)
-        return Sleep.apply(y) if self.slow else y  # type: ignore[no-untyped-call, no-any-return]
+        return SlowBackward.apply(y, SLOW_S) if self.slow else y  # type: ignore[no-untyped-call, no-any-return]
 
 
 class Model(nn.Module):
