@@ -39,7 +39,7 @@ _BELOW: Final = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Backen
 MAX_CALLS: Final = 8192
 """Communications recorded in a step; the others are counted."""
 MAX_PENDING: Final = 64
-"""Communications that are asked at a time whether they are over, the oldest ones."""
+"""Communications whose end is checked at a time, the oldest ones."""
 MAX_WAIT_S: Final = 0.2
 """Time that the end of a session waits at most for communications that nothing waits for."""
 MAX_FRAMES: Final = 96
@@ -254,12 +254,6 @@ def group_label(group: Any) -> str:
     return f"group {group.group_name}"
 
 
-def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
-    """Return the phase in which a communication is begun, and the word for the part of torch that begins it.
-
-    ``frame`` is ours, above that of the call: the backward thread of a device has no Python code below it.
-    """
-    phase = Phase.OTHER if _graph_task() == _NOT_IN_BACKWARD else Phase.BACKWARD
 def members_label(group: Any) -> str:
     """Return the words for the ranks of a group, the same on each of them; nothing for a group of all ranks."""
     try:
@@ -282,6 +276,12 @@ def _phrase_members(ranks: list[int]) -> str:
     return f"{first}, … {len(ranks)} in all, {crc32(repr(ranks).encode()):08x}"
 
 
+def place_of_call(frame: FrameType | None) -> tuple[Phase, str]:
+    """Return the phase in which a communication is begun, and the word for the part of torch that begins it.
+
+    ``frame`` is ours, above that of the call: the backward thread of a device has no Python code below it.
+    """
+    phase = Phase.OTHER if _graph_task() == _NOT_IN_BACKWARD else Phase.BACKWARD
     caller, by_distributed = "", False
     for _ in range(MAX_FRAMES):
         if frame is None or (caller and phase is not Phase.OTHER):

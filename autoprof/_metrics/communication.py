@@ -39,7 +39,7 @@ the reverse of gather.
 
 
 class CommKey(NamedTuple):
-    """What the communications of a row have in common; sizes within a factor of 16 are one class."""
+    """The properties that the communications of a row share; sizes within a factor of 16 are one class."""
 
     kind: str
     caller: str

@@ -1,4 +1,4 @@
-"""Tell why a rank is slow, from the row in which it is and from the readings of all ranks in the same steps."""
+"""Find the cause of a slow rank, from the row in which it is and from the readings of all ranks in the same steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .median_of_others import median_of_others
 from .record import BATCH_SCALARS, CLOCK_SCALAR, CPU_WAIT_SCALAR, WAIT_ROWS, RankRecord, SpanKey
 
 Cause = Literal["data", "copies", "batches", "clock", "busy machine", "machine", "module", "optimizer", "user", "host"]
-"""What makes a rank slow: its loader, its copies to the device, larger batches than the others', its device's clock,
+"""The cause of a slow rank: its loader, its copies to the device, larger batches than the others', its device's clock,
 other processes on its machine, its machine as a whole, one module, its optimizer, a span of the user's, or its host:
 Python, a garbage collection, a pause of the process."""
 

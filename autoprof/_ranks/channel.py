@@ -1,4 +1,4 @@
-"""A board in the store of the training's process group: each rank puts its messages there, rank 0 reads them.
+"""A channel through the store of the training's process group: each rank puts its messages there, rank 0 reads them.
 
 No rank waits for another: a read asks only for keys that exist. The connection is autoprof's own, because a store
 serves one call at a time and a call of ours must not delay one of the training's.
@@ -22,7 +22,7 @@ NONCE: Final = "autoprof/run"
 
 
 class Channel(Protocol):
-    """A board: texts under keys, which every rank puts and gets without waiting for another."""
+    """Texts under keys, which every rank puts and gets without waiting for another."""
 
     grows: bool
     """Whether it keeps the former values of a key, as a file does: messages must become rare."""
@@ -44,7 +44,7 @@ class Channel(Protocol):
 
 
 class StoreChannel:
-    """A board in a store of ``torch.distributed``. Raises ``RuntimeError`` where its server has gone."""
+    """A channel through a store of ``torch.distributed``. Raises ``RuntimeError`` where its server has gone."""
 
     def __init__(self, store: Any, *, grows: bool = False) -> None:
         self.grows = grows
@@ -83,7 +83,7 @@ class StoreChannel:
 
 
 def open_channel(session: int, rank: int, world_size: int) -> StoreChannel | None:
-    """Return the board of a session, the ``session``-th of this process; None where it has to be asked for again.
+    """Return the channel of a session, the ``session``-th of this process; None where this must be called again later.
 
     Raises ``RuntimeError`` where the process group has no store that can be used.
     """

@@ -1,8 +1,8 @@
 """Exchange the last steps of all ranks in the background, and agree on the rate at which steps are recorded.
 
-Each rank's thread puts a message of fixed size on a board, at intervals of seconds. Rank 0's thread reads them all,
+Each rank's thread puts a message of fixed size into a store, at intervals of seconds. Rank 0's thread reads them all,
 compares the ranks, and puts the lowest rate that a rank affords there for all. No rank ever waits for another: one that
-is late, dead or missing has an old message on the board, or none.
+is late, dead or missing has an old message there, or none.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ INTERVAL_S: Final = 5.0
 RANKS_PER_SECOND: Final = 256
 """… and at least as long that rank 0 reads so many messages a second."""
 MAX_INTERVAL_S: Final = 3600.0
-"""The longest interval on a board that keeps all messages: there each one is twice the last."""
+"""The longest interval where the store keeps all messages: there each one is twice the last."""
 LOOK_S: Final = 0.25
-"""The time between two looks for the process group, as long as there is none."""
+"""The time between two checks for a process group, as long as there is none."""
 CLOSING_S: Final = 2.0
 """The longest that rank 0 waits at its end for the last messages of the others, …"""
 SEND_S: Final = 1.0
@@ -79,7 +79,7 @@ class RankPlace(NamedTuple):
 
 
 class Exchange:
-    """The thread of one rank. ``connect`` returns the board once there is one; it raises where there never will be.
+    """The thread of one rank. ``connect`` returns the channel once there is one; it raises where none is possible.
 
     ``rates`` are those of the rank's governor. On rank 0 ``compare`` compares the ranks' records.
     """
@@ -151,7 +151,7 @@ class Exchange:
             self._channel = None
 
     def exchange(self, *, closing: bool = False) -> None:
-        """Send a message and read those of other ranks; do nothing while there is no board."""
+        """Send a message and read those of other ranks; do nothing while there is no channel."""
         began_ns = time.thread_time_ns()
         if self._channel is None:
             self._channel = self._connect(self._session)

@@ -1,4 +1,4 @@
-"""The own work of one rank, step by step: what its modules and phases took, without waits for other ranks.
+"""The own work of one rank, step by step: the time of its modules and phases, without waits for other ranks.
 
 In data parallel training every rank's step is as long as the slowest rank's. The other ranks wait, in communication or
 in the part of backward that belongs to no module (where DDP waits for its last buckets). The difference between ranks
@@ -45,7 +45,7 @@ CPU_WAIT_SCALAR: Final = "host_cpu_waiting"
 BATCH_SCALARS: Final = ("tokens", "samples", "frames")
 """Amounts of data in a step."""
 RANK_SCALARS: Final = (CLOCK_SCALAR, CPU_WAIT_SCALAR, *BATCH_SCALARS)
-"""Scalars of a step that tell why a rank is slow."""
+"""Scalars of a step that show the cause of a slow rank."""
 SETTLING_SCALAR: Final = "settling"
 """1 in the first steps after unsampled ones, in which the code that records is in no cache yet."""
 SENT_SCALARS: Final = (*RANK_SCALARS, SETTLING_SCALAR)

@@ -1,4 +1,4 @@
-"""Rank 0's table of the other ranks: their last messages, and which of them are late, gone or have never come."""
+"""Rank 0's table of the other ranks: their last messages, and which of them are late, dead or missing."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class RankState:
 
 
 @dataclass(slots=True)
-class _Heard:
-    heard: float
+class _RankMessages:
+    """The messages of one rank; the last one was read at ``last_s``."""
+
+    last_s: float
     messages: deque[Message]
     step: int | None = None
     names: RowNames = NO_NAMES
@@ -64,20 +66,20 @@ class RankTable:
         self._start = now
         self._is_running = is_running
         self._kept = kept_messages(world_size)
-        self._entries: dict[int, _Heard] = {}
+        self._entries: dict[int, _RankMessages] = {}
 
     def add(self, message: Message, now: float) -> bool:
         """Take a message; return whether it is a new one.
 
-        A board that outlives a start of the ranks has the messages of the start before: those of another process.
+        A store that outlives a start of the ranks has the messages of the start before: those of another process.
         """
         rank = message.sender.rank
         if rank in self._entries and self._entries[rank].messages[-1].sender != message.sender:
             del self._entries[rank]
-        entry = self._entries.setdefault(rank, _Heard(now, deque(maxlen=self._kept)))
+        entry = self._entries.setdefault(rank, _RankMessages(now, deque(maxlen=self._kept)))
         if entry.messages and entry.messages[-1].serial >= message.serial:
             return False
-        entry.heard = now
+        entry.last_s = now
         entry.messages.append(message)
         if len(message.steps):
             entry.step = int(message.steps[-1])
@@ -116,7 +118,7 @@ class RankTable:
         fresh = [
             entry.messages[-1].rate
             for entry in self._entries.values()
-            if now - entry.heard <= LATE_INTERVALS * interval_s and not entry.messages[-1].closing
+            if now - entry.last_s <= LATE_INTERVALS * interval_s and not entry.messages[-1].closing
         ]
         return min(fresh, default=1.0)
 
@@ -128,7 +130,7 @@ class RankTable:
         entry = self._entries.get(rank)
         if entry is None:
             return RankState(rank, "missing", now - self._start)
-        last, silent_s = entry.messages[-1], now - entry.heard
+        last, silent_s = entry.messages[-1], now - entry.last_s
         status: RankStatus = "alive"
         if last.closing:
             status = "closed"

@@ -1,7 +1,6 @@
 """Join the other ranks of a process group that is made after the session was opened.
 
-Until then the session is that of a process alone, which such a rank does not differ from: its run has a folder of its
-own, and a display.
+Until then such a rank is recorded as a process that trains alone: its run has a folder of its own, and a display.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def make_exchange(governor: Governor) -> Exchange | None:
 
 
 def _connect(place: RankPlace, session: int) -> Channel | None:
-    """Return the board of the process group; None as long as there is none."""
+    """Return the channel of the process group; None as long as there is none."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return None
@@ -85,7 +85,7 @@ class RankExchange(Observer):
             self._governor.spend(spent_ns)
 
     def annotate(self, summary: Summary) -> Summary:
-        """Return the summary with a note on the ranks that rank 0 no longer hears."""
+        """Return the summary with a note on the ranks that are late, dead or missing."""
         notes = tuple(self._describe()) if self._shows else ()
         return replace(summary, notes=(*summary.notes, *notes)) if notes else summary
 

@@ -21,7 +21,7 @@ class CollectiveLink(NamedTuple):
     """The part of one call in a collective: its arrow from the rank that entered before, and to the one after.
 
     ``kind`` is the kind of track that shows it: ``host`` or ``device``. ``last`` is the rank that entered last, and
-    ``waited_ns`` how much later that was; None where the clocks do not tell.
+    ``waited_ns`` how much later that was; None where the error of the clocks is larger.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class RankTimeline:
         parts = [f"clocks aligned to ± {max(errors) / NS_PER_MS:.3f} ms by collectives"] if errors else []
         unknown = [str(rank) for rank, shift in self.shifts.items() if shift.error_ns is None]
         if unknown:
-            parts.append(f"not aligned, for want of a common collective: the clock of rank {', '.join(unknown)}")
+            parts.append(f"not aligned, because it has no collective in common: the clock of rank {', '.join(unknown)}")
         return "; ".join(parts) or None
 
     def place(self, rank: int, frame: StepFrame) -> StepFrame:

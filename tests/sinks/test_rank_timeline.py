@@ -144,7 +144,7 @@ def test_a_clock_without_a_common_call_is_named(tmp_path: Path, capsys: pytest.C
     events = trace(write_run(tmp_path, [[step(1)], [alone]], ["a", "b"]))
     (label,) = (event["args"]["labels"] for event in events if event["name"] == "process_labels")
     assert label == "clock not aligned: no collective in common with rank 0"
-    assert "not aligned, for want of a common collective: the clock of rank 1" in capsys.readouterr().err
+    assert "not aligned, because it has no collective in common: the clock of rank 1" in capsys.readouterr().err
 
 
 def test_one_rank_of_several_keeps_its_own_clock(tmp_path: Path) -> None:
