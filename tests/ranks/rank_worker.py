@@ -7,11 +7,14 @@ the ranks do not communicate. ``join``: as ``slow``, and rank 1 has 60 batches, 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +23,7 @@ from gloo_ranks import SlowBackward
 from torch import Tensor, nn
 
 import autoprof
+from autoprof._ranks.exchange import Exchange
 
 
 class Middle(nn.Module):
@@ -47,9 +51,23 @@ class Model(nn.Module):
         return self.last(self.middle(self.first(x)))  # type: ignore[no-any-return]
 
 
+def exchange() -> Exchange:
+    """Return the exchange of this rank."""
+    (one,) = (found for found in gc.get_objects() if type(found) is Exchange)
+    return one
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, on a busy machine for up to a minute."""
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
 def main() -> None:
     """Train 60 steps."""
     folder, arguments = sys.argv[1:]
+    killed = Path(f"{folder}-killed")
     case, *place = arguments.split()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -67,13 +85,15 @@ def main() -> None:
     with model.join() if case == "join" else nullcontext():
         for step in range(40 if case == "join" and rank == 0 else 60):
             if case == "dead" and rank == 1 and step == 30:
-                time.sleep(1.5)  # for a message
+                wait_until(lambda: exchange().messages > 0)
+                killed.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             model(torch.randn(16, 64)).pow(2).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
     if case == "dead":
-        time.sleep(3.0)  # the other rank is dead by then
+        wait_until(killed.exists)
+        time.sleep(0.5)  # the other rank is dead by then
     session.close()
     if case == "dead":
         os._exit(0)
