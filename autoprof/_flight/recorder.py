@@ -142,7 +142,7 @@ class FlightRecorder:
             return
         reason = f"step {step} took {format_length(length_ns)} (usual: {format_length(slow.usual_ns)})"
         slow.add_slow(length_ns)
-        self.ring.limit_ns = slow.limit_ns
+        self.requests.limit_steps(slow.limit_ns)
         waited = self.watch.waited_in(step) if self._world_size > 1 else False
         if waited is False:
             self.requests.add(reason)
@@ -178,8 +178,8 @@ class FlightRecorder:
             return
         look, hang = self.watch.poll(now_ns)
         self.ring.write_state(now_ns, self.watch.slow.usual_ns, self._text(look))
-        if self._on_slow and not self.requests.pending:
-            self.ring.limit_ns = self.watch.slow.limit_ns if self.requests.left > 0 else NEVER
+        if self._on_slow:
+            self.requests.limit_steps(self.watch.slow.limit_ns if self.requests.left > 0 else NEVER)
         self._take_files()
         if hang is not None and self._hangs < MAX_HANG_REPORTS:
             self._hangs += 1

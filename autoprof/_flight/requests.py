@@ -42,6 +42,13 @@ class CaptureRequests:
         """Whether a request waits for the next recorded step."""
         return self._reason is not None
 
+    def limit_steps(self, limit_ns: int) -> None:
+        """Have the ring report steps longer than this, unless a request waits: then it reports any step."""
+        if self._reason is None:
+            self._ring.limit_ns = limit_ns
+            if self._reason is not None:  # another thread has added it meanwhile
+                self._ring.limit_ns = ANY_STEP
+
     def take(self) -> str | None:
         """Return the reason of the pending request, once."""
         reason = self._reason

@@ -61,14 +61,13 @@ class State(IntEnum):
 class StepRing:
     """Write the last steps of this rank. ``end_step`` and ``exclude`` are called on the training thread."""
 
-    __slots__ = ("_bytes", "_excluded_ns", "_map", "_process", "_words", "began_ns", "count", "last_ns", "limit_ns")
+    __slots__ = ("_bytes", "_map", "_process", "_words", "began_ns", "count", "last_ns", "limit_ns")
 
     def __init__(self, words: MutableSequence[int], now_ns: int) -> None:
         self._words = words
         self._bytes: Any = None
         self._map: mmap.mmap | None = None
         self._process = os.getpid()
-        self._excluded_ns = 0
         self.began_ns = now_ns
         """The begin of the open step, later by the time excluded since."""
         self.count = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autoprof._flight.requests import ANY_STEP, CaptureRequests, FileTrigger, SignalTrigger
-from autoprof._flight.ring import FILE_BYTES, NEVER, StepRing
+from autoprof._flight.ring import FILE_BYTES, StepRing
 from autoprof._process.signals import DeferSignals
 
 
@@ -52,25 +52,39 @@ def test_a_request_ends_the_next_step_of_a_gap() -> None:
     assert not ring.end_step(3)
 
 
+class BusyRing(StepRing):
+    """A ring whose limit becomes another one at the moment at which another thread asks for a capture."""
+
+    __slots__ = ("requests",)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        requests = getattr(self, "requests", None)
+        if name == "limit_ns" and requests is not None:
+            del self.requests
+            requests.add("b")
+        super().__setattr__(name, value)
+
+
 def test_a_request_that_comes_while_another_is_taken_is_not_forgotten() -> None:
     """From another thread: it is refused, or it ends the next step of a gap."""
-
-    class Ring(StepRing):
-        """Another thread asks as soon as the limit is about to change."""
-
-        __slots__ = ("requests",)
-
-        def __setattr__(self, name: str, value: object) -> None:
-            if name == "limit_ns" and value == NEVER and hasattr(self, "requests"):
-                self.requests.add("b")
-            super().__setattr__(name, value)
-
-    ring = Ring([0] * (FILE_BYTES // 8), 0)
+    ring = BusyRing([0] * (FILE_BYTES // 8), 0)
     requests = CaptureRequests(ring, 2)
     requests.add("a")
     ring.requests = requests
     assert requests.take() == "a"
     assert requests.pending == (ring.limit_ns == ANY_STEP)
+
+
+def test_a_request_that_comes_while_the_limit_of_slow_steps_changes_is_not_forgotten() -> None:
+    """It ends the next step of a gap, however short that is."""
+    ring = BusyRing([0] * (FILE_BYTES // 8), 0)
+    requests = CaptureRequests(ring, 2)
+    ring.requests = requests
+    requests.limit_steps(1_000_000)
+    assert requests.pending
+    assert ring.limit_ns == ANY_STEP
+    requests.limit_steps(1_000_000)
+    assert ring.limit_ns == ANY_STEP
 
 
 def test_a_signal_asks_for_a_capture_and_its_handler_goes_again(requests: CaptureRequests) -> None:
