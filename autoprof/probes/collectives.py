@@ -137,7 +137,7 @@ class CommListener:
         for one in args:
             if one is _NOT_IN_GROUP:
                 return False
-            if isinstance(one, _Group):
+            if issubclass(type(one), _Group):  # ``isinstance`` asks a tensor for its class, which is slow
                 name += self._label(one)
         code = self._codes.get(name)
         if code is None and len(self._codes) >= MAX_NAMES:
