@@ -50,6 +50,9 @@ MORE_STEPS: Final = 1.5
 """… if they have so many times as many steps in common."""
 EQUAL_EXCESS: Final = 0.7
 """Of two ranks, each slow in another row by nearly the same time, one waits for the other: the least ratio of both."""
+MOVING: Final = 1.6
+"""How many times the excess found in single rows all late steps of a rank have, where they are in no one row: a process
+that is stopped now and then is stopped in a row once, and outside of all spans the next time."""
 WAITING_PART: Final = 1 / 3
 """The part of an excess by which the others wait longer in communication; the rest is noise, or the others' own."""
 TOTAL: Final[SpanKey] = ("", Phase.OTHER)
@@ -316,7 +319,15 @@ def _find_slow(
     named = {one.excess.at for one in found}
     spread = rare_excess([late_steps(own, step_ns, own_ns)], common, lengths, min_share=MIN_WHOLE_RARE_SHARE)
     found += [_Candidate(total, one) for _, one in spread if one.at not in named]
-    return _without_waits(found, _Waits(common, comm, lengths))
+    waits = _Waits(common, comm, lengths)
+    late = [late_steps(own + row_times(records, OUTSIDE_ROW), step_ns, own_ns)]
+    for _, one in rare_excess(late, common, lengths, min_share=MIN_WHOLE_RARE_SHARE):
+        known = [other for other in found if other.excess.at == one.at]
+        if any(other.excess.kind == "persistent" for other in known):
+            continue
+        if one.ns.middle > MOVING * sum(other.excess.ns.middle for other in known) and _others_wait(one, waits):
+            found = [*(other for other in found if other not in known), _Candidate(total, one)]
+    return _without_waits(found, waits)
 
 
 def _without_waits(found: list[_Candidate], waits: _Waits) -> tuple[list[_Candidate], str | None]:

@@ -58,6 +58,9 @@ OTHER_EVENTS: Final = 0.5
 """All other events together, as a part of the largest one, where this one is a single event, …"""
 OTHER_EVENT: Final = 0.2
 """… and the next largest one: any rank has small delays besides."""
+COMPARABLE: Final = 0.25
+"""The size, as a part of a rank's median event, from which events of any rank are counted beside it: every process has
+small delays, and one of 15 ms says nothing about who has those of 100 ms."""
 MIN_WEIGHT: Final = 0.05
 """The least chance that a delay falls into a row, however short: its end may wait for a processor."""
 SHOWN_STEPS: Final = 8
@@ -157,12 +160,12 @@ def rare_excess(
     """
     ranks, count = lengths.shape
     step_ns = float(median(lengths))
-    everything = sum(len(events_of(late)) for row in rows for late in row.late_ns.values())
+    everything = np.array([ns for row in rows for late in row.late_ns.values() for ns in _event_sizes(late)])
     largest, sums = [0.0] * ranks, [0.0] * ranks
     for row in rows:
         for at, late in row.late_ns.items():
             sums[at] += sum(late.values())
-            largest[at] = max(largest[at], *(sum(late[index] for index in event) for event in events_of(late)))
+            largest[at] = max(largest[at], *_event_sizes(late))
     comparisons = max(ranks * len(rows), 1)
     found: list[tuple[int, Excess]] = []
     for number, row in enumerate(rows):
@@ -172,9 +175,12 @@ def rare_excess(
                 continue
             events, indices = events_of(late), tuple(sorted(late))
             period = find_period(steps, late)
-            chance = binomial_tail(len(events), everything, row.weight / ranks)
+            sizes = np.array(_event_sizes(late))
+            least_ns = COMPARABLE * float(median(sizes))
+            large = int((sizes >= least_ns).sum())
+            chance = binomial_tail(large, int((everything >= least_ns).sum()), row.weight / ranks)
             if period is not None:
-                chance *= chance_of_period(period, len(events), count)
+                chance *= chance_of_period(period, large, count)
             event = find_single_event(late, events)
             if event is not None:
                 others = max(ns for rank, ns in enumerate(largest) if rank != at)
@@ -190,7 +196,7 @@ def rare_excess(
 
 def find_single_event(late: dict[int, float], events: list[list[int]]) -> list[int] | None:
     """Return the steps of the event that is much larger than all others; None where there is none."""
-    sums = [sum(late[index] for index in event) for event in events]
+    sums = _event_sizes(late)
     *others, largest = sorted(sums)
     if max(others, default=0.0) > OTHER_EVENT * largest or sum(others) > OTHER_EVENTS * largest:
         return None
@@ -271,6 +277,11 @@ def events_of(late: dict[int, float]) -> list[list[int]]:
         else:
             events.append([index])
     return events
+
+
+def _event_sizes(late: dict[int, float]) -> list[float]:
+    """Return the time of each event."""
+    return [sum(late[index] for index in event) for event in events_of(late)]
 
 
 def _mean(late: dict[int, float], count: int) -> Interval:

@@ -60,9 +60,12 @@ MAX_LOAN_S: Final = 30
 FIRST_LOAN_S: Final = 12
 """The same at the beginning, so that a run of some seconds costs about 1 %: the limit of all spending grows by
 the whole budget of the time so far."""
+RANKS_LOAN_S: Final = 60
+"""The largest loan where ranks record common steps. They are compared in the steps that all of them have recorded, and
+the first one that has no loan left ends these: four ranks on two processors record a step at three times its cost."""
 LOAN_SHARE: Final = 0.75
 """The part of the budget that pays the loan back. A run is within its budget once it has lasted for about the time of
-the loan over the budget: some seconds, at most half a minute."""
+the loan over the budget: some seconds, at most half a minute; with several ranks a minute."""
 STEPS_UNTIL_LENGTH: Final = 3
 """Recorded steps after which the length of a step is known: the first ones allocate and initialise."""
 MAX_EXCESS: Final = 2.0
@@ -278,7 +281,7 @@ class Governor:
         """Return whether the loan pays the first steps at this cost, with their budget where their length is known."""
         assert self._budget is not None
         length_ns = self._shortest_ns if self._recorded >= STEPS_UNTIL_LENGTH else 0.0
-        loan_s = FIRST_LOAN_S if self._common is None else MAX_LOAN_S
+        loan_s = FIRST_LOAN_S if self._common is None else RANKS_LOAN_S
         limit_ns = loan_s * NS_PER_S * self._budget + FIRST_STEPS * length_ns * self._budget / SPENDABLE_SHARE
         return FIRST_STEPS * cost_ns <= MAX_EXCESS * limit_ns
 
@@ -327,10 +330,10 @@ class Governor:
         assert self._budget is not None
         if self._starting:
             debt_ns = max(-self._credit_ns, 0.0)
-            most_ns = MAX_LOAN_S * NS_PER_S * self._budget
+            most_ns = RANKS_LOAN_S * NS_PER_S * self._budget
             if self._common is None:  # ranks compare their first steps: all record as many as they can
                 rest_ns = self._earned_ns * (1 / SPENDABLE_SHARE - 1)
-                most_ns = min(most_ns, FIRST_LOAN_S * NS_PER_S * self._budget + rest_ns)
+                most_ns = min(MAX_LOAN_S * NS_PER_S * self._budget, FIRST_LOAN_S * NS_PER_S * self._budget + rest_ns)
             if self._recorded + self._unsampled > START_STEPS or debt_ns >= most_ns:
                 self._starting = False
                 self._loan_ns = debt_ns

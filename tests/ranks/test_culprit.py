@@ -155,6 +155,16 @@ def test_a_recurring_fault_is_found_where_most_of_its_steps_are_in_no_statistic(
         assert only(found).period == 7
 
 
+def test_a_rank_that_is_stopped_now_and_then_is_named_wherever_it_stops() -> None:
+    """Every seventh step a tenth of a second: while it fetches data, or outside of all spans, in turns."""
+    for seed in range(10):
+        rows = noisy_rows(seed, 4, 34)
+        for step in range(3, 34, 7):
+            rows[2][DATA if step % 2 else OUTSIDE_ROW][step - 1] += 100.0
+        found = compare_ranks(make_records(rows))
+        assert [(one.rank, one.kind, one.period) for one in found.slow] == [(2, "recurring", 7)]
+
+
 def first_steps(record: RankRecord, count: int) -> RankRecord:
     """Return the record of a rank whose budget has ended after so many steps."""
     return record.select(record.steps[:count])

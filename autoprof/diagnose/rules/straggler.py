@@ -200,6 +200,7 @@ RULE = Rule(
     judge,
     order=190,
     host_times=False,  # each rank is compared with the others, which wait for the same processors
+    needs_steps=False,  # the ranks are compared in steps of all targets, this run's statistics are of one set of them
     defects=(Defect("one slow rank", train_with_slow_rank, "real clock"),),
     experiment=_experiment,
 )
