@@ -8,7 +8,14 @@ from itertools import pairwise
 
 import pytest
 
-from autoprof._session.common_steps import BLOCK_STEPS, CONTROL_SHARE, CONTROL_STEPS, CommonSteps, is_recorded
+from autoprof._session.common_steps import (
+    BLOCK_STEPS,
+    CONTROL_SHARE,
+    CONTROL_STEPS,
+    START_BLOCKS,
+    CommonSteps,
+    is_recorded,
+)
 from autoprof._session.governor import Governor
 from autoprof._stats.paired_steps import MIN_PAIRS, START_STEPS
 
@@ -98,10 +105,17 @@ def test_a_gap_ends_before_the_next_recorded_step(rate: float, every: int) -> No
 def test_controls_are_the_same_steps_at_every_rate() -> None:
     """Unsampled neighbours for the pairs: enough of them in the first steps, fewer later."""
     common = CommonSteps()
-    left_out = [step for step in range(1, START_STEPS) if not common.records(step, 1.0)]
-    assert len(left_out) >= MIN_PAIRS * CONTROL_STEPS
+    start = BLOCK_STEPS * START_BLOCKS
+    left_out = [step for step in range(1, start + 1) if not common.records(step, 1.0)]
+    assert len(left_out) == MIN_PAIRS * CONTROL_STEPS
     later = [step for step in range(10_001, 20_001) if not common.records(step, 1.0)]
     assert len(later) == pytest.approx(10_000 * CONTROL_SHARE * CONTROL_STEPS / BLOCK_STEPS, rel=0.02)
+
+
+def test_a_short_run_is_recorded_without_a_gap() -> None:
+    """An event of a run of 90 steps is in a recorded step."""
+    common = CommonSteps()
+    assert all(common.records(step, 1.0) for step in range(1, 97))
 
 
 @pytest.mark.parametrize("step_ns", [1 * MS, 10 * MS, 100 * MS, 2_000 * MS])
@@ -132,9 +146,9 @@ def test_ranks_with_other_costs_share_most_steps_of_the_one_that_affords_least()
 
 
 def test_all_ranks_record_the_first_steps() -> None:
-    """The run of 60 steps: every step but the controls, on ranks of other cost."""
+    """The run of 60 steps: every step, on ranks of other cost."""
     first, second = (set(make_rank(20 * MS, cost).train(60).recorded) for cost in (200_000, 3 * MS))
-    assert first == second == {step for step in range(1, 61) if step not in (23, 24, 47, 48)}
+    assert first == second == {*range(1, 61)}
 
 
 def test_the_agreed_rate_makes_the_steps_the_same_and_spends_no_more() -> None:

@@ -31,9 +31,10 @@ from .log import (
 
 LEAST_STEPS: Final = 4
 """Fewer steps are rendered one by one: the fixed cost of the array operations is that of about three steps."""
-LINES: Final = 1024
-"""Lines that are rendered together, of at least ``LEAST_STEPS``: they take about 0.3 ms."""
-MAX_STEPS: Final = 32
+LINES: Final = 512
+"""Lines that are rendered together, of at least ``LEAST_STEPS``: they lengthen one step by some tenths of a
+millisecond."""
+MAX_STEPS: Final = 16
 """The most steps that are rendered together: more take longer than one step should, and hardly less each."""
 _MOST_NS: Final = 999_999_000_000
 """Longer times have more digits than the columns."""

@@ -18,10 +18,13 @@ BLOCK_STEPS: Final = 12
 ones of a burst are excluded."""
 CONTROL_STEPS: Final = 2
 """The last steps of some blocks, never recorded."""
+WHOLE_BLOCKS: Final = 8
+"""The first blocks, which are recorded whole: a run that ends in them has too few pairs to compare anyway, and a delay
+that occurs once cannot be seen in an unsampled step."""
 START_BLOCKS: Final = 16
-"""The first blocks, of which every second one has unsampled steps at its end; …"""
+"""The first blocks, of which all others have unsampled steps at their end; …"""
 CONTROL_SHARE: Final = 1 / 6
-"""… later, this part of them."""
+"""… later, this part of them has."""
 MIN_RATE: Final = 2.0**-12
 """The lowest rate: blocks further apart would not be found in the run of a day."""
 GOLDEN: Final = 0x9E3779B97F4A7C15
@@ -74,5 +77,5 @@ def _is_control(block: int, place: int) -> bool:
     if place < BLOCK_STEPS - CONTROL_STEPS:
         return False
     if block < START_BLOCKS:
-        return block % 2 == 1
+        return block >= WHOLE_BLOCKS
     return block * ROOT_OF_2 % WHOLE < CONTROL_SHARE * WHOLE
