@@ -45,8 +45,8 @@ SPREADS: Final = 3.0
 """A slow rank is this many times as far from the others' median as the others are."""
 MIN_RECURRING: Final = 3
 """Times that an excess occurs before it recurs; fewer are single events."""
-ONE_OFF_STEPS: Final = 5.0
-"""Median steps that a single event takes at least, …"""
+ONE_OFF_STEPS: Final = 8.0
+"""Median steps that a single event takes at least (a healthy rank of a busy virtual machine lost seven once), …"""
 ONE_OFF_NS: Final = 100_000_000
 """… and nanoseconds: schedulers, garbage collections and disks delay any process by tens of milliseconds; …"""
 RARE_TIMES: Final = 2.0

@@ -33,6 +33,10 @@ LOADER_S: Final = 0.003
 OPTIMIZER_S: Final = 0.003
 SPREAD: Final = 0.1
 """The spread of each module's time from step to step, as a part of it."""
+PAUSED_WITHIN_S: Final = 0.04
+"""The time after the end of a step within which a pause begins; …"""
+GOLDEN: Final = 0.618
+"""… its multiples are spread over that time."""
 OBJECT_S: Final = 80e-9
 """The time to look at one object in a collection, …"""
 MAX_OBJECTS: Final = 8_000_000
@@ -140,8 +144,9 @@ class Optimizer(torch.optim.SGD):
 def between_steps(times: Times) -> None:
     """Pause the process, collect garbage, or end the process, as the fault says."""
     if (pause := times.fault("pause")) is not None:
-        pid = os.getpid()
-        subprocess.Popen(["/bin/sh", "-c", f"kill -STOP {pid}; sleep {pause.amount:.3f}; kill -CONT {pid}"])
+        pid, delay_s = os.getpid(), PAUSED_WITHIN_S * (times.step * GOLDEN % 1)
+        stop = f"sleep {delay_s:.3f}; kill -STOP {pid}; sleep {pause.amount:.3f}; kill -CONT {pid}"
+        subprocess.Popen(["/bin/sh", "-c", stop])
     if times.fault("collection") is not None:
         gc.collect()
     if times.fault("dead") is not None:
