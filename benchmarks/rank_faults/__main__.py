@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             "form": options.form,
             "runs": sorted(entries, key=lambda entry: entry["run"]["number"]),
         }
-        options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        options.results.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
 
     _train_all([run for run in runs if not _needs_network(run)], None, entries, save)
     with_network = [run for run in runs if _needs_network(run)]
@@ -102,7 +102,8 @@ def _train_all(
             group.end()
             group = None
         verdict = judge(run, result) | {"sampled": is_sampled(run, result)}
-        entries.append({"run": run.to_dict(), "verdict": verdict, **result})
+        recorded = [len(steps) for steps in result["recorded"]]
+        entries.append({"run": run.to_dict(), "verdict": verdict, **result, "recorded": recorded})
         save()
         print(_line(run, verdict, result), file=sys.stderr, flush=True)
     if group is not None:

@@ -135,7 +135,7 @@ def test_a_stall_in_a_settling_step_is_found_from_messages() -> None:
             if step in (20, 21):
                 work.note_settling(step)
             stalls = rank == 2 and step == 21
-            work.add(replace(make_step(step, 1060 if stalls else 60), warmup=step in (20, 21, 22)))
+            work.add(replace(make_step(step, 2060 if stalls else 60), warmup=step in (20, 21, 22)))
     world.exchange(1, 2, 0)
     found = RankMonitor(None, 0, 3, world.ranks[0]).comparison((), final=True)
     assert found is not None

