@@ -113,7 +113,8 @@ def test_the_slowest_steps_of_each_lane_are_described() -> None:
     """With what the garbage collector did in each."""
     tails = worst.run(worst.CHUNK)
     assert all(tails[name]["steps"] == worst.CHUNK for name in ("bare", "session", "sinks"))
-    assert tails["survivors"]["session"] < 0.05  # objects a step; a few of 400 steps are other threads'
+    # One object of another thread may appear meanwhile; what a step leaves appears each time.
+    assert not tails["survivors"]["session"] or any(not worst.survivors()["session"] for _ in range(2))
 
 
 def test_the_sinks_are_measured_in_sessions_that_stay_open() -> None:
