@@ -19,9 +19,9 @@ FOCUS: Final = ("bare", "never_opened", "closed", "idle", "full")
 FOCUS_ROUNDS: Final = 12
 FOCUS_STEPS: Final = 5
 """Steps of a block there: half a percent is less than two steps of one program differ by."""
-BLOCK_S: Final = 0.2
-"""Length of a block. Without a sink, steps of 1 ms are resolved every 62 steps: in a shorter block fewer steps pay
-for each resolution than in a training."""
+BLOCK_S: Final = 0.4
+"""Length of a block. Without a sink, a session resolves some 200 of the steps of 1 ms at once, and a block ends with a
+resolution: in a shorter one fewer steps pay for it than in a training."""
 WARMUP: Final = 3
 
 

@@ -89,7 +89,7 @@ class _MeasuredSteps:
 
     def frames(self, begin: int, end: int) -> list[StepFrame]:
         """Return a frame of each step from ``begin`` to ``end``."""
-        raws, plan, device, host = self.group.raws[begin:end], self.plan, self.device, self.host[begin:end]
+        raws, plan, device, host = self.group.raws(begin, end), self.plan, self.device, self.host[begin:end]
         times = self.times[begin:end]
         start = times.take(plan.starts, axis=1)
         spans = plan.logged_spans

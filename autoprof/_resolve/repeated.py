@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -119,12 +118,18 @@ class StepGroup:
     def __len__(self) -> int:
         return len(self.steps)
 
-    @cached_property
-    def raws(self) -> list[RawStep]:
-        """Each of the steps."""
+    def raws(self, begin: int, end: int) -> list[RawStep]:
+        """Return the steps from ``begin`` to ``end``."""
         raws: list[RawStep] = []
+        first = 0
         for part in self._parts:
-            raws.extend(part.raws if isinstance(part, RepeatedSteps) else [part])
+            if isinstance(part, RepeatedSteps):
+                raws.extend(part.raw(at) for at in range(max(begin - first, 0), min(end - first, len(part))))
+                first += len(part)
+            else:
+                if begin <= first < end:
+                    raws.append(part)
+                first += 1
         return raws
 
     def host_readings(self) -> tuple[Nanoseconds, Nanoseconds]:

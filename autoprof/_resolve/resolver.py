@@ -79,7 +79,8 @@ class Resolver:
     def _append(self, part: RawStep | RepeatedSteps, steps: int) -> None:
         self._pending.append(part)
         self._waiting += steps
-        while self._waiting > PENDING and len(self._pending) > 1:
+        # Steps of the host's clock wait for nothing: they are resolved as soon as it is their turn.
+        while self._waiting > PENDING and len(self._pending) > 1 and self._pending[0].clock.device_type is not None:
             lost = self._pop()
             if isinstance(lost, RawStep):
                 self._release(lost, lost.readings())

@@ -45,6 +45,9 @@ DELIVER_SHARE: Final = 0.01
 Beside a GPU's driver, on a slow processor, it takes some milliseconds, every 20 ms a tenth of the time."""
 MAX_DELIVER_FACTOR: Final = 12
 """How many times less often at most: the live line is drawn within a quarter of a second."""
+MAX_UNSEEN: Final = 4 * PENDING
+"""Steps that end in C and may wait where no sink and no observer takes single frames: their readings are numbers. Each
+resolution has a fixed cost of a millisecond where the caches are cold; ``MAX_READINGS`` bounds the memory."""
 UNSEEN: Final = 5
 """How many times longer steps that end in C may wait where no sink and no observer takes single frames: nothing shows
 them before the next summary, which resolves them."""
@@ -232,7 +235,7 @@ class Pipeline:
         self._closed.append(raw)
         self._closed_steps += 1
         ended_ns = raw.ended_ns
-        if self._resumes or ended_ns >= self._due_ns or self._waiting >= CROWDED:
+        if self._resumes or self._left_closed or ended_ns >= self._due_ns or self._waiting >= CROWDED:
             began_ns = perf_counter_ns()
             is_done = self._pass_on_some()
             self._spent_ns += perf_counter_ns() - began_ns
@@ -257,7 +260,7 @@ class Pipeline:
         """The number of further steps that may wait until ``due_ns``; 0 where work is in progress."""
         if self._resumes or self._left_closed:
             return 0
-        return (CROWDED if self._passes_frames else PENDING - 1) - 1 - self._waiting
+        return (CROWDED if self._passes_frames else MAX_UNSEEN) - 1 - self._waiting
 
     @property
     def due_ns(self) -> int:

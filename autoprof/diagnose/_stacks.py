@@ -140,10 +140,14 @@ class StackMonitor:
         """The spans of modules with others inside."""
 
     def complete_repeated(self, steps: RepeatedSteps) -> None:
-        """Do the same for steps in a row; most have no sample."""
+        """Do the same for steps in a row, of which most have no sample."""
         self._later += self._probe.take()
-        for at in range(len(steps) if self._later else 0):
-            self._match(steps.raw(at))
+        if self._later:
+            ends = steps.rows[:, -1]
+            wanted = {int(ends.searchsorted(sample.at_ns, side="right")) for sample in self._later}
+            # The first step drops the samples that are older, the last one finds those that are excluded.
+            for at in sorted({0, *wanted, len(steps) - 1} - {len(steps)}):
+                self._match(steps.raw(at))
 
     def complete_step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""

@@ -30,7 +30,8 @@ class _BackwardListener:
         self._seen = seen
 
     def enter(self, function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-        self._seen.update(_switched_on())
+        if _is_switched_on():
+            self._seen.update(_switched_on())
         return False
 
     def leave(self) -> None:
@@ -54,17 +55,22 @@ class DebugProbe(CallProbe):
     @property
     def is_on(self) -> bool:
         """Whether a switch is on, or was when backward began in the open step."""
-        if self.seen or sys.gettrace() is not None or sys.getprofile() is not None:
-            return True
-        return torch.is_anomaly_enabled() or _profiler_enabled()
+        return bool(self.seen) or _is_switched_on()
 
     def close_step(self, counts: bool) -> None:
         """Count the switches of a recorded step; a warm-up step is not counted."""
         if counts:
             self.steps += 1
-            self.seen.update(_switched_on())
+            if _is_switched_on():
+                self.seen.update(_switched_on())
             self.counts.update(self.seen)
         self.seen.clear()
+
+
+def _is_switched_on() -> bool:
+    return (
+        sys.gettrace() is not None or sys.getprofile() is not None or torch.is_anomaly_enabled() or _profiler_enabled()
+    )
 
 
 def _switched_on() -> Iterator[str]:

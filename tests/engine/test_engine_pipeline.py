@@ -232,6 +232,21 @@ def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(
     assert bench.passed == [1, 2, 3, 4, 5, 6]
 
 
+def test_what_a_slice_has_left_of_crowded_steps_is_completed_with_the_next_steps(work: Work) -> None:
+    """No step ends in C until all are completed: were they left until they are due, each step would cost more."""
+    busy = Busy(work, step_ns=RECORDED_SLICE_NS // 16)
+    bench = Bench(busy)
+    bench.pipeline.postpone(bench._start)
+    for _ in range(CROWDED):
+        bench.step(ns=1)
+    assert 0 < len(busy.completed) < CROWDED
+    assert bench.pipeline.room == 0
+    for _ in range(4):
+        bench.step(ns=1)
+    assert bench.passed[-1] > CROWDED
+    assert bench.pipeline.room > 0
+
+
 def test_before_a_gap_what_waits_is_passed_on_and_a_long_slice_asks_for_another_step(work: Work) -> None:
     """``rest`` says whether the gap may go on: nothing waits, and most of the slice was left."""
     bench = Bench(Busy(work, frame_ns=SLICE_NS // 8))

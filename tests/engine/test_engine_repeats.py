@@ -15,7 +15,6 @@ from torch import nn
 
 import autoprof
 from autoprof._capture.marks import extension, uses_extension
-from autoprof._resolve import PENDING
 from autoprof._session import pipeline
 from autoprof._session import repeats as ends
 from autoprof._session.repeats import Repeats
@@ -263,11 +262,11 @@ def test_more_steps_wait_where_nothing_shows_them(monkeypatch: pytest.MonkeyPatc
     """Without a sink, statistics are made at a summary, or where no more steps may wait."""
     run = Run(monkeypatch, sinks=False)
     most = 0
-    for _ in range(3 * PENDING):
+    for _ in range(3 * pipeline.MAX_UNSEEN):
         run.step()
         most = max(most, run.waiting)
-    assert most == PENDING - 2
-    assert run.session.summary().steps == 3 * PENDING
+    assert most == pipeline.MAX_UNSEEN - 1
+    assert run.session.summary().steps == 3 * pipeline.MAX_UNSEEN
     run.session.close()
 
 
