@@ -26,7 +26,7 @@ class Options:
     report: Path | None
 
 
-PARTS = ("models", "further", "sinks", "micro", "worst", "memory", "identical")
+PARTS = ("models", "further", "steady", "micro", "worst", "memory", "identical")
 
 
 def parse(arguments: list[str] | None = None) -> Options:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from . import floors, further, identical, machine, memory, micro, others, ours, sinks, traceml, worst
+from . import floors, further, identical, machine, memory, micro, others, ours, steady, traceml, worst
 from .interleave import Measured, Progress, interleave, steps_per_block
 from .options import Options
 from .variant import Variant
@@ -130,8 +130,9 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
             )
     if "further" in options.parts:
         results["further"] = further.run(options.rounds, options.clock, progress=progress)
-    if "sinks" in options.parts:
-        results["sinks"] = sinks.run(min(options.rounds, FOCUS_ROUNDS), options.clock, progress=progress)
+    if "steady" in options.parts:
+        quick = {"steps": 10, "settling": 5} if options.quick else {}
+        results["steady"] = steady.run(min(options.rounds, FOCUS_ROUNDS), options.clock, progress=progress, **quick)
     if "micro" in options.parts:
         progress("single costs")
         results["micro"] = micro.run(workloads, quick=options.quick)

@@ -37,8 +37,8 @@ def render(results: Json, bounds: Sequence[Bound]) -> str:
         lines += ["", *workload_lines(workload)]
     if results.get("further"):
         lines += ["", *further_lines(results["further"])]
-    if results.get("sinks"):
-        lines += ["", *sinks_lines(results["sinks"])]
+    if results.get("steady"):
+        lines += ["", *steady_lines(results["steady"])]
     if results.get("micro"):
         lines += ["", *micro_lines(results["micro"])]
     if results.get("worst"):
@@ -104,15 +104,15 @@ def further_lines(further: Json) -> list[str]:
     return [f"chains of {layers['short']} and of {layers['long']} tiny layers, interleaved", *columns(header, rows)]
 
 
-def sinks_lines(sinks: Json) -> list[str]:
-    """Render the cost of the sinks in sessions that stay open."""
+def steady_lines(steady: Json) -> list[str]:
+    """Render the cost of a module in the long run."""
     rows: list[Row] = []
-    for name, label in sinks["labels"].items():
-        mine, bare = rounds_of(sinks["blocks"], name, "bare")
-        cost = difference(mine, bare, per=1e3 * sinks["modules"])
+    for name, label in steady["labels"].items():
+        mine, bare = rounds_of(steady["blocks"], name, "bare")
+        cost = difference(mine, bare, per=1e3 * steady["modules"])
         rows.append((label, f"{cost.value:.2f}", f"[{cost.low:.2f}, {cost.high:.2f}]"))
-    turns = f"every step recorded, sessions that stay open: {sinks['rounds']} turns of {sinks['steps']} steps"
-    return [turns, *columns(("sessions that stay open", "µs/module", "95 %"), rows)]
+    title = f"in the long run, every step recorded: {steady['rounds']} rounds of {steady['steps']} steps"
+    return [title, *columns(("in the long run", "µs/module", "95 %"), rows)]
 
 
 def micro_lines(micro: Json) -> list[str]:

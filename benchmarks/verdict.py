@@ -66,11 +66,17 @@ def _blocks(results: Json, workload: str) -> Json:
     return blocks
 
 
+def _steady_blocks(results: Json) -> Json:
+    blocks: Json = results.get("steady", {}).get("blocks", {})
+    return blocks
+
+
 def _costs(results: Json, variant: str, other: str) -> Estimate | None:
-    blocks = _blocks(results, "layers")
-    if any(name not in blocks for name in (variant, other, "bare")):
-        return None
-    return cost_ratio(*rounds_of(blocks, variant, other, "bare"))
+    """Compare the costs beyond bare: in the long run, or in blocks that open a session each where that is unknown."""
+    for blocks in (_steady_blocks(results), _blocks(results, "layers")):
+        if all(name in blocks for name in (variant, other, "bare")):
+            return cost_ratio(*rounds_of(blocks, variant, other, "bare"))
+    return None
 
 
 def _ratio(results: Json, workload: str, variant: str) -> Estimate | None:
@@ -158,8 +164,8 @@ def _full(results: Json) -> Bound:
 
 
 def _sinks(results: Json) -> Bound:
-    blocks = results.get("sinks", {}).get("blocks")
-    cost = None if blocks is None else cost_ratio(*rounds_of(blocks, "full", "record_both", "bare"))
+    blocks = _steady_blocks(results)
+    cost = cost_ratio(*rounds_of(blocks, "full", "record_both", "bare")) if blocks else None
     return _at_most("every step recorded, all default sinks: cost over recording alone", 2.0, cost)
 
 

@@ -122,7 +122,7 @@ class CompiledModules(Observer):
         return raw._replace(warmup=True)
 
     def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Do nothing: a step in which torch compiled took too long to be among them."""
+        """Do nothing: a step in which torch compiled was longer than these."""
 
     def _name_unseen(self, raw: RawStep) -> None:
         seen = {code >> KIND_BITS & INDEX_MASK for code in raw.mark_batch.codes if code & KIND_MASK == ENTER}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Final, NamedTuple
@@ -17,9 +18,11 @@ from .._capture.recorder import Recorder
 from .._metrics import RootProbe
 from .._resolve import MAX_READINGS, RawStep, RepeatedSteps
 
-MAX_STEP_NS: Final = 2_000_000
-"""Steps of this length and longer end in Python: a full garbage collection, a compilation or a move to another device
-may have taken place in them. There the end in Python costs about a hundredth of the step at most."""
+MAX_EXCESS_NS: Final = 2_000_000
+"""A step that is so much longer than the shortest of the last ones that ended in Python ends there too: a full garbage
+collection, a compilation or a move to another device may have taken place in it."""
+COMPARED_STEPS: Final = 8
+"""The number of these steps."""
 _PLAIN: Final = (torch.Tensor, nn.Parameter)
 """Classes of which an attribute of torch's runs no code of the user's."""
 
@@ -55,6 +58,7 @@ class Repeats:
         self._root = root
         self._placement = placement
         self._like: RawStep | None = None
+        self._lengths: deque[int] = deque(maxlen=COMPARED_STEPS)
         self._start_ns = 0
         self._native: Any = None
         anchor = placement.anchor
@@ -92,6 +96,7 @@ class Repeats:
             return
         if batch.multithreaded or batch.dropped or batch.detail_ns or not isinstance(batch.raw_readings, bytes):
             return
+        self._lengths.append(like.end - like.start)
         calls = self._root.last
         native.begin(
             codes=codes,
@@ -103,7 +108,7 @@ class Repeats:
             start_ns=like.end,
             start_unix_ns=start_unix_ns,
             due_ns=due_ns,
-            most_ns=MAX_STEP_NS,
+            most_ns=min(self._lengths) + MAX_EXCESS_NS,
             limit=min(room, MAX_READINGS // (batch.mark_count + 1)),
         )
         self._like, self._start_ns = like, like.end

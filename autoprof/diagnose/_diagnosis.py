@@ -176,7 +176,7 @@ class Diagnosis(Observer):
         return raw
 
     def observe_repeated(self, steps: RepeatedSteps) -> None:
-        """Observe closed steps, too short for a full garbage collection, in which the probes saw nothing."""
+        """Observe closed steps, not long enough to hold a full garbage collection, in which the probes saw nothing."""
         self._collections.observe_short(steps.steps[-1])
         self._calls.observe_repeated(steps)
 

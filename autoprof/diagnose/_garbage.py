@@ -27,7 +27,7 @@ class CollectionTracker:
         self._collections = -1
 
     def observe_short(self, last_step: int) -> None:
-        """Pass over steps in a row that are shorter than ``MIN_STEP_NS``."""
+        """Pass over steps in a row that were too short for a full collection."""
         self._last_step = last_step
 
     def observe_step(self, step: int, step_ns: int) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import faults, further, memory, micro, micro_step, sinks, worst
+from benchmarks import faults, further, memory, micro, micro_step, steady, worst
 from benchmarks.__main__ import main
 from benchmarks.options import parse
-from benchmarks.table import further_lines, sinks_lines
+from benchmarks.table import further_lines, steady_lines
 from benchmarks.variant import Variant
 from benchmarks.workloads import tiny_layers
 
@@ -117,15 +117,31 @@ def test_the_slowest_steps_of_each_lane_are_described() -> None:
     assert not tails["survivors"]["session"] or any(not worst.survivors()["session"] for _ in range(2))
 
 
-def test_the_sinks_are_measured_in_sessions_that_stay_open() -> None:
-    """Each session has its turns, of its own model, and the table has a line for it."""
-    measured = sinks.run(2, steps=12)
+def test_the_long_run_is_measured_beside_bare_steps() -> None:
+    """Each variant has a block a round, on the scale of the round's bare steps, and the table has a line for it."""
+    measured = steady.run(2, steps=10, settling=5)
     assert {name: [block["round"] for block in blocks] for name, blocks in measured["blocks"].items()} == {
-        name: [0, 1] for name in ("bare", *sinks.LABELS)
+        name: [0, 1] for name in ("bare", *steady.LABELS)
     }
-    title, *lines = sinks_lines(measured)
-    assert "2 turns of 12 steps" in title
-    assert len(lines) == 2 + len(sinks.LABELS)
+    title, *lines = steady_lines(measured)
+    assert "2 rounds of 10 steps" in title
+    assert len(lines) == 2 + len(steady.LABELS)
+
+
+def test_a_processor_that_is_slow_while_one_variant_runs_changes_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bare steps are as slow."""
+    speeds = iter(range(1, 100))
+
+    def measure(*_arguments: object) -> tuple[float, float]:
+        speed = next(speeds)
+        return 1500.0 * speed, 1000.0 * speed
+
+    monkeypatch.setattr(steady, "_measure", measure)
+    blocks = steady.run(1)["blocks"]
+    bare_ns = blocks["bare"][0]["value_ns"]
+    assert [blocks[name][0]["value_ns"] / bare_ns for name in steady.LABELS] == [pytest.approx(1.5)] * len(
+        steady.LABELS
+    )
 
 
 _KEEPING = """

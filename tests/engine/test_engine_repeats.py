@@ -55,7 +55,7 @@ class Run:
     ) -> None:
         monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", LONG_NS)
         monkeypatch.setattr(pipeline, "RECORDED_SLICE_NS", LONG_NS)
-        monkeypatch.setattr(ends, "MAX_STEP_NS", LONG_NS if in_c else 0)
+        monkeypatch.setattr(ends, "MAX_EXCESS_NS", LONG_NS if in_c else -LONG_NS)
         torch.manual_seed(0)
         self.model, self.sink = Net(), ListSink()
         self.session: Any = autoprof.instrument(self.model, everything(**changes), sinks=[self.sink] if sinks else [])
@@ -295,12 +295,34 @@ def test_a_due_delivery_ends_a_step_in_python(monkeypatch: pytest.MonkeyPatch) -
 
 @needs_c
 def test_a_long_step_ends_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full garbage collection or a compilation may have been in it."""
+    """Longer than those before it: a full garbage collection or a compilation may have been in it."""
     run = Run(monkeypatch)
-    monkeypatch.setattr(ends, "MAX_STEP_NS", 0)
+    monkeypatch.setattr(ends, "MAX_EXCESS_NS", -LONG_NS)
     for _ in range(3):
         run.step()
     assert run.in_c == 0
+    run.close()
+
+
+@needs_c
+def test_how_long_a_step_may_be_follows_the_shortest_of_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of any length end in C; one with a collection in it does so after none that had one, too."""
+    run = Run(monkeypatch)
+    repeats, limits = run.session._steps._repeats, []
+
+    class Native:
+        def begin(self, *, most_ns: int, **_rest: object) -> None:
+            limits.append(most_ns - LONG_NS)
+
+    run.step()
+    raw = run.session._steps._last
+    monkeypatch.setattr(repeats, "_native", Native())
+    for ms in (30, 80, 20, *[25] * ends.COMPARED_STEPS):
+        raw = raw._replace(end=raw.start + ms)
+        repeats.begin(raw, 0, before=0, events=tuple, room=1, due_ns=raw.end + 1)
+    assert limits[:3] == [30, 30, 20]
+    assert limits[-1] == 25
+    monkeypatch.undo()
     run.close()
 
 
