@@ -68,6 +68,10 @@ LOAN_SHARE: Final = 0.75
 the loan over the budget: some seconds, at most half a minute; with several ranks a minute."""
 STEPS_UNTIL_LENGTH: Final = 3
 """Recorded steps after which the length of a step is known: the first ones allocate and initialise."""
+STEPS_IF_BUSY: Final = 6
+"""The same, for what they cost, where a level is expected to fit the loan: other programs may interrupt the marks of
+three steps in a row. A level that costs ``BUSY_FACTOR`` times what would fit is left without that patience."""
+BUSY_FACTOR: Final = 4.0
 MAX_EXCESS: Final = 2.0
 """The largest cost of the first steps of a level, as a multiple of the loan and their budget: from fewer steps there
 is no verdict, and coarser ones have no rows for the modules."""
@@ -267,7 +271,8 @@ class Governor:
         if self._recorded == STEPS_UNTIL_LENGTH:
             level = min(level, self._finest_to_begin_with())
         if self._first_steps >= STEPS_UNTIL_LENGTH and level == self.level < self._levels - 1:
-            level += not self._fits_first_steps(self._cheapest_ns)
+            may_be_busy = self._first_steps < STEPS_IF_BUSY and self._fits_first_steps(self._expected_ns(level))
+            level += not self._fits_first_steps(self._cheapest_ns / (BUSY_FACTOR if may_be_busy else 1))
         if level != self.level:
             self.level, self._first_steps, self._cheapest_ns = level, 0, float("inf")
         return self._first_steps < FIRST_STEPS
@@ -292,7 +297,10 @@ class Governor:
 
     def _cost_ns(self, level: int) -> float:
         """Return the cost of a step at this level: as measured, else as expected."""
-        return self._costs.get(level, self._charge * self._expected[level])
+        return self._costs.get(level, self._expected_ns(level))
+
+    def _expected_ns(self, level: int) -> float:
+        return self._charge * self._expected[level]
 
     def _burst_cost_ns(self, level: int) -> float:
         return self._burst_steps * self._cost_ns(level)
@@ -371,8 +379,9 @@ class Governor:
         return max(ceil(steps), ceil(missing_ns / (self._budget / SPENDABLE_SHARE * self._bare_ns)), 1)
 
     def _learn(self, cost_ns: float) -> None:
-        known = self._costs.get(self.level)
-        self._costs[self.level] = cost_ns if known is None else known + COST_WEIGHT * (cost_ns - known)
+        known = self._costs.get(self.level, cost_ns)
+        begins = self._first_steps < STEPS_IF_BUSY  # work of the first steps alone says nothing about the next ones
+        self._costs[self.level] = min(known, cost_ns) if begins else known + COST_WEIGHT * (cost_ns - known)
 
     def _choose_level(self) -> None:
         """Drop modules when a burst is affordable too rarely; record them again when it is affordable often enough."""
