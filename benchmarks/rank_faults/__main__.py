@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..machine import describe
 from .faults import KINDS, RANKS, Run, draw_runs
-from .forms import FORMS, IMPOSSIBLE
+from .forms import FORMS, IMPOSSIBLE, STEP_LENGTHS
 from .group import Group
 from .network import Network
 from .score import is_sampled, judge
@@ -72,8 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _of_form(run: Run, form: str) -> Run:
-    """Return the run in another form; a stage of a pipeline has modules of its own."""
+    """Return the run in another form: with its length of steps, and the modules of a pipeline's stage."""
     fault = run.fault
+    if fault is not None and fault.kind != "batches":  # larger batches take longer in proportion
+        fault = replace(fault, amount=fault.amount * STEP_LENGTHS.get(form, 1.0))
     if form == "gpipe" and fault is not None and fault.module is not None:
         fault = replace(fault, module=f"layer{fault.rank}")
     return Run(run.number, run.seed, form, run.steps, fault)

@@ -123,3 +123,5 @@ FORMS: Final[Mapping[str, Callable[[Times], Form]]] = {
 }
 IMPOSSIBLE: Final[Mapping[str, tuple[str, ...]]] = {"tp": ("batches",), "gpipe": ("batches",)}
 """Faults that a form cannot have: where ranks work on the same samples, their batches are equally large."""
+STEP_LENGTHS: Final[Mapping[str, float]] = {"no-sync": 2.0, "fsdp2": 4.0, "tp": 2.0}
+"""The length of a form's steps, as a multiple of DDP's, on two processors; the delays of faults grow with it."""
