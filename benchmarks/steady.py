@@ -27,7 +27,7 @@ from .workloads import CLOCKS, Workload, tiny_layers
 
 STEPS: Final = 500
 """Steps of a variant in a round: two blocks of records."""
-IN_TURN: Final = 50
+IN_TURN: Final = 100
 """Steps of it in a row; as many bare ones of another model follow. They are part of the session's next step, which is
 long, and ends in Python: in shorter turns that would be seen."""
 SETTLING: Final = 250

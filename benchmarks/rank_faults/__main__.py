@@ -75,7 +75,8 @@ def _of_form(run: Run, form: str) -> Run:
     """Return the run in another form: with its length of steps, and the modules of a pipeline's stage."""
     fault = run.fault
     if fault is not None and fault.kind != "batches":  # larger batches take longer in proportion
-        fault = replace(fault, amount=fault.amount * STEP_LENGTHS.get(form, 1.0))
+        length = STEP_LENGTHS.get(form, 1.0)  # each packet is delayed, and a longer step has more of them
+        fault = replace(fault, amount=fault.amount / length if fault.kind == "network" else fault.amount * length)
     if form == "gpipe" and fault is not None and fault.module is not None:
         fault = replace(fault, module=f"layer{fault.rank}")
     return Run(run.number, run.seed, form, run.steps, fault)
