@@ -69,8 +69,8 @@ the loan over the budget: some seconds, at most half a minute; with several rank
 STEPS_UNTIL_LENGTH: Final = 3
 """Recorded steps after which the length of a step is known: the first ones allocate and initialise."""
 STEPS_IF_BUSY: Final = 6
-"""The same, for what they cost, where a level is expected to fit the loan: other programs may interrupt the marks of
-three steps in a row. A level that costs ``BUSY_FACTOR`` times what would fit is left without that patience."""
+"""Recorded steps after which the cost of a level is known, where it is expected to fit the loan: other programs may
+interrupt the marks of three steps in a row. A level of ``BUSY_FACTOR`` times the cost that fits is left after three."""
 BUSY_FACTOR: Final = 4.0
 MAX_EXCESS: Final = 2.0
 """The largest cost of the first steps of a level, as a multiple of the loan and their budget: from fewer steps there
