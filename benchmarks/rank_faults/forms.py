@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from .training import Block, Model, Times
+from .training import ROWS, SIZE, Block, Model, Times
 
 Step = Callable[[nn.Module, Tensor, torch.optim.Optimizer], None]
 Form = tuple[nn.Module, Iterable[nn.Parameter], Step]
@@ -78,6 +78,8 @@ class Stage(nn.Module):
 
     def __init__(self, rank: int, times: Times) -> None:
         super().__init__()
+        if not rank:  # without a layer before it the first block's input needs no gradient: it has no backward
+            self.embed = nn.Linear(SIZE, SIZE)
         self.add_module(f"layer{rank}", Block(f"layer{rank}", times))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,7 +95,6 @@ def gpipe(times: Times) -> Form:
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
     from .faults import RANKS
-    from .training import ROWS, SIZE
 
     rank = dist.get_rank()
     model = Stage(rank, times)
