@@ -9,7 +9,7 @@ from .excess import MARGIN, MIN_RARE_SHARE, MIN_SHARE, Kind, compare_calls
 from .exchange import Exchange, RankPlace
 from .late_comm import LateComm
 from .median_of_others import median_of_others
-from .monitor import RankMonitor, compare_known, read_ranks
+from .monitor import RankMonitor, compare_known, compare_saved, read_ranks
 from .phrases import phrase_late_comm, phrase_slow
 from .rank_map import RankMap
 from .record import OwnWork, RankRecord, SpanKey, read_last_frames, read_record
@@ -40,6 +40,7 @@ __all__ = [
     "compare_calls",
     "compare_known",
     "compare_ranks",
+    "compare_saved",
     "median_of_others",
     "name_ranks",
     "open_channel",

@@ -48,6 +48,17 @@ def read_ranks(
     return compare_ranks(records, longest, world_size=world_size)
 
 
+def compare_saved(
+    run: Path, world_size: int, saved: RankComparison | None, longest: tuple[int, ...] = ()
+) -> RankComparison | None:
+    """Return the comparison that rank 0 has saved, or the one by records where these have more ranks or steps.
+
+    Other ranks may have ended after rank 0.
+    """
+    read = read_ranks(run, world_size, longest=longest)
+    return read if saved is None or (read is not None and _has_more(read, saved)) else saved
+
+
 class RankMonitor:
     """Compare the ranks on rank 0: by the messages of the others, or else by their records in the run's folder.
 

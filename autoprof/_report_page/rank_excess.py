@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .._ranks import RankComparison, phrase_slow, read_ranks
+from .._ranks import RankComparison, compare_saved, phrase_slow, read_ranks
 from .._reports.text import safe
 from .._storage.runs import Run
 from ..diagnose import RunFacts
@@ -14,9 +14,9 @@ ALIKE: Final = "No rank is slow: the differences are within those of equal ranks
 
 
 def rank_excess(run: Run, world_size: int) -> dict[str, Any] | None:
-    """Return the comparison of a run's ranks, as saved or else from their records; None where there is none."""
-    found = _saved(run)
-    if found is None or found.map is None:
+    """Return the comparison of a run's ranks, as saved or from their records; None where there is none."""
+    found = compare_saved(run.path, world_size, _saved(run))
+    if found is not None and found.missing is None and found.map is None:  # saved by another version
         found = read_ranks(run.path, world_size)
     if found is None or found.missing is not None or found.map is None:
         return None if found is None else {"text": safe(f"The ranks could not be compared: {found.missing}")}

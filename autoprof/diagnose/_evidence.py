@@ -10,7 +10,7 @@ from heapq import heappush, heappushpop
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from .._ranks import read_ranks
+from .._ranks import compare_saved
 from .._stats import Aggregate
 from .._stats.intervals import Interval, mean_from_moments, median_from_quantiles
 from ..frame import TRAINING_LANE, FrameRun, Layout, Nanoseconds, Phase, StepFrame
@@ -199,9 +199,9 @@ def evidence_of_run(run: Run) -> Evidence:
 
 
 def facts_of_run(run: Run, collector: EvidenceCollector) -> RunFacts:
-    """Return the facts of a saved run. The ranks are compared again: other ranks may have ended after rank 0."""
+    """Return the facts of a saved run."""
     facts = RunFacts.of_run_info(run.info)
     if facts.world_size <= 1:
         return facts
     longest = tuple(long.step for long in collector.longest())
-    return replace(facts, rank=0, ranks=read_ranks(run.path, facts.world_size, longest=longest))
+    return replace(facts, rank=0, ranks=compare_saved(run.path, facts.world_size, facts.ranks, longest))
