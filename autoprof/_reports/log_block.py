@@ -6,13 +6,14 @@ thousand entries each. Words that a line does not need are zero, and zero bytes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from .._parts import run_parts
 from .._stats.layout_cache import cached_by_layout
 from .._stats.name_averages import NameAverages
 from .._stats.name_tree import NameTree, name_tree
@@ -105,18 +106,24 @@ class LogBlock:
 
     def render(self) -> str:
         """Return the sections of the steps, and begin anew."""
+        return run_parts(self.render_in_parts())
+
+    def render_in_parts(self) -> Generator[None, None, str]:
+        """Do the same in parts of similar length, and yield between them."""
         frames, self._frames = self._frames, []
         if not frames:
             return ""
         layout, limit_ns = frames[0].layout, self._clock_limit_ns
         tree, facts = name_tree(layout), render_facts(frames, limit_ns)
+        yield
         values = tree.values_ns(np.array([frame.total_ns for frame in frames]))
         if frames[0].warmup:
             averages = [self._averages.of(layout, tree)] * len(frames)
         else:
             means = self._averages.add_steps(layout, tree, values[:, :, 0])
             if len(frames) >= LEAST_STEPS and not np.isnan(means).any():
-                text = _render(frames, limit_ns, facts, tree, values, means)
+                yield
+                text = yield from _render(frames, limit_ns, facts, tree, values, means)
                 if text is not None:
                     return text
             averages = [[None if mean != mean else mean for mean in row] for row in means.tolist()]  # NaN: no average
@@ -130,8 +137,8 @@ def _render(
     tree: NameTree,
     values: Nanoseconds,
     means: Values,
-) -> str | None:
-    """Return the sections; None where a number does not fit into its columns."""
+) -> Generator[None, None, str | None]:
+    """Return the sections, made in parts; None where a number does not fit into its columns."""
     step_ns = np.array([frame.step_ns for frame in frames])
     if values.min(initial=0) < 0 or values.max(initial=0) > _MOST_NS or not (step_ns > 0).all():
         return None
@@ -139,8 +146,12 @@ def _render(
     host_bound = None if bounds[0] is None else tree.values_ns(np.array(bounds))[:, :, 0]
     main, separate = forests_of(frames[0].layout)
     numbers = _Numbers(tree, values, means, step_ns, host_bound, limit_ns)
-    above, below = main.render(numbers), separate.render(numbers)
-    if above is None or below is None:
+    above = yield from main.render(numbers)
+    if above is None:
+        return None
+    yield
+    below = yield from separate.render(numbers)
+    if below is None:
         return None
     covered = values[:, main.roots, 0].sum(axis=1).tolist()
     return "".join(map(frame_section, frames, repeat(limit_ns), covered, above, below, facts))
@@ -215,8 +226,8 @@ class Forest:
         self._head_words = max((len(head) for head in data), default=0) // 4 + 1
         self._heads = _words(data, self._head_words).reshape(len(heads), self._head_words)
 
-    def render(self, numbers: _Numbers) -> list[str] | None:
-        """Return the lines of each step; None where a number does not fit into its columns."""
+    def render(self, numbers: _Numbers) -> Generator[None, None, list[str] | None]:
+        """Return the lines of each step, made in parts; None where a number does not fit into its columns."""
         count = len(numbers.step_ns)
         if not len(self.nodes):
             return [""] * count
@@ -231,6 +242,7 @@ class Forest:
         lines = self._lines(values, means, rest, shares, bound)
         if numbers.limit_ns and not self._replace_short(lines, values, means, rest, numbers):
             return None
+        yield
         order = self._order(total)
         width = 4 * lines.shape[2]
         rows = lines.reshape(-1, lines.shape[2]).view(f"V{width}").ravel()

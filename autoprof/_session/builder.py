@@ -270,6 +270,7 @@ class _Builder:
             sinks=[*made, *sinks],
             folder=folder,
             notes=self._notes,
+            even=governor.active,
         )
         flight = self._flight_recorder(folder, exchange)
         sampling = Sampling(

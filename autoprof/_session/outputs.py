@@ -10,7 +10,16 @@ from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._units import NS_PER_S
 from ..frame import StepFrame
-from ..sinks import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, Sink
+from ..sinks import (
+    CalibratedSink,
+    DiscardedSink,
+    LimitedSink,
+    LiveSink,
+    PartedLiveSink,
+    PartedSink,
+    RefreshedSink,
+    Sink,
+)
 from ..summary import Summary
 
 PART_S: Final = 0.0001
@@ -23,8 +32,11 @@ SHARE: Final = 0.02
 class SummarySource(Protocol):
     """The statistics of a run so far."""
 
-    def parts(self) -> Iterator[Summary]:
-        """Yield the statistics several times, each time with more in them; the last is complete."""
+    def parts(self) -> Iterator[Summary | None]:
+        """Yield the statistics several times, each time with more in them; the last is complete.
+
+        There are none before the first parts of the work are done.
+        """
 
 
 class Outputs:
@@ -44,6 +56,7 @@ class Outputs:
         self._sinks = list(sinks)
         self._live = [sink for sink in self._sinks if isinstance(sink, LiveSink)]
         self._refreshed = [sink for sink in self._live if isinstance(sink, RefreshedSink)]
+        self._parted = [sink for sink in self._sinks if isinstance(sink, PartedSink)]
         self._limited = [sink for sink in self._sinks if isinstance(sink, LimitedSink)]
         self._summaries = summaries
         self._notes = notes
@@ -72,16 +85,27 @@ class Outputs:
                     sink.calibrate(limit_ns)
 
     def write_in_parts(self, frame: StepFrame) -> Iterator[bool]:
-        """Pass a frame to every sink; yield True after each of them."""
+        """Pass a frame to every sink; yield True after each part of the work."""
         for sink in self._sinks[:]:
-            if sink in self._sinks:  # it may have failed in a drawing since the last part
-                with self._containing(sink):
-                    sink.write(frame)
-                yield True
+            if sink not in self._sinks:  # it has failed in a drawing since the last part
+                continue
+            with self._containing(sink):
+                for _ in self._write(sink, frame):
+                    yield True
+                    if sink not in self._sinks:
+                        break
+            yield True
         for limited in self._limited[:]:
             self._note_limit(limited)
         self._step, self._step_ns = frame.step, frame.duration_ns
         self._written = True
+
+    def _write(self, sink: Sink, frame: StepFrame) -> Iterator[object]:
+        for parted in self._parted:
+            if parted is sink:
+                yield from parted.write_in_parts(frame)
+                return
+        sink.write(frame)
 
     def show(self) -> bool:
         """Begin a live summary that is due since the last frames, or continue one; return whether there is one."""
@@ -144,7 +168,11 @@ class Outputs:
             if at:
                 yield
             with self._containing(sink):
-                sink.show(latest, step)
+                if isinstance(sink, PartedLiveSink):
+                    for _ in sink.show_in_parts(latest, step):
+                        yield
+                else:
+                    sink.show(latest, step)
 
     def _switch_off_due(self, error: Exception) -> None:
         for sink in self._due:
@@ -158,14 +186,14 @@ class Outputs:
             return
         self._remove(sink)
         self._notes.warn_once(f"{type(sink).__name__} is off after {describe(error)}")
-        summary = Summary.empty(self._notes.all)
+        summary: Summary | None = None
         with contain(ignore):
             *_, summary = self._summaries.parts()
         with contain(ignore):
-            sink.close(summary)
+            sink.close(summary or Summary.empty(self._notes.all))
 
     def _remove(self, sink: Sink) -> None:
-        for sinks in (self._sinks, self._live, self._refreshed, self._limited, self._due):
+        for sinks in (self._sinks, self._live, self._refreshed, self._parted, self._limited, self._due):
             if sink in sinks:
                 cast("list[Any]", sinks).remove(sink)
 
@@ -192,4 +220,5 @@ class Outputs:
         self._sinks.clear()
         self._live.clear()
         self._refreshed.clear()
+        self._parted.clear()
         self._limited.clear()

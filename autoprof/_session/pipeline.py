@@ -15,6 +15,7 @@ from .._capture.mark_cost import MarkCost
 from .._capture.recorder import Recorder
 from .._notes import Notes
 from .._observer import Observer
+from .._parts import exhaust
 from .._process import lifecycle
 from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
@@ -118,11 +119,14 @@ class Summarizer:
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""
         *_, whole = self.parts()
+        assert whole is not None
         return whole
 
-    def parts(self) -> Iterator[Summary]:
+    def parts(self) -> Iterator[Summary | None]:
         """Yield the statistics several times, each time with the annotations of one more observer."""
         require_address_space()
+        self._aggregate.add_waiting()
+        yield None
         resolver = self._resolver
         lost = {
             "steps that the device had not passed": resolver.late_steps,
@@ -167,9 +171,12 @@ class Pipeline:
         sinks: Iterable[Sink],
         folder: RunFolder | None,
         notes: Notes,
+        even: bool = False,
     ) -> None:
         self._folder = folder
         self._notes = notes
+        self._even = even
+        """Whether recorded steps too have only the work of a short slice at their ends."""
         self._closed: deque[RawStep | RepeatedSteps] = deque()
         """Steps that are not completed yet."""
         self._closed_steps = 0
@@ -205,7 +212,7 @@ class Pipeline:
         self._owes_summary = False
         """Whether the last slice left no time for a live summary."""
         self._at_end: list[Callable[[], object]] = []
-        self._begun: Iterator[bool] = iter(())
+        self._begun: Iterator[bool] | None = None
         """The remaining work for a frame that was passed on in part."""
 
     def use_clock(self, clock: Clock) -> None:
@@ -331,16 +338,26 @@ class Pipeline:
 
     def _pass_on_frames(self, *, wait: bool = False) -> Iterator[None]:
         """Pass on the frames of all steps that the device has passed; yield after each of them."""
-        _exhaust(self._begun)
+        while self._continue_frame():
+            pass
         while self._added or self._add_next(wait=wait):
             if self._added:
-                _exhaust(self._pass_on(self._added.popleft()))
+                exhaust(self._pass_on(self._added.popleft()))
             yield
 
     def _pass_on_pieces(self) -> Iterator[None]:
         """Do the same; yield after each piece of the work. A caller that stops leaves the rest for the next call."""
-        while next(self._begun, False) or self._begin_next():
+        while self._continue_frame() or self._begin_next():
             yield
+
+    def _continue_frame(self) -> bool:
+        """Do the next piece of work for the frame that was passed on in part; return whether there was one."""
+        if self._begun is None:
+            return False
+        if next(self._begun, False):
+            return True
+        self._begun = None
+        return False
 
     def _begin_next(self) -> bool:
         """Begin to pass on the next frame; return whether the device has passed its step."""
@@ -373,16 +390,17 @@ class Pipeline:
             with self._gc_paused:
                 if self._outputs.show():
                     return False
-        until_ns = self._begin_slice(RECORDED_SLICE_NS)
+        even = self._even and self._waiting < MAX_UNSEEN
+        until_ns = self._begin_slice(SLICE_NS if even else RECORDED_SLICE_NS)
         if not self._resumes:
             self._complete(until_ns)
             self._left_closed = bool(self._closed)
-        if self._do_until(until_ns, self._pass_on_frames()):
+        if self._do_until(until_ns, self._pass_on_pieces() if even else self._pass_on_frames()):
             self._resumes = False
             with self._gc_paused:
                 self._outputs.show()
         else:
-            self._resumes = bool(self._added or self._resolver.waiting)
+            self._resumes = bool(self._added or self._resolver.waiting or self._begun)
             self._owes_summary = True
         return not (self._resumes or self._left_closed)
 
@@ -410,7 +428,7 @@ class Pipeline:
         require_address_space()
         self._complete()
         self._outputs.calibrate(self._limit.span_ns())
-        _exhaust(self._pass_on_frames(wait=wait))
+        exhaust(self._pass_on_frames(wait=wait))
 
     def rest(self, idle_s: float) -> bool:
         """Pass on a slice of the waiting steps, then show them: about ``idle_s`` of unsampled steps follow.
@@ -420,8 +438,11 @@ class Pipeline:
         """
         waited = bool(self._closed or self._resolver.waiting)
         until_ns = self._begin_slice(SLICE_NS)
-        self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
-        if not self._do_until(until_ns, self._pass_on_pieces()) or self._closed:
+        if self._closed:
+            self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
+            if perf_counter_ns() > until_ns:
+                return False
+        if not self._do_until(until_ns, self._pass_on_pieces()):
             return False
         if waited and perf_counter_ns() > until_ns - SLICE_NS // 2:
             return False
@@ -501,11 +522,6 @@ class Pipeline:
             observer.close()
         self._outputs.abandon()
         self._folder = None
-
-
-def _exhaust(work: Iterator[object]) -> None:
-    for _ in work:
-        pass
 
 
 def _overrides(observer: Observer, name: str) -> bool:

@@ -271,6 +271,11 @@ class Sampling:
         self._later -= self.gap_remaining
         return self.gap_remaining > 0
 
+    @property
+    def compares_next(self) -> bool:
+        """Whether the steps up to the next check are compared with the recorded ones: no work may lengthen them."""
+        return self._compared_steps > 0
+
     def check_after_next_step(self) -> None:
         """Check again after the next step: the postponed work was too much for one."""
         if self.gap_remaining > self._per_step:

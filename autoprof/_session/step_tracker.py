@@ -349,7 +349,7 @@ class StepTracker:
     def _continue_gap(self, now_ns: int, *, automatic: bool) -> Following | None:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
         if self._sampling.check_gap(now_ns):
-            if not self._pipeline.rest(self._sampling.gap_remaining_s()):
+            if not self._sampling.compares_next and not self._pipeline.rest(self._sampling.gap_remaining_s()):
                 self._sampling.check_after_next_step()
             return Following.UNSAMPLED
         return Following.AFTER_GAP if automatic else None

@@ -155,6 +155,10 @@ class Aggregate:
         if other._clock == "device":
             self._clock = "device"
 
+    def add_waiting(self) -> None:
+        """Add the steps that wait for others of their layout: ``summary`` takes less time then."""
+        self._shown().flush()
+
     def summary(self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None) -> Summary:
         """Return the statistics so far, rows in descending order of total time."""
         cut = self._shown()

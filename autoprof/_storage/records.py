@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import numpy as np
 
+from .._parts import exhaust, run_parts
 from ..errors import OutputError
 from ..frame import Nanoseconds, StepFrame
 from .line_file import AppendFile
@@ -107,26 +108,36 @@ class RecordWriter:
 
     def skip(self, frame: StepFrame) -> None:
         """Pass over a frame that gets no line: the units logged later cover its time too."""
-        self._encode()
+        run_parts(self._encode())
         self._encoder.skip(frame)
 
     def write(self, frame: StepFrame) -> None:
         """Add a frame; write all pending ones when they are due."""
+        exhaust(self.write_in_parts(frame))
+
+    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
+        """Add a frame, and yield between parts of the work."""
         self._frames.append(frame)
         if self._first_step is None:
             self._first_step = frame.step
         waiting = len(self._frames)
         enough = waiting >= ENCODED_STEPS or waiting * len(frame.layout) >= ENCODED_SPANS
-        if self._clock() >= self._due or (enough and self._encode()):
-            self.flush()
+        if self._clock() >= self._due:
+            yield from self._flush()
+        elif enough:
+            is_full = yield from self._encode()
+            if is_full:
+                yield
+                yield from self._flush()
 
-    def _encode(self) -> bool:
-        """Make the lines of the frames; return whether a block is full."""
+    def _encode(self) -> Generator[None, None, bool]:
+        """Make the lines of the frames, in parts; return whether a block is full."""
         frames, self._frames = self._frames, []
         begin, full = 0, False
         for format_, heads in self._encoder.encode_heads(frames):
             alike = frames[begin : begin + len(heads)]
             begin += len(heads)
+            yield
             columns = [np.array([getattr(one, name) for one in alike], dtype=np.int64) for name in format_.columns]
             steps = self._steps.setdefault(format_, [])
             row = sum(map(len, steps))
@@ -139,16 +150,20 @@ class RecordWriter:
 
     def flush(self) -> None:
         """Write the pending steps: first their times, then their lines, which refer to them."""
+        exhaust(self._flush())
+
+    def _flush(self) -> Iterator[None]:
         self._due = self._clock() + self._flush_s
-        self._encode()
+        yield from self._encode()
         if not self._pending:
             return
         pending, steps = self._pending, self._steps
         self._pending, self._steps, self._chars = [], {}, 0
-        blocks = {
-            format_: encode_block(format_.layout, format_.columns, np.concatenate(rows))
-            for format_, rows in steps.items()
-        }
+        blocks = {}
+        for format_, rows in steps.items():
+            yield
+            blocks[format_] = encode_block(format_.layout, format_.columns, np.concatenate(rows))
+        yield
         offsets, offset = {}, self._spans.size
         for format_, block in blocks.items():
             offsets[format_] = offset

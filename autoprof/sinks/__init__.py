@@ -2,7 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ._base import CalibratedSink, DiscardedSink, LimitedSink, LiveSink, RefreshedSink, RunInfo, Sink
+from ._base import (
+    CalibratedSink,
+    DiscardedSink,
+    LimitedSink,
+    LiveSink,
+    PartedLiveSink,
+    PartedSink,
+    RefreshedSink,
+    RunInfo,
+    Sink,
+)
 from ._kind import SINKS, CloseOrder, Export, SinkKind
 from ._make import make_sinks, only_on_rank_0, writes_files
 
@@ -18,6 +28,8 @@ __all__ = [
     "LimitedSink",
     "LiveSink",
     "Options",
+    "PartedLiveSink",
+    "PartedSink",
     "RefreshedSink",
     "RunInfo",
     "Sink",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, runtime_checkable
 
@@ -25,6 +25,17 @@ class Sink(Protocol):
 
 
 @runtime_checkable
+class PartedSink(Sink, Protocol):
+    """A sink whose work for some frames takes long: of many steps at once, or of many lines."""
+
+    def write_in_parts(self, frame: StepFrame) -> Iterator[object]:
+        """Do the work of ``write``, and yield between its parts. Short steps may pass between two of them.
+
+        No other frame is written before the last part is done.
+        """
+
+
+@runtime_checkable
 class LiveSink(Sink, Protocol):
     """A sink that shows the statistics during the run, whenever it returns that it is due."""
 
@@ -36,6 +47,14 @@ class LiveSink(Sink, Protocol):
 
     def show(self, summary: Summary, step: int) -> None:
         """Show the statistics up to ``step``. They are computed in parts, so a few short steps may have passed."""
+
+
+@runtime_checkable
+class PartedLiveSink(LiveSink, Protocol):
+    """A live sink that renders and shows the statistics in several parts."""
+
+    def show_in_parts(self, summary: Summary, step: int) -> Iterator[object]:
+        """Do the work of ``show``, and yield between its parts. Short steps may pass between two of them."""
 
 
 @runtime_checkable

@@ -6,11 +6,13 @@ import atexit
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any, Final
 
 from pydantic import Field
 
 from .._options import Options
+from .._parts import exhaust
 from .._reports.card import verdict_line
 from .._reports.panel import render_panel, render_title
 from .._reports.plain import render_plain, render_plain_verdict
@@ -70,8 +72,8 @@ class ConsoleSink:
         self._due = float("-inf")
         self._drawn: tuple[Summary, int, float] | None = None
         """The statistics in the panel, their last step, and when they were drawn first."""
-        self._panel: tuple[list[str], tuple[int, int] | None] = [], None
-        """The lines of the panel, and the size of the terminal that they are for."""
+        self._panel: tuple[list[str], Summary | None, int, tuple[int, int] | None] = [], None, 0, None
+        """The lines of the panel, with their statistics, the last step and the size of the terminal."""
         self._reader_left = False
         self._notebook = NotebookOutput.of_this_process()
         self._verdict: str | None = None
@@ -114,15 +116,30 @@ class ConsoleSink:
 
     def show(self, summary: Summary, step: int) -> None:
         """Draw the panel, or print a line."""
-        try:
+        exhaust(self.show_in_parts(summary, step))
+
+    def show_in_parts(self, summary: Summary, step: int) -> Iterator[None]:
+        """Render the panel, yield, and draw it; or print a line."""
+        size = PinnedLines.terminal_size(self._stream)
+        if size is not None:
+            with self._restoring_screen():
+                self._render(summary, step, size, 0.0)
+            yield
+        with self._restoring_screen():
             self._show_summary(summary, step)
+        self._due = self._clock() + self._interval_s()
+
+    @contextlib.contextmanager
+    def _restoring_screen(self) -> Iterator[None]:
+        """Restore the screen where the block fails; a reader that has left is no failure."""
+        try:
+            yield
         except BrokenPipeError:  # as ``head`` does when it has its lines
             self._reader_left = True
             self._restore_screen()
         except BaseException:
             self._restore_screen()
             raise
-        self._due = self._clock() + self._interval_s()
 
     def refresh(self) -> None:
         """Draw the panel again, with the age of its figures, where it is older than the interval."""
@@ -133,7 +150,7 @@ class ConsoleSink:
         if now_s < self._due or self._reader_left:
             return
         self._due = now_s + self._options.interval_s
-        self._draw(summary, step, PinnedLines.terminal_size(self._stream), now_s - drawn_s, again=True)
+        self._draw(summary, step, PinnedLines.terminal_size(self._stream), now_s - drawn_s)
 
     def _show_summary(self, summary: Summary, step: int) -> None:
         size = PinnedLines.terminal_size(self._stream)
@@ -142,16 +159,14 @@ class ConsoleSink:
             self._pinned.clear()
             self._print_line(summary, step, on_terminal=size is not None)
 
-    def _draw(
-        self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float, *, again: bool = False
-    ) -> bool:
-        """Draw the panel; return whether there is a place for it. ``again``: only the age of its figures is new.
+    def _draw(self, summary: Summary, step: int, size: tuple[int, int] | None, age_s: float) -> bool:
+        """Draw the panel; return whether there is a place for it.
 
         Beside a live display of the program's there may be none for a line either: then nothing is shown.
         """
         top = self._options.top
         if size is not None:
-            panel = self._render(summary, step, size, age_s, again=again)
+            panel = self._render(summary, step, size, age_s)
             rows = live_rows()
             fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
@@ -163,13 +178,14 @@ class ConsoleSink:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None
 
-    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float, *, again: bool) -> list[str]:
+    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float) -> list[str]:
+        """Return the lines of the panel; those of known figures have their age in a new title."""
         style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
-        known, known_size = self._panel
-        if again and known_size == size:
+        known, *facts = self._panel
+        if facts[0] is summary and facts[1:] == [step, size]:
             return [render_title(summary, step=step, age_s=age_s, **style), *known[1:]]
         panel = render_panel(summary, top=self._options.top, step=step, age_s=age_s, **style)
-        self._panel = panel, size
+        self._panel = panel, summary, step, size
         return panel
 
     def _print_line(self, summary: Summary, step: int, *, on_terminal: bool) -> None:

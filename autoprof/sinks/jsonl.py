@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
 from .._options import Options
+from .._parts import exhaust
 from .._storage.records import REMOVED_STEPS, RecordWriter
 from ..frame import StepFrame
 from ..summary import Summary
@@ -30,10 +33,14 @@ class JsonlSink:
         self._records = RecordWriter(folder_of(run).rank_path, options.flush_s, run.clock, max_bytes=run.max_bytes)
 
     def write(self, frame: StepFrame) -> None:
-        """Append the frame's record."""
+        """Append the frame's record; those of short steps are made several at a time."""
+        exhaust(self.write_in_parts(frame))
+
+    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
+        """Append the frame's record, and yield between parts of the work."""
         self._count += 1
         if self._count % self._every == 0:
-            self._records.write(frame)
+            yield from self._records.write_in_parts(frame)
         else:
             self._records.skip(frame)
 

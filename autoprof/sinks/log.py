@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from pydantic import Field
 
 from .._options import Options
+from .._parts import exhaust
 from .._reports.log import render_log_summary
 from .._reports.log_block import LogBlock
 from .._stats.name_averages import NameAverages
@@ -57,21 +59,29 @@ class LogSink:
 
     def write(self, frame: StepFrame) -> None:
         """Append the frame's section; those of short steps are rendered several at a time."""
+        exhaust(self.write_in_parts(frame))
+
+    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
+        """Append the frame's section, and yield between parts of the work."""
         self._count += 1
         block = self._block
         if self._count % self._every:
-            self._file.write(block.render())  # its averages are of the steps before this one
+            yield from self._write_block()  # its averages are of the steps before this one
             self._averages.count(frame)
             return
         limit_ns = self._clock_limit_ns
         if not block.takes(frame, limit_ns):
-            self._file.write(block.render())
+            yield from self._write_block()
         self._sections += 1
         flush = self._flush_every is not None and self._sections % self._flush_every == 0
         if block.add(frame, limit_ns) or flush or self._file.is_due():
-            self._file.write(block.render())
+            yield from self._write_block()
         if flush:
             self._file.flush()
+
+    def _write_block(self) -> Iterator[None]:
+        text = yield from self._block.render_in_parts()
+        self._file.write(text)
 
     @property
     def limit_note(self) -> str | None:

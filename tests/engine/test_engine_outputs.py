@@ -128,6 +128,44 @@ def test_a_frame_goes_to_one_sink_at_a_time_and_to_none_that_has_failed_meanwhil
     assert len(first.of("limit_note")) == len(third.of("limit_note")) == 1
 
 
+class PartedSink(Sink):
+    """A sink that writes and shows in three parts each."""
+
+    def write_in_parts(self, frame: StepFrame) -> Iterator[None]:
+        for part in range(3):
+            self._note("write", frame.step, part)
+            yield
+
+    def show_in_parts(self, summary: Summary, step: int) -> Iterator[None]:
+        for part in range(3):
+            self._note("show", step, part)
+            yield
+
+
+def test_a_sink_that_works_in_parts_has_one_at_a_time() -> None:
+    """Between them short steps may pass."""
+    sink, other = PartedSink(due=1), Sink(due=0)
+    out, _, source = outputs(sink, other)
+    seen = [(len(sink.of("write")), len(other.of("write"))) for _ in out.write_in_parts(frame(4))]
+    assert list(dict.fromkeys(seen)) == [(1, 0), (2, 0), (3, 0), (3, 1)]
+    source.part_s = 1.0
+    while out.show():
+        source.now_s += 1.0
+    assert sink.of("show") == [("show", 4, 0), ("show", 4, 1), ("show", 4, 2)]
+
+
+def test_a_sink_that_is_off_does_no_further_part() -> None:
+    """It has failed in a drawing between two parts of a frame."""
+    sink, other = PartedSink("refresh"), Sink()
+    out, _, _ = outputs(sink, other)
+    parts = out.write_in_parts(frame(1))
+    next(parts)
+    out.rest(1.0)
+    list(parts)
+    assert sink.of("write") == [("write", 1, 0)]
+    assert other.of("write") == [("write", 1)]
+
+
 @pytest.mark.parametrize("fails", ["write", "calibrate", "due", "show", "refresh", "limit_note"])
 def test_a_sink_that_fails_is_closed_with_the_summary_so_far_and_called_no_more(fails: str) -> None:
     """A note says so, once; the others go on."""

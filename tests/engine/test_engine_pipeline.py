@@ -61,6 +61,7 @@ class Bench:
         sinks: Any = None,
         folder: Folder | None = None,
         limit_ns: int = 0,
+        even: bool = False,
     ) -> None:
         self.host = FakeClock(limit_ns=limit_ns) if device is None else device.clock
         self.clock: Clock = self.host if device is None else device.device_clock()
@@ -75,6 +76,7 @@ class Bench:
             sinks=[self.sink] if sinks is None else sinks,
             folder=self.folder,  # type: ignore[arg-type]
             notes=self.notes,
+            even=even,
         )
         self.steps = 0
         self._start = self.clock.read()
@@ -213,6 +215,32 @@ def test_frames_are_passed_on_for_one_slice_of_time_at_the_end_of_a_step(work: W
     assert bench.passed == list(range(1, 8))
     bench.step(ns=MS)
     assert bench.passed[-3:] == [8, 9, 10]
+
+
+@pytest.mark.usefixtures("seldom")
+def test_even_steps_have_one_short_slice_each_which_may_end_within_a_frame(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as not too many steps wait; then the slices are long ones."""
+    bench = Bench(Busy(work, frame_ns=SLICE_NS + 1), even=True)
+    bench.pipeline.postpone(0)
+    for _ in range(3):
+        bench.step()
+    bench.pipeline._due_ns = 0
+    seen = []
+    for _ in range(6):
+        bench.step()
+        seen.append(len(bench.passed))
+    assert seen == [0, 1, 2, 3, 4, 4]
+    monkeypatch.setattr(pipeline, "MAX_UNSEEN", CROWDED)
+    many = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS // 2), even=True)
+    many.pipeline.postpone(10**15)
+    for _ in range(CROWDED):
+        many.step(ns=1)
+    assert len(many.passed) == 3
+    for passed in (3, 4, 5):
+        many.step(ns=1)
+        assert len(many.passed) == passed
 
 
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:

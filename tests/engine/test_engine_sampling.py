@@ -170,7 +170,7 @@ class Watched(ListSink):
         self.shown.append((summary.steps + summary.warmup_steps, step))
 
 
-@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 6)])
+@pytest.mark.parametrize(("slice_ns", "left"), [(10**12, 18), (-1, 3)])
 def test_a_live_sink_is_asked_before_a_gap(
     govern: Any, monkeypatch: pytest.MonkeyPatch, slice_ns: int, left: int
 ) -> None:
@@ -453,6 +453,29 @@ def test_as_many_steps_are_compared_as_were_recorded(govern: Any, monkeypatch: p
                     session.step()
         assert governor.compared == [(2, 20)]
         assert [steps for steps, _ in governor.heard] == [6]
+
+
+def test_no_work_is_done_in_the_steps_that_are_compared(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps wait where the gap begins; with ``step: auto`` it is checked once before the compared steps, too."""
+    monkeypatch.setattr("autoprof._session.pipeline.SLICE_NS", -1)
+    monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)
+    now = fake_host_time(monkeypatch)
+    for config in (MANUAL, EVERYTHING):
+        governor, sink = govern(0, 0, 12), ListSink()
+        model, optimizer = model_and_optimizer()
+        seen = []
+        with autoprof.instrument(model, config, sinks=[sink]) as session:
+            session._pipeline.postpone(10**30)
+            for _ in range(14):
+                train(model, optimizer)
+                now[0] += 10
+                if config is MANUAL:
+                    session.step()
+                seen.append((len(governor.compared), len(sink.frames)))
+        assert governor.compared == [(2, 20)]
+        assert (0, 0) in seen
+        assert (1, 2) in seen
+        assert not [counts for counts in seen if counts[1] > counts[0] == 0]
 
 
 def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,8 @@ class Sampling:
         self._note("check_gap", now_ns)
         return self.goes_on.pop(0) if self.goes_on else False
 
+    compares_next = False
+
     def check_after_next_step(self) -> None:
         self._note("check_after_next_step")
 
@@ -390,6 +392,18 @@ def test_a_part_of_a_gap_ends_with_postponed_work() -> None:
     assert len(bench.sampling.of("check_after_next_step")) == 1
     assert bench.pipeline.calls == [("rest", 12.5)] * 2
     assert bench.end() is Following.RECORDED
+
+
+def test_a_part_of_a_gap_that_is_compared_next_begins_without_work() -> None:
+    """Work would lengthen its steps, and a part that ends early would be compared as if it had all of them."""
+    bench = Bench(7)
+    bench.end()
+    bench.sampling.goes_on, bench.sampling.compares_next = [True], True
+    bench.pipeline.rests = False
+    bench.pipeline.calls.clear()
+    assert bench.end() is Following.UNSAMPLED
+    assert bench.pipeline.calls == []
+    assert bench.sampling.of("check_after_next_step") == []
 
 
 def test_other_threads_are_noted_once_they_are_off_or_more_than_a_step_records(
