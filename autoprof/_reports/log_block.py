@@ -35,8 +35,10 @@ LEAST_STEPS: Final = 4
 LINES: Final = 512
 """Lines that are rendered together, of at least ``LEAST_STEPS``: they lengthen one step by some tenths of a
 millisecond."""
-MAX_STEPS: Final = 16
-"""The most steps that are rendered together: more take longer than one step should, and hardly less each."""
+MAX_STEPS: Final = 48
+"""The most steps that are rendered together: more hardly take less time each."""
+FACTS_STEPS: Final = 8
+"""Steps whose facts are one part of the work: they are formatted one by one."""
 _MOST_NS: Final = 999_999_000_000
 """Longer times have more digits than the columns."""
 _MOST_SHARE: Final = 999.0
@@ -114,8 +116,10 @@ class LogBlock:
         if not frames:
             return ""
         layout, limit_ns = frames[0].layout, self._clock_limit_ns
-        tree, facts = name_tree(layout), render_facts(frames, limit_ns)
-        yield
+        tree, facts = name_tree(layout), list[str]()
+        for at in range(0, len(frames), FACTS_STEPS):
+            facts += render_facts(frames[at : at + FACTS_STEPS], limit_ns)
+            yield
         values = tree.values_ns(np.array([frame.total_ns for frame in frames]))
         if frames[0].warmup:
             averages = [self._averages.of(layout, tree)] * len(frames)

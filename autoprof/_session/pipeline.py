@@ -23,7 +23,7 @@ from .._process.gc_paused import GcPaused
 from .._resolve import PENDING, RawStep, RepeatedSteps, Resolver
 from .._stats import Aggregate
 from ..devices import Clock
-from ..frame import StepFrame
+from ..frame import FrameRun
 from ..sinks import Sink
 from ..summary import Summary
 from .outputs import Outputs
@@ -125,8 +125,8 @@ class Summarizer:
     def parts(self) -> Iterator[Summary | None]:
         """Yield the statistics several times, each time with the annotations of one more observer."""
         require_address_space()
-        self._aggregate.add_waiting()
-        yield None
+        for _ in self._aggregate.prepare_summary():
+            yield None
         resolver = self._resolver
         lost = {
             "steps that the device had not passed": resolver.late_steps,
@@ -198,13 +198,11 @@ class Pipeline:
         self._summarizer = Summarizer(recorder, self._resolver, self._aggregate, self._limit, observers, notes)
         self._outputs = Outputs(sinks, self._summarizer, notes)
         self._gc_paused = GcPaused()
-        self._added: deque[StepFrame] = deque()
-        """Frames that are in the statistics; they wait for the observers that take one at a time, and for the sinks."""
         self._due_ns = 0
         self._spent_ns = 0
         """Time that passing on the steps that were due last has taken so far."""
         self._resumes = False
-        """Whether steps that were completed together are passed on in part."""
+        """Whether steps that were completed together wait to be passed on, or the rest of them does."""
         self._left_closed = False
         """Whether steps were left that completing the ones before them took too long for."""
         self._checked_ns = 0
@@ -213,7 +211,7 @@ class Pipeline:
         """Whether the last slice left no time for a live summary."""
         self._at_end: list[Callable[[], object]] = []
         self._begun: Iterator[bool] | None = None
-        """The remaining work for a frame that was passed on in part."""
+        """The remaining work for steps that were passed on in part."""
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
@@ -329,55 +327,46 @@ class Pipeline:
         batch = batch.up_to(MAX_FIRST_MARKS)._replace(dropped=batch.dropped + excess)
         return raw._replace(mark_batch=batch, overhead_ns=raw.overhead_ns + round(self._mark_cost.of(excess)))
 
-    def _pass_on(self, frame: StepFrame) -> Iterator[bool]:
-        """Pass a frame on that is in the statistics; yield True after each piece of the work."""
-        for observe in self._observe_frame:
-            observe(frame)
-        yield True
-        yield from self._outputs.write_in_parts(frame)
+    def _pass_on_all(self, *, wait: bool = False, whole: bool = True) -> Iterator[None]:
+        """Pass on the steps that the device has passed; yield after each frame, or after each piece of the work.
 
-    def _pass_on_frames(self, *, wait: bool = False) -> Iterator[None]:
-        """Pass on the frames of all steps that the device has passed; yield after each of them."""
-        while self._continue_frame():
-            pass
-        while self._added or self._add_next(wait=wait):
-            if self._added:
-                exhaust(self._pass_on(self._added.popleft()))
+        A caller that stops leaves the rest for the next call.
+        """
+        while True:
+            begun, self._begun = self._begun, None
+            if begun is None:
+                run = self._resolver.next_run(wait=wait)
+                if run is None:
+                    return
+                begun = self._pass_on(run)
+                if not whole:
+                    self._begun = begun
+                    yield
+                    continue
+            for ends_frame in begun:
+                self._begun = begun
+                if ends_frame or not whole:
+                    yield
+                self._begun = None
             yield
 
-    def _pass_on_pieces(self) -> Iterator[None]:
-        """Do the same; yield after each piece of the work. A caller that stops leaves the rest for the next call."""
-        while self._continue_frame() or self._begin_next():
-            yield
-
-    def _continue_frame(self) -> bool:
-        """Do the next piece of work for the frame that was passed on in part; return whether there was one."""
-        if self._begun is None:
-            return False
-        if next(self._begun, False):
-            return True
-        self._begun = None
-        return False
-
-    def _begin_next(self) -> bool:
-        """Begin to pass on the next frame; return whether the device has passed its step."""
-        if not (self._added or self._add_next()):
-            return False
-        if self._added:
-            self._begun = self._pass_on(self._added.popleft())
-        return True
-
-    def _add_next(self, *, wait: bool = False) -> bool:
-        """Add the next frames to the statistics, several at once; return whether the device has passed them."""
-        run = self._resolver.next_run(wait=wait)
-        if run is None:
-            return False
+    def _pass_on(self, run: FrameRun) -> Iterator[bool]:
+        """Add steps to the statistics, and pass their frames on; yield after each piece, True between two frames."""
         self._aggregate.add_run(run)
+        yield False
         for observe in self._observe_run:
             observe(run)
-        if self._passes_frames:
-            self._added.extend(run.frames)
-        return True
+            yield False
+        if not self._passes_frames:
+            return
+        for number, frame in enumerate(run.frames):
+            if number:
+                yield True
+            for observe in self._observe_frame:
+                observe(frame)
+                yield False
+            for _ in self._outputs.write_in_parts(frame):
+                yield False
 
     def _pass_on_some(self) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them.
@@ -395,12 +384,13 @@ class Pipeline:
         if not self._resumes:
             self._complete(until_ns)
             self._left_closed = bool(self._closed)
-        if self._do_until(until_ns, self._pass_on_pieces() if even else self._pass_on_frames()):
+        is_over = even and perf_counter_ns() > until_ns
+        if not is_over and self._do_until(until_ns, self._pass_on_all(whole=not even)):
             self._resumes = False
             with self._gc_paused:
                 self._outputs.show()
         else:
-            self._resumes = bool(self._added or self._resolver.waiting or self._begun)
+            self._resumes = bool(self._resolver.waiting or self._begun)
             self._owes_summary = True
         return not (self._resumes or self._left_closed)
 
@@ -428,7 +418,7 @@ class Pipeline:
         require_address_space()
         self._complete()
         self._outputs.calibrate(self._limit.span_ns())
-        exhaust(self._pass_on_frames(wait=wait))
+        exhaust(self._pass_on_all(wait=wait))
 
     def rest(self, idle_s: float) -> bool:
         """Pass on a slice of the waiting steps, then show them: about ``idle_s`` of unsampled steps follow.
@@ -442,7 +432,7 @@ class Pipeline:
             self._complete(until_ns)  # counting FLOPs takes long and leaves garbage: outside of the paused collector
             if perf_counter_ns() > until_ns:
                 return False
-        if not self._do_until(until_ns, self._pass_on_pieces()):
+        if not self._do_until(until_ns, self._pass_on_all(whole=False)):
             return False
         if waited and perf_counter_ns() > until_ns - SLICE_NS // 2:
             return False

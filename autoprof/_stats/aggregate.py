@@ -8,10 +8,12 @@ the most steps, and counts the others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from ..frame import FrameRun, Phase, StepFrame
+import numpy as np
+
+from ..frame import FrameRun, Nanoseconds, Phase, StepFrame
 from ..summary import OTHER_TARGETS, ClockName, Summary
 from .cut_statistics import MAX_ROWS, CutStatistics
 from .shapes import ShapeSets
@@ -19,6 +21,8 @@ from .unit_rates import UnitRates
 
 MAX_CUTS: Final = 4
 """Cuts whose statistics are kept; beyond that, those of the fewest steps are dropped."""
+
+_NO_QUANTILES: Final = [np.empty(0, dtype=np.int64)] * 2
 
 UNTIMED_STEPS: Final = "steps without a device time"
 """Reason to exclude a step of a run on a device: host times cannot be added to device times."""
@@ -42,6 +46,8 @@ class Aggregate:
         self._settling = False
         self._shapes = ShapeSets(MAX_ROWS)
         self._cuts: dict[int, CutStatistics] = {}
+        self._quantiles: tuple[CutStatistics | None, list[Nanoseconds]] = None, _NO_QUANTILES
+        """The quantiles of a summary that has begun, and the statistics that they are of."""
         self._other_steps = 0
         """Steps of cuts whose statistics were dropped."""
 
@@ -155,16 +161,26 @@ class Aggregate:
         if other._clock == "device":
             self._clock = "device"
 
-    def add_waiting(self) -> None:
-        """Add the steps that wait for others of their layout: ``summary`` takes less time then."""
-        self._shown().flush()
+    def prepare_summary(self) -> Iterator[None]:
+        """Do the first parts of the work of the next ``summary``, and yield after each.
+
+        Its quantiles are those of now: steps added between the parts are missing in them only.
+        """
+        cut = self._shown()
+        cut.flush()
+        yield
+        self._quantiles = cut, cut.table.quantiles_ns(0.5, 0.95)
+        yield
 
     def summary(self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None) -> Summary:
         """Return the statistics so far, rows in descending order of total time."""
         cut = self._shown()
         cut.flush()
         table, steps, step_ns = cut.table, cut.steps, int(cut.table.total[0])
-        p50, p95 = table.quantiles_ns(0.5, 0.95)
+        prepared, (p50, p95) = self._quantiles
+        self._quantiles = None, _NO_QUANTILES
+        if prepared is not cut or len(p50) != len(table.index):
+            p50, p95 = table.quantiles_ns(0.5, 0.95)
         phases = {phase: cut.phases[phase] for phase in Phase if phase in cut.phases}
         phases[Phase.OTHER] = step_ns - sum(phases.values())
         micro_steps = cut.micro_steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -27,8 +27,10 @@ RECORDS: Final = "steps.jsonl"
 BLOCK_NUMBERS: Final = 2**15
 """Integers of a block: it takes about 0.7 ms to compress them."""
 BLOCK_STEPS: Final = 256
-ENCODED_STEPS: Final = 16
+ENCODED_STEPS: Final = 48
 """Steps whose lines are made together: in cold caches the first one takes several times as long as the next ones."""
+PART_STEPS: Final = 16
+"""Steps whose lines are one part of the work."""
 ENCODED_SPANS: Final = 2**12
 """The spans of these steps, above which their lines are made at once: a step of many modules waits for no other."""
 PENDING_CHARS: Final = 2**18
@@ -133,20 +135,26 @@ class RecordWriter:
     def _encode(self) -> Generator[None, None, bool]:
         """Make the lines of the frames, in parts; return whether a block is full."""
         frames, self._frames = self._frames, []
-        begin, full = 0, False
-        for format_, heads in self._encoder.encode_heads(frames):
-            alike = frames[begin : begin + len(heads)]
-            begin += len(heads)
+        full = False
+        for begin in range(0, len(frames), PART_STEPS):
+            for format_, heads in self._encoder.encode_heads(frames[begin : begin + PART_STEPS]):
+                yield
+                alike = frames[begin : begin + len(heads)]
+                begin += len(heads)
+                full = self._add(format_, heads, alike) or full
             yield
-            columns = [np.array([getattr(one, name) for one in alike], dtype=np.int64) for name in format_.columns]
-            steps = self._steps.setdefault(format_, [])
-            row = sum(map(len, steps))
-            self._pending += [(head, format_, row + at) for at, head in enumerate(heads)]
-            steps.append(np.concatenate(columns, axis=1))
-            rows = row + len(heads)
-            full = full or rows >= BLOCK_STEPS or rows * steps[0].shape[1] >= BLOCK_NUMBERS
-            self._chars += sum(map(len, heads))
         return full or self._chars >= PENDING_CHARS
+
+    def _add(self, format_: LineFormat, heads: Sequence[str], frames: Sequence[StepFrame]) -> bool:
+        """Add the lines of frames of one format, and their times; return whether a block is full."""
+        columns = [np.array([getattr(one, name) for one in frames], dtype=np.int64) for name in format_.columns]
+        steps = self._steps.setdefault(format_, [])
+        row = sum(map(len, steps))
+        self._pending += [(head, format_, row + at) for at, head in enumerate(heads)]
+        steps.append(np.concatenate(columns, axis=1))
+        rows = row + len(heads)
+        self._chars += sum(map(len, heads))
+        return rows >= BLOCK_STEPS or rows * steps[0].shape[1] >= BLOCK_NUMBERS
 
     def flush(self) -> None:
         """Write the pending steps: first their times, then their lines, which refer to them."""

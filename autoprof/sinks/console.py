@@ -6,15 +6,15 @@ import atexit
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from pydantic import Field
 
 from .._options import Options
-from .._parts import exhaust
+from .._parts import exhaust, run_parts
 from .._reports.card import verdict_line
-from .._reports.panel import render_panel, render_title
+from .._reports.panel import render_panel, render_panel_in_parts, render_title
 from .._reports.plain import render_plain, render_plain_verdict
 from .._reports.short_text import render_short
 from ..frame import StepFrame
@@ -123,7 +123,7 @@ class ConsoleSink:
         size = PinnedLines.terminal_size(self._stream)
         if size is not None:
             with self._restoring_screen():
-                self._render(summary, step, size, 0.0)
+                yield from self._render_in_parts(summary, step, size, 0.0)
             yield
         with self._restoring_screen():
             self._show_summary(summary, step)
@@ -134,6 +134,8 @@ class ConsoleSink:
         """Restore the screen where the block fails; a reader that has left is no failure."""
         try:
             yield
+        except GeneratorExit:  # the parts that follow are not wanted
+            raise
         except BrokenPipeError:  # as ``head`` does when it has its lines
             self._reader_left = True
             self._restore_screen()
@@ -166,7 +168,7 @@ class ConsoleSink:
         """
         top = self._options.top
         if size is not None:
-            panel = self._render(summary, step, size, age_s)
+            panel = run_parts(self._render_in_parts(summary, step, size, age_s))
             rows = live_rows()
             fits = size[1] >= len(panel) + max(SPARE_ROWS, rows + 1) and self._pinned.is_free()
             if fits:
@@ -178,13 +180,15 @@ class ConsoleSink:
             self._notebook.draw(render_panel(summary, width=WIDTH, top=top, color=False, step=step, age_s=age_s))
         return self._notebook is not None
 
-    def _render(self, summary: Summary, step: int, size: tuple[int, int], age_s: float) -> list[str]:
+    def _render_in_parts(
+        self, summary: Summary, step: int, size: tuple[int, int], age_s: float
+    ) -> Generator[None, None, list[str]]:
         """Return the lines of the panel; those of known figures have their age in a new title."""
         style: dict[str, Any] = {"width": size[0], "color": self._color, "encoding": self._encoding}
         known, *facts = self._panel
         if facts[0] is summary and facts[1:] == [step, size]:
             return [render_title(summary, step=step, age_s=age_s, **style), *known[1:]]
-        panel = render_panel(summary, top=self._options.top, step=step, age_s=age_s, **style)
+        panel = yield from render_panel_in_parts(summary, top=self._options.top, step=step, age_s=age_s, **style)
         self._panel = panel, summary, step, size
         return panel
 

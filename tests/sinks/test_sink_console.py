@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import autoprof
 from autoprof._notes import Notes
-from autoprof._reports.panel import render_panel
+from autoprof._reports.panel import render_panel_in_parts
 from autoprof._session.outputs import Outputs
 from autoprof.frame import StepFrame
 from autoprof.sinks._base import RunInfo
@@ -349,11 +349,11 @@ def test_a_new_age_renders_the_title_only(
     """The other lines are those of the last drawing, unless the terminal has another size."""
     rendered: list[float] = []
 
-    def render(*args: Any, age_s: float, **options: Any) -> list[str]:
+    def render(*args: Any, age_s: float, **options: Any) -> Any:
         rendered.append(age_s)
-        return render_panel(*args, age_s=age_s, **options)
+        return render_panel_in_parts(*args, age_s=age_s, **options)
 
-    monkeypatch.setattr("autoprof.sinks.console.render_panel", render)
+    monkeypatch.setattr("autoprof.sinks.console.render_panel_in_parts", render)
     console = Console(terminal, clock, every=1)
     console.step(12)
     shown = _panel(terminal)
