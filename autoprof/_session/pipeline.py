@@ -54,6 +54,11 @@ UNSEEN: Final = 5
 them before the next summary, which resolves them."""
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
+SHORT_NS: Final = 1_000_000
+"""Recorded steps shorter than this wait for the gap after them where a budget is kept: recording has made them longer,
+and the work would add to that."""
+MAX_SHORT: Final = 3 * PENDING
+"""Such steps that wait, above which they are passed on all the same."""
 MAX_FIRST_MARKS: Final = 5_000
 """Marks of the first step that are resolved where it is a warm-up step. In reinforcement learning it has the thousands
 of forwards that fill a buffer: resolving 10,000 of them took as long as 200 steps, and spent the credit of minutes."""
@@ -240,7 +245,7 @@ class Pipeline:
         self._closed.append(raw)
         self._closed_steps += 1
         ended_ns = raw.ended_ns
-        if self._resumes or self._left_closed or ended_ns >= self._due_ns or self._waiting >= CROWDED:
+        if self._resumes or self._left_closed or self._is_due(raw):
             began_ns = perf_counter_ns()
             is_done = self._pass_on_some()
             self._spent_ns += perf_counter_ns() - began_ns
@@ -248,6 +253,13 @@ class Pipeline:
                 pause_ns = max(round(self._spent_ns / DELIVER_SHARE), DELIVER_EVERY_NS)
                 self._due_ns = ended_ns + min(pause_ns, MAX_DELIVER_FACTOR * DELIVER_EVERY_NS)
                 self._spent_ns = 0
+
+    def _is_due(self, raw: RawStep) -> bool:
+        """Return whether the steps that wait should be passed on at the end of this one."""
+        clock, ended_ns = raw.clock, raw.ended_ns
+        if self._even and ended_ns - clock.host_ns(raw.start) < SHORT_NS:
+            return ended_ns >= self._due_ns + MAX_DELIVER_FACTOR * DELIVER_EVERY_NS or self._waiting >= MAX_SHORT
+        return ended_ns >= self._due_ns or self._waiting >= CROWDED
 
     def submit_repeated(self, steps: RepeatedSteps) -> None:
         """Take closed steps that repeat one that was submitted before; they are passed on with the next step."""

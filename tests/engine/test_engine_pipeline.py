@@ -19,7 +19,16 @@ from autoprof._observer import Observer
 from autoprof._process import lifecycle
 from autoprof._resolve import RawStep
 from autoprof._session import pipeline
-from autoprof._session.pipeline import CROWDED, DELIVER_EVERY_NS, RECORDED_SLICE_NS, SLICE_NS, Pipeline
+from autoprof._session.pipeline import (
+    CROWDED,
+    DELIVER_EVERY_NS,
+    MAX_DELIVER_FACTOR,
+    MAX_SHORT,
+    RECORDED_SLICE_NS,
+    SHORT_NS,
+    SLICE_NS,
+    Pipeline,
+)
 from autoprof.devices import Clock
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
@@ -233,6 +242,7 @@ def test_even_steps_have_one_short_slice_each_which_may_end_within_a_frame(
         seen.append(len(bench.passed))
     assert seen == [0, 1, 2, 3, 4, 4]
     monkeypatch.setattr(pipeline, "MAX_UNSEEN", CROWDED)
+    monkeypatch.setattr(pipeline, "SHORT_NS", 0)
     many = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS // 2), even=True)
     many.pipeline.postpone(10**15)
     for _ in range(CROWDED):
@@ -241,6 +251,27 @@ def test_even_steps_have_one_short_slice_each_which_may_end_within_a_frame(
     for passed in (3, 4, 5):
         many.step(ns=1)
         assert len(many.passed) == passed
+
+
+@pytest.mark.usefixtures("seldom")
+def test_even_steps_that_are_short_wait_for_the_gap(work: Work) -> None:
+    """As long as there are not too many, and for a quarter of a second: recording alone lengthens them enough."""
+    bench = Bench(Busy(work), even=True)
+    bench.pipeline.postpone(bench.clock.read())
+    for _ in range(MAX_SHORT - 1):
+        bench.step(ns=SHORT_NS // 2)
+    assert bench.passed == []
+    assert bench.pipeline.rest(1.0)
+    assert len(bench.passed) == MAX_SHORT - 1
+    for _ in range(MAX_SHORT):
+        bench.step(ns=1)
+    assert len(bench.passed) == 2 * MAX_SHORT - 1
+    bench.pipeline._due_ns = 0
+    bench.step(ns=MAX_DELIVER_FACTOR * DELIVER_EVERY_NS)
+    assert len(bench.passed) == 2 * MAX_SHORT
+    bench.pipeline._due_ns = bench.clock.read()
+    bench.step(ns=SHORT_NS)
+    assert len(bench.passed) == 2 * MAX_SHORT + 1
 
 
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:

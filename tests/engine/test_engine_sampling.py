@@ -481,6 +481,7 @@ def test_no_work_is_done_in_the_steps_that_are_compared(govern: Any, monkeypatch
 def test_what_is_delivered_in_a_gap_is_paid_for(govern: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolving and writing the burst before it is work of ours like any other."""
     monkeypatch.setattr("autoprof._session.pipeline.DELIVER_EVERY_NS", 10**18)  # the burst waits for the gap
+    monkeypatch.setattr("autoprof._session.pipeline.SHORT_NS", 0)
     now = fake_host_time(monkeypatch)
     governor = govern(0, 4)
 
