@@ -256,9 +256,13 @@ class Governor:
                 # exaggerate.
                 self._recharge(min(max((paired.low + paired.cost) / (2 * counted), 1.0), MAX_CHARGE))
 
-    def paired(self) -> PairedCost | None:
-        """Return the cost found by pairs, or None while there are too few."""
-        return self._pairs.cost(self._recorded / max(self._recorded + self._unsampled, 1))
+    def paired(self, unsampled: int | None = None) -> PairedCost | None:
+        """Return the cost found by pairs, or None while there are too few.
+
+        ``unsampled`` is the number of unsampled steps, by default of those in gaps that have ended.
+        """
+        others = self._unsampled if unsampled is None else unsampled
+        return self._pairs.cost(self._recorded / max(self._recorded + others, 1))
 
     def _begins(self, bare_ns: float, cost_ns: float) -> bool:
         """Return whether this is one of the first steps; change their level where another one fits the loan."""

@@ -76,9 +76,8 @@ class OutsideSteps(Observer):
 
     def annotate(self, summary: Summary) -> Summary:
         """Return the summary with these counts."""
-        return replace(
-            summary, paired=self._governor.paired(), excluded=self._excluded.all(), loader=self._prefetch.counts()
-        )
+        paired = self._governor.paired(summary.unsampled_steps)
+        return replace(summary, paired=paired, excluded=self._excluded.all(), loader=self._prefetch.counts())
 
 
 class CompiledModules(Observer):

@@ -21,7 +21,7 @@ from .._process.address_space import require_address_space
 from .._process.failures import contain, describe
 from .._process.gc_paused import GcPaused
 from .._resolve import PENDING, RawStep, RepeatedSteps, Resolver
-from .._stats import Aggregate
+from .._stats import NO_GAP, Aggregate, OpenGap
 from ..devices import Clock
 from ..frame import FrameRun
 from ..sinks import Sink
@@ -116,6 +116,8 @@ class Summarizer:
         self._limit = limit
         self._observers = [one for one in observers if _overrides(one, "annotate")]
         self._notes = notes
+        self.open_gap = NO_GAP
+        """The unsampled steps that no recorded one follows yet."""
 
     def follow(self, observer: Observer) -> None:
         """Add an observer that annotates summaries."""
@@ -144,7 +146,7 @@ class Summarizer:
         skipped = {reason: count for reason, count in lost.items() if count}
         if resolver.foreign_recomputes:
             self._notes.warn_once(FOREIGN_RECOMPUTES)
-        summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped)
+        summary = self._aggregate.summary(notes=self._notes.all, skipped=skipped, gap=self.open_gap)
         summary = replace(summary, clock_limit_ns=self._limit.span_ns())
         yield summary
         for observer in self._observers:
@@ -267,6 +269,15 @@ class Pipeline:
             observe(steps)
         self._closed.append(steps)
         self._closed_steps += len(steps)
+
+    @property
+    def open_gap(self) -> OpenGap:
+        """The unsampled steps since the last recorded one, which summaries count."""
+        return self._summarizer.open_gap
+
+    @open_gap.setter
+    def open_gap(self, gap: OpenGap) -> None:
+        self._summarizer.open_gap = gap
 
     @property
     def _waiting(self) -> int:
@@ -451,9 +462,9 @@ class Pipeline:
         with self._gc_paused:
             return self._outputs.rest(idle_s)
 
-    def count_unsampled(self, steps: int, elapsed_ns: int) -> None:
+    def count_unsampled(self, gap: OpenGap) -> None:
         """Count unsampled steps that no recorded one follows."""
-        self._aggregate.add_gap(steps, elapsed_ns)
+        self._aggregate.add_gap(*gap)
 
     def summary(self) -> Summary:
         """Return the statistics of all frames so far."""

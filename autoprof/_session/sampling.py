@@ -286,9 +286,13 @@ class Sampling:
         """Return about how many seconds of the gap are left."""
         return (self.gap_remaining + self._later) / self._per_step * self._governor.bare_ns / NS_PER_S
 
-    def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
-        """Record again; return the number of unsampled steps and their nanoseconds."""
-        steps, elapsed_ns = self._steps, now_ns - self._began_ns
+    def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
+        """Record again; return the number of unsampled steps and their nanoseconds.
+
+        ``paid_ns`` is the time of autoprof's own work in the whole run, ``in_gap_ns`` that in the gap, which is no part
+        of its steps.
+        """
+        steps, elapsed_ns = self._steps, max(now_ns - self._began_ns - in_gap_ns, 0)
         self.gap_remaining = self._steps = 0
         spent_ns, self._paid_ns = paid_ns - self._paid_ns, paid_ns
         self._begins_burst = True
@@ -327,15 +331,20 @@ class Sampling:
         """The steps of the present gap so far; none while steps are recorded."""
         return self._steps and self._steps - -(-(self.gap_remaining + self._later) // self._per_step)
 
-    def abort_gap(self) -> tuple[int, int]:
-        """End the gap before its last step; return its steps so far and their nanoseconds.
+    def open_gap(self) -> tuple[int, int]:
+        """Return the steps of the present gap so far and their nanoseconds.
 
-        More time than a step took since the last one was counted is no part of them: the loop has ended.
+        More time than a step took since the last one was counted is no part of them: the loop may have ended.
         """
         steps = self.steps_in_gap
-        self.gap_remaining = self._steps = self._later = 0
         counted_ns, since_ns = self.counted_ns - self._began_ns, perf_counter_ns() - self.counted_ns
         return steps, counted_ns if since_ns * steps > counted_ns else counted_ns + since_ns
+
+    def abort_gap(self) -> tuple[int, int]:
+        """End the gap before its last step; return ``open_gap``."""
+        gap = self.open_gap()
+        self.gap_remaining = self._steps = self._later = 0
+        return gap
 
     def count_step(self) -> int:
         """Called at the end of an unsampled step; return the host time."""

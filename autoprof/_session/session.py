@@ -202,6 +202,7 @@ class OpenSession(Session):
             with self._work:
                 self._state.catch_up()
                 self._pipeline.flush()
+                self._state.steps.count_gap()
             lifecycle.finish_termination()
         return self._pipeline.summary()
 

@@ -20,6 +20,7 @@ from .._notes import Notes
 from .._process.failures import contain, describe, ignore
 from .._process.signals import DeferSignals, raised_by_handler
 from .._resolve import RawStep
+from .._stats import NO_GAP, OpenGap
 from .._units import UNITS
 from ..devices import Clock, Memory, Reading
 from ..frame import Phase
@@ -175,6 +176,8 @@ class StepTracker:
         self._gap_scalars: dict[str, list[Any]] = {}
         self._gap_begin_ns = 0
         """Autoprof's own work between the last recorded step and the gap after it."""
+        self._in_gap_ns = 0
+        """The same inside of the gap, in whose unsampled steps it is not counted."""
         self._work_ns = 0
         self._metered_ns = 0
         """The time of the cost meters so far, with that of shapes and experts, which the recorder adds up."""
@@ -278,6 +281,16 @@ class StepTracker:
         """The number of steps that have ended, those of the present gap so far included."""
         return self.count + self._sampling.steps_in_gap
 
+    def count_gap(self) -> None:
+        """Have summaries count the unsampled steps since the last recorded one."""
+        self._pipeline.open_gap = self._open_gap()
+
+    def _open_gap(self) -> OpenGap:
+        if not self._sampling.in_gap:
+            return NO_GAP
+        steps, elapsed_ns = self._sampling.open_gap()
+        return OpenGap(steps, max(elapsed_ns - self._in_gap_ns, 0), self._work_ns - self._charged_ns)
+
     def warn_once(self, note: str) -> None:
         """Keep a note for the reports; log it the first time."""
         self._notes.warn_once(note)
@@ -337,7 +350,7 @@ class StepTracker:
         self._pipeline.release_end(raw)
         self.open = self._last = None
         gap_began_ns = self._sampling.begin_gap(gap, max(optimizer_steps or 1, 1), inside=optimizer_steps is not None)
-        self._gap_begin_ns = gap_began_ns - began_ns
+        self._gap_begin_ns, self._in_gap_ns = gap_began_ns - began_ns, 0
         return Following.UNSAMPLED
 
     def _note_other_threads(self, other: OtherMarks) -> None:
@@ -349,19 +362,22 @@ class StepTracker:
     def _continue_gap(self, now_ns: int, *, automatic: bool) -> Following | None:
         """Pass on steps that wait; return None where the gap is over and a recorded step is to be opened."""
         if self._sampling.check_gap(now_ns):
+            self.count_gap()
             if not self._sampling.compares_next and not self._pipeline.rest(self._sampling.gap_remaining_s()):
                 self._sampling.check_after_next_step()
+            self._in_gap_ns += perf_counter_ns() - now_ns
             return Following.UNSAMPLED
         return Following.AFTER_GAP if automatic else None
 
     def _end_gap(self, now_ns: int) -> Following:
         """Go from a gap to the next recorded step."""
-        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns + self._metered_ns)
+        steps, elapsed_ns = self._sampling.end_gap(now_ns, self._work_ns + self._metered_ns, self._in_gap_ns)
         self._number += steps
+        self._pipeline.open_gap = NO_GAP
         self._open(None, gap_steps=steps, gap_ns=elapsed_ns)
         if self.open is not None:
             self.open.gap_scalars, self._gap_scalars = self._gap_scalars, {}
-            self.open.gap_overhead_ns = self._gap_begin_ns + perf_counter_ns() - now_ns
+            self.open.gap_overhead_ns = self._gap_begin_ns + self._in_gap_ns + perf_counter_ns() - now_ns
             self._pipeline.postpone(self._clock.host_ns(self.open.start))
         return Following.RECORDED
 
@@ -543,15 +559,17 @@ class StepTracker:
         """
         self._off = True
         if self._sampling.in_gap:
-            steps, elapsed_ns = self._sampling.abort_gap()
-            self._number += steps
-            self._pipeline.count_unsampled(steps, elapsed_ns)
+            gap = self._open_gap()
+            self._sampling.abort_gap()
+            self._pipeline.open_gap = NO_GAP
+            self._number += gap.steps
+            self._pipeline.count_unsampled(gap)
         if self.open is not None and whole:
             self._close(None if until is None else self._recorder.buffer[until - 1], until)
             self.open = None
         elif self.open is not None:
             if self.open.gap_steps:
-                self._pipeline.count_unsampled(self.open.gap_steps, self.open.gap_ns)
+                self._pipeline.count_unsampled(OpenGap(self.open.gap_steps, self.open.gap_ns))
             if self._recorder.has_phase(Phase.FORWARD):
                 self._notes.skip("steps unfinished at the end")
         self._pipeline.finish(patient=patient)

@@ -5,7 +5,7 @@ windows and ranks. ``intervals`` has the confidence intervals and tests that oth
 ``name_lines`` nest names for steps and for summaries.
 """
 
-from .aggregate import UNTIMED_STEPS, Aggregate
+from .aggregate import NO_GAP, UNTIMED_STEPS, Aggregate, OpenGap
 from .rows import RowKey, StepRows, step_rows
 
-__all__ = ["UNTIMED_STEPS", "Aggregate", "RowKey", "StepRows", "step_rows"]
+__all__ = ["NO_GAP", "UNTIMED_STEPS", "Aggregate", "OpenGap", "RowKey", "StepRows", "step_rows"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,17 @@ _NO_QUANTILES: Final = [np.empty(0, dtype=np.int64)] * 2
 
 UNTIMED_STEPS: Final = "steps without a device time"
 """Reason to exclude a step of a run on a device: host times cannot be added to device times."""
+
+
+class OpenGap(NamedTuple):
+    """Unsampled steps that no recorded one follows yet: their number, their time, and autoprof's own work beside it."""
+
+    steps: int = 0
+    elapsed_ns: int = 0
+    overhead_ns: int = 0
+
+
+NO_GAP: Final = OpenGap()
 
 
 class Aggregate:
@@ -129,15 +140,16 @@ class Aggregate:
         cuts = self._cuts or {0: CutStatistics()}
         return max(reversed(cuts.values()), key=lambda cut: cut.steps)
 
-    def add_gap(self, steps: int, elapsed_ns: int) -> None:
-        """Add unsampled steps; there are none where the run ends as a gap begins."""
+    def add_gap(self, steps: int, elapsed_ns: int, overhead_ns: int = 0) -> None:
+        """Add unsampled steps, and autoprof's own work in them; there are none where the run ends as a gap begins."""
         if not steps:
             return
         self.unsampled_steps += steps
         self._unsampled_ns += elapsed_ns
-        self._observed_ns += elapsed_ns
+        self._overhead_ns += overhead_ns
+        self._observed_ns += elapsed_ns + overhead_ns
         self._run_steps += steps
-        self._run_ns += elapsed_ns
+        self._run_ns += elapsed_ns + overhead_ns
 
     def merge(self, other: Aggregate) -> None:
         """Add another window's or rank's statistics to this one."""
@@ -172,8 +184,13 @@ class Aggregate:
         self._quantiles = cut, cut.table.quantiles_ns(0.5, 0.95)
         yield
 
-    def summary(self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None) -> Summary:
-        """Return the statistics so far, rows in descending order of total time."""
+    def summary(
+        self, *, notes: tuple[str, ...] = (), skipped: Mapping[str, int] | None = None, gap: OpenGap = NO_GAP
+    ) -> Summary:
+        """Return the statistics so far, rows in descending order of total time.
+
+        ``gap`` has the steps since the last recorded one, which are counted too.
+        """
         cut = self._shown()
         cut.flush()
         table, steps, step_ns = cut.table, cut.steps, int(cut.table.total[0])
@@ -185,6 +202,8 @@ class Aggregate:
         phases[Phase.OTHER] = step_ns - sum(phases.values())
         micro_steps = cut.micro_steps
         other_steps = self.steps - steps
+        gap_ns = gap.elapsed_ns + gap.overhead_ns
+        overhead_ns, observed_ns = self._overhead_ns + gap.overhead_ns, self._observed_ns + gap_ns
         dropped = sum((one.dropped for one in self._cuts.values()), self.dropped)
         unit, throughput = self._units.latest()
         shapes_dropped = {"shapes beyond the limit": self._shapes.dropped} if self._shapes.dropped else {}
@@ -192,10 +211,10 @@ class Aggregate:
             clock=self._clock,
             steps=steps,
             warmup_steps=self.warmup_steps,
-            unsampled_steps=self.unsampled_steps,
-            unsampled_ns=self._unsampled_ns,
-            run_steps=self._run_steps,
-            run_ns=self._run_ns,
+            unsampled_steps=self.unsampled_steps + gap.steps,
+            unsampled_ns=self._unsampled_ns + gap.elapsed_ns,
+            run_steps=self._run_steps + gap.steps,
+            run_ns=self._run_ns + gap_ns,
             total_step_ns=step_ns,
             step_mean_ns=step_ns // steps if steps else 0,
             step_min_ns=int(table.min[0]) if steps else 0,
@@ -205,8 +224,8 @@ class Aggregate:
             step_last_ns=int(table.last[0]),
             phases=phases,
             rows=tuple(cut.rows(p50, p95, on_device=self._clock == "device")),
-            overhead=self._overhead_ns / self._observed_ns if self._observed_ns else 0.0,
-            overhead_ns=self._overhead_ns,
+            overhead=overhead_ns / observed_ns if observed_ns else 0.0,
+            overhead_ns=overhead_ns,
             throughput=throughput,
             throughput_unit=unit,
             scalars=dict(self._scalars),

@@ -29,6 +29,7 @@ from autoprof._session.pipeline import (
     SLICE_NS,
     Pipeline,
 )
+from autoprof._stats import NO_GAP, OpenGap
 from autoprof.devices import Clock
 from autoprof.frame import StepFrame
 from autoprof.summary import Summary
@@ -487,9 +488,26 @@ def test_unsampled_steps_that_no_recorded_one_follows_are_in_the_summary(work: W
     """Where a run ends in a gap."""
     bench = Bench()
     bench.step(ns=MS)
-    bench.pipeline.count_unsampled(9, 9 * MS)
+    bench.pipeline.count_unsampled(OpenGap(9, 9 * MS, MS // 10))
     summary = bench.pipeline.summary()
     assert (summary.unsampled_steps, summary.unsampled_ns) == (9, 9 * MS)
+    assert summary.overhead == pytest.approx(0.1 / 10.1, rel=1e-3)
+
+
+def test_a_summary_in_a_gap_counts_its_steps_so_far(work: Work) -> None:
+    """Without them the cost of recording would be a share of the recorded steps alone. No later summary keeps them."""
+    bench = Bench()
+    bench.step(ns=MS)
+    bench.pipeline.flush()
+    bench.pipeline.open_gap = OpenGap(9, 9 * MS, MS // 10)
+    inside = bench.pipeline.summary()
+    bench.pipeline.open_gap = NO_GAP
+    after = bench.pipeline.summary()
+    assert (inside.unsampled_steps, inside.unsampled_ns, inside.run_steps) == (9, 9 * MS, 10)
+    assert inside.run_ns == 10 * MS + MS // 10
+    assert inside.overhead == pytest.approx(0.1 / 10.1, rel=1e-3)
+    assert (after.unsampled_steps, after.run_steps) == (0, 1)
+    assert after.overhead < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Scripted:
     def compare(self, steps: int, elapsed_ns: int) -> None:
         self.compared.append((steps, elapsed_ns))
 
-    def paired(self) -> None:
+    def paired(self, unsampled: int | None = None) -> None:
         return None
 
 
@@ -532,6 +532,24 @@ def test_what_follows_a_loop_that_ends_in_a_gap_is_no_part_of_it(
         now[0] += 1_000_000_000
     summary = session.summary()
     assert (summary.unsampled_steps, summary.unsampled_ns) == (3, 300 if config is MANUAL else 200)
+
+
+@pytest.mark.parametrize("config", [MANUAL, EVERYTHING], ids=["manual", "auto"])
+def test_a_summary_in_a_gap_counts_the_steps_so_far(govern: Any, config: dict[str, Any]) -> None:
+    """So the cost of recording is a share of all steps; later summaries count none of them twice."""
+    govern(6)
+    model, optimizer = model_and_optimizer()
+    with autoprof.instrument(model, config, optimizer=optimizer) as session:
+        seen = []
+        for _ in range(9):
+            train(model, optimizer)
+            if config is MANUAL:
+                session.step()
+            summary = session.summary()
+            seen.append((summary.steps, summary.unsampled_steps))
+    begins = seen.index((1, 1))
+    assert seen[begins : begins + 5] == [(1, at) for at in range(1, 6)]
+    assert session.summary().unsampled_steps == 6
 
 
 def test_a_run_that_ends_where_a_gap_begins_left_no_step_alone(govern: Any) -> None:

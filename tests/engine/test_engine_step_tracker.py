@@ -17,6 +17,7 @@ from autoprof._notes import Notes
 from autoprof._resolve import RawStep
 from autoprof._session import step_tracker
 from autoprof._session.step_tracker import Following, StepTracker, as_scalar
+from autoprof._stats import NO_GAP, OpenGap
 from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
 
 
@@ -81,10 +82,13 @@ class Sampling:
     def gap_remaining_s(self) -> float:
         return 12.5
 
-    def end_gap(self, now_ns: int, paid_ns: int) -> tuple[int, int]:
+    def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
         self._note("end_gap", now_ns, paid_ns)
         self.gap_remaining, self.in_gap = 0, False
         return 5, 5_000
+
+    def open_gap(self) -> tuple[int, int]:
+        return 2, 2_000
 
     def abort_gap(self) -> tuple[int, int]:
         return 2, 2_000
@@ -121,6 +125,7 @@ class Pipeline:
         self.calls: list[tuple[Any, ...]] = []
         self.rests = True
         self.long = False
+        self.open_gap = NO_GAP
         self.error: BaseException | None = None
 
     def submit(self, raw: RawStep) -> None:
@@ -684,16 +689,23 @@ def test_the_last_step_ends_with_the_mark_before_the_loops_end() -> None:
 def test_a_run_that_ends_in_a_gap_or_after_one_counts_its_steps() -> None:
     """Those of a step that is not closed are lost no more than it."""
     bench = Bench(7)
+    bench.tracker.count_gap()
+    assert bench.pipeline.open_gap == NO_GAP
     bench.end()
+    bench.tracker.count_gap()
+    gap = bench.pipeline.open_gap
+    assert gap[:2] == (2, 2_000)
+    assert gap.overhead_ns > 0
     bench.tracker.finish(whole=True, patient=True)
-    assert bench.pipeline.calls[1:] == [("count_unsampled", 2, 2_000), ("finish", True)]
+    assert bench.pipeline.calls[1:] == [("count_unsampled", gap), ("finish", True)]
+    assert bench.pipeline.open_gap == NO_GAP
     assert bench.tracker.count == 3
     bench = Bench(7)
     bench.end()
     bench.sampling.gap_remaining = 0
     bench.end()
     bench.tracker.finish(whole=False, patient=True)
-    assert bench.pipeline.calls[2:] == [("count_unsampled", 5, 5_000), ("finish", True)]
+    assert bench.pipeline.calls[2:] == [("count_unsampled", OpenGap(5, 5_000)), ("finish", True)]
     assert bench.notes.skipped == {}
 
 

@@ -344,7 +344,7 @@ class Gaps:
 
     compare = after_gap
 
-    def paired(self) -> None:
+    def paired(self, unsampled: int | None = None) -> None:
         return None
 
 
