@@ -27,7 +27,7 @@ RECORDS: Final = "steps.jsonl"
 BLOCK_NUMBERS: Final = 2**15
 """Integers of a block: it takes about 0.7 ms to compress them."""
 BLOCK_STEPS: Final = 256
-ENCODED_STEPS: Final = 48
+ENCODED_STEPS: Final = 64
 """Steps whose lines are made together: in cold caches the first one takes several times as long as the next ones."""
 PART_STEPS: Final = 16
 """Steps whose lines are one part of the work."""

@@ -137,7 +137,7 @@ def test_the_log_averages_steps_it_does_not_show(tmp_path: Path, clock: Clock) -
 
 def test_the_files_of_a_run_are_written_in_parts(tmp_path: Path, clock: Clock) -> None:
     """The work for many steps comes with the last of them: it is divided, and what is written is the same."""
-    frames = [frame_of(step=step) for step in range(1, 41)]
+    frames = [frame_of(step=step) for step in range(1, 101)]
     texts = []
     for number, in_parts in enumerate((False, True)):
         info = run_info(tmp_path / str(number), clock)
