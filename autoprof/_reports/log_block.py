@@ -32,8 +32,8 @@ from .log import (
 
 LEAST_STEPS: Final = 4
 """Fewer steps are rendered one by one: the fixed cost of the array operations is that of about three steps."""
-LINES: Final = 512
-"""Lines that are rendered together, of at least ``LEAST_STEPS``: they lengthen one step by some tenths of a
+LINES: Final = 1024
+"""Lines that are rendered together, of at least ``LEAST_STEPS``: each part of the work takes some tenths of a
 millisecond."""
 MAX_STEPS: Final = 48
 """The most steps that are rendered together: more hardly take less time each."""
