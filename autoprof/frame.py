@@ -324,12 +324,14 @@ class FrameRun:
 
     ``plain``: each step has host times only, no memory by span, no gap before it, no lost marks and no new shapes, and
     is no warm-up step; only then the columns are set. ``total_ns`` is a matrix (steps × spans); ``overhead_ns`` is the
-    sum of the steps. ``frames`` are built when they are first asked for: statistics need none.
+    sum of the steps. ``make`` makes the frames when they are first asked for: statistics need none. ``starts`` returns
+    the start of each span of one step.
     """
 
     __slots__ = (
         "_frames",
         "_make",
+        "_starts",
         "cut",
         "duration_ns",
         "layout",
@@ -355,21 +357,24 @@ class FrameRun:
     memory: Sequence[Mapping[str, int]]
     model_ns: Mapping[Phase, Sequence[int]]
 
-    def __init__(self, make: Callable[[slice], Sequence[StepFrame]]) -> None:
+    def __init__(
+        self, make: Callable[[], Sequence[StepFrame]], starts: Callable[[int], Nanoseconds] | None = None
+    ) -> None:
         self.plain = False
         self._make = make
+        self._starts = starts
         self._frames: Sequence[StepFrame] | None = None
 
     @property
     def frames(self) -> Sequence[StepFrame]:
         """The frames of the steps, in order."""
         if self._frames is None:
-            self._frames = self._make(slice(None))
+            self._frames = self._make()
         return self._frames
 
-    def frame(self, at: int) -> StepFrame:
-        """Return one of the frames."""
-        return self._make(slice(at, at + 1))[0] if self._frames is None else self._frames[at]
+    def start_ns(self, at: int) -> Nanoseconds:
+        """Return the start of each span of one of the steps, from the step's start; no frame is built for it."""
+        return self.frames[at].start_ns if self._starts is None else self._starts(at)
 
 
 def _optional(column: Nanoseconds | None, count: int, measured: Nanoseconds | None = None) -> list[int | None]:

@@ -25,11 +25,11 @@ from .ours import BOTH, FORWARD, Discard, Recording, Sessions
 from .variant import Variant
 from .workloads import CLOCKS, Workload, tiny_layers
 
-STEPS: Final = 500
-"""Steps of a variant in a round: two blocks of records."""
-IN_TURN: Final = 100
-"""Steps of it in a row; as many bare ones of another model follow. They are part of the session's next step, which is
-long, and ends in Python: in shorter turns that would be seen."""
+STEPS: Final = 1000
+"""Steps of a variant in a round: four blocks of records."""
+IN_TURN: Final = 500
+"""Steps of it in a row, half a second; as many bare ones of another model follow. They are part of the session's next
+step, which is long, and ends in Python: in shorter turns that would be seen."""
 SETTLING: Final = 250
 """Its steps before these: the first line of the console and the first sight of a layout are then over."""
 LABELS: Final = {

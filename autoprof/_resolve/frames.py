@@ -68,7 +68,7 @@ class _MeasuredSteps:
     def run(self, begin: int, end: int) -> FrameRun:
         """Return the run of the steps from ``begin`` to ``end``."""
         group, plan, host = self.group, self.plan, self.host[begin:end]
-        found = FrameRun(lambda steps: self.frames(*[begin + at for at in steps.indices(end - begin)[:2]]))
+        found = FrameRun(lambda: self.frames(begin, end), lambda at: self._shown_starts(begin + at))
         cut = group.kinds[begin]
         if self.device is not None or plan.memory is not None or cut is None:
             return found
@@ -90,11 +90,7 @@ class _MeasuredSteps:
     def frames(self, begin: int, end: int) -> list[StepFrame]:
         """Return a frame of each step from ``begin`` to ``end``."""
         raws, plan, device, host = self.group.raws(begin, end), self.plan, self.device, self.host[begin:end]
-        times = self.times[begin:end]
-        start = times.take(plan.starts, axis=1)
-        spans = plan.logged_spans
-        if len(spans):
-            start[:, spans] -= host[:, spans]
+        start = self._starts(begin, end)
         memory = [NO_MEMORY] * len(raws)
         if plan.memory is not None:
             memory = memory_columns(plan.memory, plan.layout, self.values[begin:end])
@@ -108,7 +104,7 @@ class _MeasuredSteps:
             start, host = start[:, shown], host[:, shown]
             device = None if device is None else device.only(shown)
             memory = [level.only(shown) for level in memory]
-        ends = times[:, -1].tolist()
+        ends = self.times[begin:end, -1].tolist()
         return [
             StepFrame.of(
                 step=raw.step,
@@ -142,6 +138,18 @@ class _MeasuredSteps:
             )
             for i, (raw, level) in enumerate(zip(raws, memory, strict=True))
         ]
+
+    def _starts(self, begin: int, end: int) -> Nanoseconds:
+        """Return the start of each span, hidden ones too, in these steps."""
+        start, spans = self.times[begin:end].take(self.plan.starts, axis=1), self.plan.logged_spans
+        if len(spans):
+            start[:, spans] -= self.host[begin:end, spans]
+        return start
+
+    def _shown_starts(self, at: int) -> Nanoseconds:
+        """Return the start of each span of one step's frame."""
+        start: Nanoseconds = self._starts(at, at + 1)[0]
+        return start[self.plan.shown.spans] if self.plan.hidden else start
 
 
 def _model_ns(plan: Plan, total_ns: Nanoseconds) -> Mapping[Phase, list[int]]:

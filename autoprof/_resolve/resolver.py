@@ -23,9 +23,9 @@ PENDING: Final = 64
 """Raw steps that may wait for the device; the driver's queue holds about a thousand launches, so a few is the rule."""
 PLANS: Final = 64
 """Plans kept; a run has a handful of sequences (training, the last batch), one that has no two alike keeps these."""
-MAX_READINGS: Final = 1 << 15
-"""Readings of the steps that are resolved together: the work for them takes some tenths of a millisecond, and its fixed
-part a millisecond where the caches are cold."""
+MAX_READINGS: Final = 1 << 17
+"""Readings of the steps that are resolved together, a megabyte: the work for them takes about a millisecond, and its
+fixed part some more where the caches are cold."""
 HISTORY: Final = 16
 """Steps whose calls a later backward may still refer to."""
 

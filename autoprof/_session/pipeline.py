@@ -46,12 +46,12 @@ DELIVER_SHARE: Final = 0.01
 Beside a GPU's driver, on a slow processor, it takes some milliseconds, every 20 ms a tenth of the time."""
 MAX_DELIVER_FACTOR: Final = 12
 """How many times less often at most: the live line is drawn within a quarter of a second."""
-MAX_UNSEEN: Final = 4 * PENDING
+MAX_UNSEEN: Final = 16 * PENDING
 """Steps that end in C and may wait where no sink and no observer takes single frames: their readings are numbers. Each
-resolution has a fixed cost of a millisecond where the caches are cold; ``MAX_READINGS`` bounds the memory."""
-UNSEEN: Final = 5
+resolution has a fixed cost of some milliseconds where the caches are cold; ``MAX_READINGS`` bounds the memory."""
+UNSEEN: Final = 25
 """How many times longer steps that end in C may wait where no sink and no observer takes single frames: nothing shows
-them before the next summary, which resolves them."""
+them before the next summary, which resolves them. They wait for half a second at least."""
 CROWDED: Final = PENDING // 2
 """Steps that wait, above which they are resolved at once."""
 SHORT_NS: Final = 1_000_000
@@ -59,6 +59,8 @@ SHORT_NS: Final = 1_000_000
 and the work would add to that."""
 MAX_SHORT: Final = 3 * PENDING
 """Such steps that wait, above which they are passed on all the same."""
+MAX_EVEN: Final = 4 * PENDING
+"""Steps that wait where a budget is kept, above which recorded steps have the longer slices, too."""
 MAX_FIRST_MARKS: Final = 5_000
 """Marks of the first step that are resolved where it is a warm-up step. In reinforcement learning it has the thousands
 of forwards that fill a buffer: resolving 10,000 of them took as long as 200 steps, and spent the credit of minutes."""
@@ -402,13 +404,14 @@ class Pipeline:
             with self._gc_paused:
                 if self._outputs.show():
                     return False
-        even = self._even and self._waiting < MAX_UNSEEN
+        even = self._even and self._waiting < MAX_EVEN
+        whole = self._passes_frames and not even
         until_ns = self._begin_slice(SLICE_NS if even else RECORDED_SLICE_NS)
         if not self._resumes:
             self._complete(until_ns)
             self._left_closed = bool(self._closed)
-        is_over = even and perf_counter_ns() > until_ns
-        if not is_over and self._do_until(until_ns, self._pass_on_all(whole=not even)):
+        is_over = not whole and perf_counter_ns() > until_ns
+        if not is_over and self._do_until(until_ns, self._pass_on_all(whole=whole)):
             self._resumes = False
             with self._gc_paused:
                 self._outputs.show()

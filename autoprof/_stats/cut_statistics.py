@@ -116,6 +116,12 @@ class CutStatistics:
         for phase, column in run.model_ns.items():
             self.phases[phase] += sum(column)
         block, added = self._blocks.get(run.layout) or self._open_block(run.layout), 0
+        if count >= BLOCK_STEPS:
+            if block.count:
+                self._add_block(block)
+            steps_ns = np.array(run.duration_ns, dtype=np.int64)
+            self._add_steps(block, run.total_ns, steps_ns, run.steps[-1])
+            return
         while added < count:
             added += block.add_run(run, added)
             if block.count == BLOCK_STEPS:
@@ -145,24 +151,44 @@ class CutStatistics:
                 self._add_block(block)
 
     def _add_block(self, block: _Block) -> None:
-        count, rows, table = block.count, block.rows, self.table
+        count, host, host_bound = block.count, block.host, block.host_bound
         block.count = 0
-        total = block.total[:count]
+        self._add_steps(
+            block,
+            block.total[:count],
+            block.steps[:count],
+            block.last_step,
+            None if host is None else host[:count],
+            None if host_bound is None else host_bound[:count],
+        )
+        if host_bound is not None:
+            host_bound[:count] = 0
+
+    def _add_steps(
+        self,
+        block: _Block,
+        total: Nanoseconds,
+        steps_ns: Nanoseconds,
+        last_step: int,
+        host: Nanoseconds | None = None,
+        host_bound: Nanoseconds | None = None,
+    ) -> None:
+        """Add steps of a block's layout: their spans (steps × spans), on the device too where ``host`` is given."""
+        rows, table = block.rows, self.table
         self_ns = block.layout.self_ns(total)
         for phase, spans in block.layout.phase_groups:
             self.phases[phase] += int(self_ns[:, spans].sum())
-        table.add_steps(_STEP_ROW, block.steps[:count, None], block.last_step)
+        table.add_steps(_STEP_ROW, steps_ns[:, None], last_step)
         totals = rows.totals(total)
-        hosts = totals if block.host is None else rows.totals(block.host[:count])
+        hosts = totals if host is None else rows.totals(host)
         kept = block.row_of >= 0
         into = block.row_of[kept]
-        table.add_steps(into, totals[:, kept], block.last_step)
+        table.add_steps(into, totals[:, kept], last_step)
         table.self_time[into] += rows.sums(self_ns).sum(axis=0)[kept]
         table.host[into] += hosts.sum(axis=0)[kept]
-        table.calls[into] += rows.calls[kept] * count
-        if block.host_bound is not None:
-            table.host_bound[into] += rows.totals(block.host_bound[:count]).sum(axis=0)[kept]
-            block.host_bound[:count] = 0
+        table.calls[into] += rows.calls[kept] * len(total)
+        if host_bound is not None:
+            table.host_bound[into] += rows.totals(host_bound).sum(axis=0)[kept]
 
     def add_memory(self, frame: StepFrame) -> None:
         """Add the bytes of a frame's spans, of a warm-up step too."""

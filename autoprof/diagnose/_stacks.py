@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from .._capture.marks import KIND_MASK, PAUSE, UNPAUSE
 from .._resolve import RawStep, RepeatedSteps
@@ -134,20 +136,31 @@ class StackMonitor:
         """Samples taken after the end of the last completed step."""
         self._frames = 0
         self._total_ns = self._explained_ns = self._own_ns = 0
+        self._placed: Layout | None = None
+        """The layout of the step whose samples were placed last, and which of its spans are on the training thread."""
+        self._on_thread: npt.NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
         self._layout: Layout | None = None
         self._explained: Nanoseconds = np.empty(0, dtype=np.int64)
         self._holding: Nanoseconds = np.empty(0, dtype=np.int64)
         """The spans of modules with others inside."""
 
     def complete_repeated(self, steps: RepeatedSteps) -> None:
-        """Do the same for steps in a row, of which most have no sample."""
-        self._later += self._probe.take()
-        if self._later:
-            ends = steps.rows[:, -1]
-            wanted = {int(ends.searchsorted(sample.at_ns, side="right")) for sample in self._later}
-            # The first step drops the samples that are older, the last one finds those that are excluded.
-            for at in sorted({0, *wanted, len(steps) - 1} - {len(steps)}):
-                self._match(steps.raw(at))
+        """Do the same for steps in a row, of which most have no sample and none has a pause."""
+        samples = [*self._later, *self._probe.take()]
+        if not samples:
+            return
+        self._later = []
+        ends_ns = steps.rows[:, -1]
+        for sample in samples:
+            at = int(ends_ns.searchsorted(sample.at_ns, side="right"))
+            if sample.excluded:
+                self._add(EXCLUDED, sample)
+            elif at == len(steps):
+                self._later.append(sample)
+            else:
+                since_ns = sample.at_ns - (int(ends_ns[at - 1]) if at else steps.start_ns)
+                if since_ns >= 0:
+                    self._wait(steps.steps[at], [(since_ns, sample)])
 
     def complete_step(self, raw: RawStep) -> None:
         """Take the new samples; those of the step wait for its frame, those of a later step for that step."""
@@ -171,9 +184,15 @@ class StackMonitor:
                 before_ns = sum(end - start for start, end in pauses if end <= at_ns)
                 inside.append((at_ns - begun_ns - before_ns, sample))
         if inside:
-            if len(self._waiting) >= MAX_WAITING:
-                del self._waiting[next(iter(self._waiting))]
-            self._waiting[raw.step] = inside
+            self._wait(raw.step, inside)
+
+    def _wait(self, step: int, inside: list[tuple[int, StackSample]]) -> None:
+        """Keep the samples of a step, with their times in it, until its frame comes."""
+        known = self._waiting.setdefault(step, inside)
+        if known is not inside:
+            known += inside
+        elif len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
 
     def observe_frame(self, frame: StepFrame) -> None:
         """Add the samples of a step by the span that each fell into; enable the samples if much is unexplained."""
@@ -181,15 +200,17 @@ class StackMonitor:
             self._decide(frame.layout, frame.step_ns, frame.total_ns[None])
         inside = self._waiting.pop(frame.step, None) if self._waiting else None
         if inside and not frame.warmup:
-            self._place(frame, inside)
+            self._place(frame.layout, frame.start_ns, frame.host_ns, inside)
 
-    def _place(self, frame: StepFrame, inside: list[tuple[int, StackSample]]) -> None:
-        """Add samples by the innermost span around each."""
-        layout = frame.layout
-        on_thread = np.asarray(layout.lanes) == TRAINING_LANE
-        ends = frame.start_ns + frame.host_ns
+    def _place(
+        self, layout: Layout, start_ns: Nanoseconds, host_ns: Nanoseconds, inside: list[tuple[int, StackSample]]
+    ) -> None:
+        """Add the samples of a step by the innermost span around each."""
+        if layout is not self._placed:
+            self._placed, self._on_thread = layout, np.asarray(layout.lanes) == TRAINING_LANE
+        ends_ns = start_ns + host_ns
         for at_ns, sample in inside:
-            covering = np.flatnonzero(on_thread & (frame.start_ns <= at_ns) & (at_ns < ends))
+            covering = np.flatnonzero(self._on_thread & (start_ns <= at_ns) & (at_ns < ends_ns))
             if len(covering):
                 innermost = int(covering[-1])
                 self._add(f"{layout.phases[innermost]} {layout.names[innermost]}", sample)
@@ -204,10 +225,11 @@ class StackMonitor:
             return
         if not self._probe.enabled:
             self._decide(run.layout, sum(run.duration_ns), run.total_ns)
-        for at, step in enumerate(run.steps) if self._waiting else ():
-            inside = self._waiting.pop(step, None)
-            if inside is not None:
-                self._place(run.frame(at), inside)
+        steps = run.steps
+        for step in [step for step in self._waiting if steps[0] <= step <= steps[-1]]:
+            inside, at = self._waiting.pop(step), bisect_left(steps, step)
+            if steps[at] == step:
+                self._place(run.layout, run.start_ns(at), run.total_ns[at], inside)
 
     def _decide(self, layout: Layout, step_ns: int, total_ns: Nanoseconds) -> None:
         """Enable the samples if much is unexplained; ``total_ns`` (steps × spans) has ``step_ns`` in all."""

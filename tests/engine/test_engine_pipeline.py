@@ -242,7 +242,7 @@ def test_even_steps_have_one_short_slice_each_which_may_end_within_a_frame(
         bench.step()
         seen.append(len(bench.passed))
     assert seen == [0, 1, 2, 3, 4, 4]
-    monkeypatch.setattr(pipeline, "MAX_UNSEEN", CROWDED)
+    monkeypatch.setattr(pipeline, "MAX_EVEN", CROWDED)
     monkeypatch.setattr(pipeline, "SHORT_NS", 0)
     many = Bench(Busy(work, frame_ns=RECORDED_SLICE_NS // 2), even=True)
     many.pipeline.postpone(10**15)

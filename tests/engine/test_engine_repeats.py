@@ -277,7 +277,7 @@ def test_steps_wait_longer_where_nothing_shows_them(sinks: bool, monkeypatch: py
     run = Run(monkeypatch, sinks=sinks)
     monkeypatch.setattr(pipeline, "DELIVER_EVERY_NS", 20)
     line = run.session._pipeline
-    assert line.due_ns - line._due_ns == (0 if sinks else 80)
+    assert line.due_ns - line._due_ns == (0 if sinks else 480)
     run.session.close()
 
 
