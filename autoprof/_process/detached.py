@@ -28,6 +28,7 @@ class DetachedProcess:
 
     def __init__(self, command: Sequence[str], *, stdout: int, environment: Mapping[str, str] | None = None) -> None:
         self._child: subprocess.Popen[bytes] | None = None
+        self._has_ended = False
         detach = os.path.exists(_SHELL)
         process: subprocess.Popen[bytes] = subprocess.Popen(
             [_SHELL, "-c", _START, _SHELL, *command] if detach else command,
@@ -58,28 +59,37 @@ class DetachedProcess:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process has ended; return whether it has."""
-        if self._end.closed:
-            return True
-        until = monotonic() + timeout_s
-        while select.select([self._end], [], [], max(until - monotonic(), 0.0))[0]:
+        if not self._has_ended and self._wait(timeout_s):
+            self._has_ended = True
+            self._end.close()
+        return self._has_ended
+
+    def _wait(self, timeout_s: float) -> bool:
+        if self._child is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(timeout_s)
+            return self._child.returncode is not None
+        poll, until = select.poll(), monotonic() + timeout_s  # select() takes no file numbers above 1,023
+        poll.register(self._end, select.POLLIN)
+        while poll.poll(max(until - monotonic(), 0.0) * 1000):
             if not os.read(self._end.fileno(), 4096):
-                self._end.close()
-                self._reap()
+                with suppress(OSError):  # a child again, where this process is the first of a container
+                    os.waitpid(self.pid, 0)
                 return True
         return False
 
-    def kill(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to the process, unless it has ended."""
+    def terminate(self) -> None:
+        """Ask the process to end, unless it has ended."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process at once, unless it has ended."""
+        self._send(getattr(signal, "SIGKILL", signal.SIGTERM))
+
+    def _send(self, number: int) -> None:
         if not self.wait(0):
             with suppress(OSError):
                 os.kill(self.pid, number)
-
-    def _reap(self) -> None:
-        if self._child is not None:
-            self._child.wait()
-            return
-        with suppress(OSError):  # a child again, where this process is the first of a container
-            os.waitpid(self.pid, 0)
 
 
 def _hide_end_of_shell() -> None:

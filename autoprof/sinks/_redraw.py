@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 from dataclasses import asdict
@@ -103,9 +102,9 @@ class Redrawer:
 
     def close(self) -> None:
         """End the process and remove its files, so that no late drawing replaces a newer one."""
-        self._process.kill(signal.SIGTERM)
+        self._process.terminate()
         if not self._process.wait(_STOP_S):
-            self._process.kill(signal.SIGKILL)
+            self._process.kill()
             self._process.wait(_STOP_S)
         self._pipe.close()
         self._data.unlink(missing_ok=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Sequence
 from typing import Final, TextIO
 
@@ -190,5 +189,5 @@ class Restorer:
             return
         process.stdin.close()
         if not process.wait(_STOP_S):
-            process.kill(signal.SIGKILL)
+            process.kill()
             process.wait(_STOP_S)

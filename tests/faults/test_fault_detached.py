@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -47,13 +48,34 @@ def test_its_arguments_and_its_input_are_those_given(tmp_path: Path) -> None:
 def test_one_that_has_ended_gets_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its id may be that of another process by now."""
     process = _start(WAIT)
-    process.kill(signal.SIGKILL)
+    process.kill()
     assert process.wait(60)
     killed: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
-    process.kill(signal.SIGTERM)
+    process.terminate()
     assert killed == []
     process.stdin.close()
+
+
+def test_a_program_with_thousands_of_open_files_ends_it_as_well() -> None:
+    """``select`` takes no file numbers above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("this process may open too few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while opened[-1] < 1024:
+            opened.append(os.dup(opened[0]))
+        process = _start(WAIT)
+        assert not process.wait(0)
+        process.terminate()
+        assert process.wait(60)
+        process.stdin.close()
+    finally:
+        for file in opened:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_without_a_shell_it_is_a_child_that_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

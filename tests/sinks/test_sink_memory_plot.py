@@ -251,7 +251,7 @@ def test_another_process_draws_meanwhile(tmp_path: Path) -> None:
 def test_a_process_that_has_ended_is_ignored(tmp_path: Path) -> None:
     """A drawing process that was killed costs its drawings, not a step."""
     redrawer = Redrawer(tmp_path / ".data", tmp_path / "memory.png")
-    redrawer._process.kill(signal.SIGKILL)
+    redrawer._process.kill()
     assert redrawer._process.wait(60)
     redrawer.request(history())
     redrawer.close()
