@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 from typing import Final
 
 NS_PER_MS: Final = 1_000_000
@@ -109,6 +109,8 @@ def format_flops(count: float) -> str:
 
 def format_span(ns: float) -> str:
     """Format a long time: ``12 s``, ``4 min 10 s``, ``3 h 05 min``, ``2 d 4 h``."""
+    if not isfinite(ns):
+        return f"{ns} s"
     seconds = round(ns / NS_PER_S)
     if seconds < 60:
         return f"{ns / NS_PER_S:.1f} s" if ns < 9.95 * NS_PER_S else f"{seconds} s"

@@ -7,12 +7,14 @@ every node, where autoprof needs one on two nodes of a module.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FunctionType
 from typing import Any, Final
 
 import torch
 from torch.nn.modules import module as _module
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 _graph: Any = torch.autograd.graph
@@ -44,3 +46,30 @@ def without_modes() -> Iterator[None]:
     """Call no mode of functions or operators inside the block, as ``FlopCounterMode`` or a default device."""
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         yield
+
+
+@contextmanager
+def unseen_by_modes() -> Iterator[None]:
+    """Show the functions, operators and saved tensors of the block to no mode or hook that the program has entered.
+
+    A default device stays: the functions would make their tensors elsewhere.
+    """
+    entered: list[TorchFunctionMode] = []
+    try:
+        while torch._C._len_torch_function_stack():
+            entered.append(torch._C._pop_torch_function_stack())
+        with ExitStack() as stack:
+            stack.enter_context(_disable_current_modes())
+            with suppress(RuntimeError):  # the program has forbidden such hooks
+                stack.enter_context(_graph.saved_tensors_hooks(_same, _same))  # torch calls the innermost ones only
+            for mode in reversed(entered):
+                if isinstance(mode, DeviceContext):
+                    stack.enter_context(torch.device(mode.device))
+            yield
+    finally:
+        for mode in reversed(entered):
+            torch._C._push_on_torch_function_stack(mode)
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor

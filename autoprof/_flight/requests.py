@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from .._process.signals import installed_handler
+from .._process.signals import has_no_handler, installed_handler, is_pythons
 from .ring import NEVER, StepRing
 
 REQUEST: Final = "capture.request"
@@ -74,7 +74,7 @@ class SignalTrigger:
     def attach(self) -> None:
         """Install the handler; only the main thread may, and only where the signal would end the process."""
         main = threading.current_thread() is threading.main_thread()
-        if SIGNAL is not None and main and signal.getsignal(SIGNAL) is signal.SIG_DFL:
+        if SIGNAL is not None and main and has_no_handler(SIGNAL):
             self._handler = self._received
             signal.signal(SIGNAL, self._handler)
 
@@ -83,7 +83,9 @@ class SignalTrigger:
         handler, self._handler = self._handler, None
         if SIGNAL is None or handler is None or threading.current_thread() is not threading.main_thread():
             return
-        if installed_handler(SIGNAL) == handler:  # a session is closed inside a block that defers signals
+        if installed_handler(SIGNAL) == handler and is_pythons(
+            SIGNAL
+        ):  # a session is closed inside a block that defers signals
             signal.signal(SIGNAL, signal.SIG_DFL)
 
     def _received(self, number: int, frame: FrameType | None) -> None:

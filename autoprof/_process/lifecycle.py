@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from torch import nn
 
 from ..errors import SessionError
-from .signals import NOT_DEFERRED
+from .signals import NOT_DEFERRED, has_no_handler, is_pythons
 
 
 class Closable(Protocol):
@@ -114,8 +114,9 @@ def release(session: Closable) -> None:
 
 
 def _restore_sigterm() -> None:
-    # A handler that the user's code installed meanwhile stays.
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _on_sigterm:
+    # A handler that the user's code or a C library installed meanwhile stays.
+    ours = signal.getsignal(signal.SIGTERM) is _on_sigterm and is_pythons(signal.SIGTERM)
+    if ours and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
@@ -128,7 +129,7 @@ def _start() -> None:
             os.register_at_fork(after_in_child=_abandon_all)
     main = threading.current_thread() is threading.main_thread()
     # A handler of the user's stays. Without one, SIGTERM would end the process before atexit handlers run.
-    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    if main and has_no_handler(signal.SIGTERM):
         signal.signal(signal.SIGTERM, _on_sigterm)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
 from threading import get_ident, main_thread
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final
@@ -14,10 +17,16 @@ from _signal import getsignal, signal as set_handler  # type: ignore[import-not-
 
 DEFERRED: Final = tuple(
     int(getattr(signal, name))
-    for name in ("SIGINT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP")
+    for name in (
+        "SIGINT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGVTALRM", "SIGPROF",
+        "SIGCHLD",
+    )
     if hasattr(signal, name)
-)
-"""Ctrl-C, the signals of time limits and those of an end: their handlers raise exceptions that a program survives."""
+)  # fmt: skip
+"""Ctrl-C, the signals of time limits, those of an end, and SIGCHLD, on which a ``DataLoader`` reports that a worker has
+died: their handlers raise exceptions that a program survives."""
+_MERGED: Final = getattr(signal, "SIGCHLD", None)
+"""A signal of which a second one waits too: workers die together, and no person sends it to a block that hangs."""
 NOT_DEFERRED: Final[list[Any]] = []
 """Handlers of autoprof's own that wait for the end of its work themselves."""
 _Handler = Callable[[int, FrameType | None], Any]
@@ -27,7 +36,8 @@ class DeferSignals:
     """A ``with`` block around our own work: the ``DEFERRED`` signals inside are handled at its end, by their handlers.
 
     A second signal of the same kind is handled at once: the block may hang. Blocks may nest. Only on the main thread,
-    where Python runs signal handlers, is there anything to hold back.
+    where Python runs signal handlers, is there anything to hold back. Where a C library has installed a handler over
+    Python's, it stays: Python can replace it, but not put it back.
     """
 
     __slots__ = ("_came", "_handlers", "_main", "_noting", "depth")
@@ -47,7 +57,7 @@ class DeferSignals:
                 for number in DEFERRED:
                     handler = getsignal(number)
                     # SIG_IGN and SIG_DFL cannot be called, nor can the None of a handler that a C library installed.
-                    if callable(handler) and handler not in NOT_DEFERRED:
+                    if callable(handler) and handler not in NOT_DEFERRED and is_pythons(number):
                         self._handlers[number] = handler
                         set_handler(number, self._noting)
             self.depth += 1
@@ -81,10 +91,10 @@ class DeferSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         handler = self._handlers.get(number)
-        if number in self._came and handler is not None:
-            handler(number, frame)
-        else:
+        if number not in self._came:
             self._came.append(number)
+        elif handler is not None and number != _MERGED:
+            handler(number, frame)
 
 
 def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameType) -> None:
@@ -96,11 +106,70 @@ def _handle(numbers: list[int], handlers: Mapping[int, _Handler], frame: FrameTy
             _handle(numbers[1:], handlers, frame)
 
 
+def is_pythons(number: int) -> bool:
+    """Return whether the system passes this signal to Python, and not to a handler that a C library has installed.
+
+    ``signal.getsignal`` does not see such handlers: those of MPI, of ROS, of ``faulthandler.register``.
+    """
+    ask, pythons = _system_handler(), _python_function()
+    return ask is None or pythons is None or ask(number) == pythons
+
+
+def has_no_handler(number: int) -> bool:
+    """Return whether the system does on this signal what it does by default: no handler of Python's or in C is set."""
+    ask = _system_handler()
+    return getsignal(number) == signal.SIG_DFL and (ask is None or ask(number) is None)
+
+
+@cache
+def _system_handler() -> Callable[[int], int | None] | None:
+    """Return the function that asks the system for the address of a signal's handler; None where there is none.
+
+    Its result is None for SIG_DFL.
+    """
+    if os.name != "posix":
+        return None
+    with suppress(Exception):  # another Python than CPython, or one without ctypes
+        import ctypes
+
+        return ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_int)(("PyOS_getsig", ctypes.pythonapi))
+    return None
+
+
+@cache
+def _python_function() -> int | None:
+    """Return the address of the function that CPython has the system call on a signal; None where it is unknown.
+
+    It is read from a signal that is set for a moment, one that nothing handles and the system ignores by default.
+    """
+    ask = _system_handler()
+    for name in ("SIGURG", "SIGWINCH", "SIGCONT"):
+        number = int(getattr(signal, name, 0))
+        if ask is not None and number and getsignal(number) == signal.SIG_DFL and ask(number) is None:
+            try:
+                set_handler(number, _nothing)
+                return ask(number)
+            finally:
+                set_handler(number, int(signal.SIG_DFL))
+    return None
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing."""
+
+
 def installed_handler(number: int) -> Any:
     """Return the handler of a signal; inside a block that defers signals, the one that the block has replaced."""
     handler = getsignal(number)
     block = getattr(handler, "__self__", None)
     return block._handlers.get(number, handler) if isinstance(block, DeferSignals) else handler
+
+
+def forget_deferred(number: int) -> None:
+    """Keep the handler of a signal from being called for those that a block has deferred so far."""
+    block = getattr(getsignal(number), "__self__", None)
+    if isinstance(block, DeferSignals) and number in block._came:
+        block._came.remove(number)
 
 
 def raised_by_handler(error: BaseException) -> bool:

@@ -182,10 +182,11 @@ def _explain(root: Path, error: OSError | ValueError) -> str:
 
 
 def _describe(rank: int, world_size: int, config: Mapping[str, Any] | None, devices: Sequence[str]) -> dict[str, Any]:
+    uname = platform.uname()  # platform.platform() runs a command, whose end is a SIGCHLD for the program
     return {
         "command": shlex.join([sys.executable, *sys.argv]),
         "versions": {"python": platform.python_version(), "torch": _version("torch"), "autoprof": _version()},
-        "host": f"{platform.node()} ({platform.platform()})",
+        "host": f"{uname.node} ({uname.system}-{uname.release}-{uname.machine})",
         "boot_id": _boot_id(),
         "rank": rank,
         "world_size": world_size,

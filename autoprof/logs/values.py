@@ -87,11 +87,19 @@ def to_float(text: str) -> float:
     return float(text.replace(",", "").rstrip("."))
 
 
+def number_of(value: float) -> float:
+    """Convert a number of JSON; one beyond the range of floats is infinite, as if it had been written as a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def parse_list(text: str) -> list[float] | None:
     """Read a list, or the values of a mapping in key order: ``[97, 95]``, ``{"0": "97 %"}``, ``97, 95``."""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = [part for part in re.split(r"[,;\s]+", text.strip("[]() ")) if part and part != "%"]
     if isinstance(data, dict):
         data = list(data.values())

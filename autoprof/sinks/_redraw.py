@@ -2,7 +2,7 @@
 
 A thread would hold the interpreter for as long as matplotlib draws. A process costs the training one small file and one
 byte in a pipe for each drawing; requests that arrive during a drawing become one. The process ends when its standard
-input ends: at the latest with the training process.
+input ends: at the latest with the training process. It is no child of it, which may wait for all of its children.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from typing import Final
 
 import numpy as np
 
+from .._process.detached import DetachedProcess
 from .._reports.figures import encode_figure
 from .._reports.memory import MemoryHistory, NameMemory, memory_figure
 from .._storage.atomic import write_atomic
 
 PARENT_CHECK_S: Final = 5.0
-"""A forked loader worker may hold the pipe open after its parent died; the changed parent id shows it."""
+"""A forked loader worker may hold the pipe open after its parent died."""
 _STOP_S: Final = 5.0
 _BOOT: Final = (
     "import os, sys, types\n"
     "getattr(os, 'nice', int)(19)\n"
+    "os.dup(2)\n"  # the training process sees by it whether this one has ended
+    "os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"
     "if os.read(0, 1):\n"  # import nothing before the first request
     "    package = sys.modules['autoprof'] = types.ModuleType('autoprof')\n"
     "    package.__path__ = [sys.argv[1]]\n"  # its __init__ imports torch: seconds, and much memory
     "    from autoprof.sinks._redraw import serve\n"
-    "    serve(sys.argv[2], sys.argv[3])\n"
+    "    serve(sys.argv[2], sys.argv[3], int(sys.argv[4]))\n"
 )
 
 
@@ -78,15 +81,11 @@ class Redrawer:
         self._data = data
         self._picture = picture
         package = Path(__file__).resolve().parents[1]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(package), str(data.resolve()), str(picture.resolve())],
-            stdin=subprocess.PIPE,
+        self._process = DetachedProcess(
+            [sys.executable, "-c", _BOOT, str(package), str(data.resolve()), str(picture.resolve()), str(os.getpid())],
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""},
-            start_new_session=True,  # Ctrl-C must reach the training only
+            environment={**os.environ, "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""},
         )
-        assert self._process.stdin is not None
         self._pipe = self._process.stdin
         os.set_blocking(self._pipe.fileno(), False)
 
@@ -104,25 +103,30 @@ class Redrawer:
     def close(self) -> None:
         """End the process and remove its files, so that no late drawing replaces a newer one."""
         self._process.terminate()
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        if not self._process.wait(_STOP_S):
             self._process.kill()
-            self._process.wait()
+            self._process.wait(_STOP_S)
         self._pipe.close()
         self._data.unlink(missing_ok=True)
         for draft in self._picture.parent.glob(f".{self._picture.name}.{self.pid}"):
             draft.unlink(missing_ok=True)
 
 
-def serve(data: str, picture: str) -> None:
-    """Draw once for all requests that have arrived, until standard input ends or the parent process has changed."""
-    parent = os.getppid()
+def serve(data: str, picture: str, training: int) -> None:
+    """Draw once for all requests that have arrived, until standard input ends or the training process has ended."""
     while True:
         with contextlib.suppress(OSError, ValueError):  # the folder is gone or full: try again at the next request
             write_picture(unpack(Path(data).read_bytes()), Path(picture))
         while not select.select([0], [], [], PARENT_CHECK_S)[0]:
-            if os.getppid() != parent:
+            if not _exists(training):
                 return
         if not os.read(0, 4096):
             return
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True

@@ -13,6 +13,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final
 
+from .._process.signals import has_no_handler, is_pythons
+
 _SUSPEND: Final = getattr(signal, "SIGTSTP", None)
 
 
@@ -26,12 +28,14 @@ class SuspendHandler:
 
     def install(self) -> None:
         """Install the handler on the main thread, where the program has none."""
-        if _SUSPEND is not None and _is_main() and signal.getsignal(_SUSPEND) is signal.SIG_DFL:
+        if _SUSPEND is not None and _is_main() and has_no_handler(_SUSPEND):
             signal.signal(_SUSPEND, self._handler)
 
     def remove(self) -> None:
         """Restore the default; a handler that the program has installed meanwhile stays."""
-        if _SUSPEND is not None and _is_main() and signal.getsignal(_SUSPEND) is self._handler:
+        if _SUSPEND is None or not _is_main():
+            return
+        if signal.getsignal(_SUSPEND) is self._handler and is_pythons(_SUSPEND):
             signal.signal(_SUSPEND, signal.SIG_DFL)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import Final, TextIO
 
+from .._process.detached import DetachedProcess
 from ._suspend import SuspendHandler
 from ._text_output import TextOutput
 
@@ -167,30 +167,27 @@ class Restorer:
     """
 
     def __init__(self, terminal: int, undo: str) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: DetachedProcess | None = None
+        if not os.path.exists(_SHELL):
+            return
         with contextlib.suppress(OSError, ValueError):
-            self._process = subprocess.Popen(
+            self._process = DetachedProcess(
                 [_SHELL, "-c", _SCRIPT, undo.replace("\x1b", "\\033")],
-                stdin=subprocess.PIPE,
                 stdout=terminal,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a signal to the program's group must not end it
             )
 
     def send(self, shown: bool) -> None:
         """Send whether the lines are shown from now on."""
-        if self._process is not None and self._process.stdin is not None:
+        if self._process is not None:
             with contextlib.suppress(OSError, ValueError):
                 os.write(self._process.stdin.fileno(), b"shown\n" if shown else b"gone\n")
 
     def close(self) -> None:
         """End the shell without output."""
         process, self._process = self._process, None
-        if process is None or process.stdin is None:
+        if process is None:
             return
         process.stdin.close()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
+        if not process.wait(_STOP_S):
             process.kill()
-            process.wait()
+            process.wait(_STOP_S)

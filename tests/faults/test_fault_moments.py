@@ -324,9 +324,14 @@ def test_a_second_ctrl_c_does_not_wait_for_our_own_work() -> None:
     assert info["ended"] == "closed"
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGUSR1", "SIGUSR2"]
+)
 def test_a_handler_that_raises_on_an_end_from_outside_ends_no_recording(name: str) -> None:
-    """The program saves a checkpoint, say, and trains on: its exception comes when our own work is done."""
+    """The program saves a checkpoint, say, and trains on: its exception comes when our own work is done.
+
+    SIGXCPU and the timers of CPU time are limits of a job; on SIGCHLD a ``DataLoader`` reports that a worker has died.
+    """
     number = int(getattr(signal, name))
     before = signal.signal(number, limit)
     try:

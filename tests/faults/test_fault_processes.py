@@ -109,6 +109,22 @@ def test_the_run_goes_on_as_it_would_have(children: Children, name: str, tmp_pat
     assert steps == expected
 
 
+@pytest.mark.parametrize("sinks", ["{}", "{'console': {}, 'memory_plot': {}}"])
+def test_a_session_starts_no_child_that_the_program_would_notice(
+    children: Children, sinks: str, tmp_path: Path
+) -> None:
+    """A handler of SIGCHLD may raise, and a program that waits for all of its children would wait for ever."""
+    before = "signal.signal(signal.SIGCHLD, lambda *_: print('a child has ended', flush=True))"
+    event = """
+    try: print("a child", os.waitpid(-1, os.WNOHANG))
+    except ChildProcessError: print("no child")
+    """
+    bare, found = children.both(tmp_path, event, before=before, sinks=sinks)
+    assert bare.stdout == "no child\nwent on\n"
+    assert "a child" not in found.stdout
+    assert found.stdout.startswith(bare.stdout)
+
+
 def test_a_disk_that_is_full_costs_the_files_and_is_said_once(children: Children, tmp_path: Path) -> None:
     """A real file system of 64 KB: the run goes on, the lines written before are whole."""
     disk = tmp_path / "with" / "runs"

@@ -12,6 +12,8 @@ from flops_models import GPT, ResNet, call_of, counted, refused, self_flops, tok
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from autoprof._metrics.flops import count_call
 from autoprof.frame import Phase
@@ -267,3 +269,67 @@ def test_a_norm_that_is_synchronised_stays_with_its_own_rank(alone):
     model = nn.Sequential(nn.Linear(4, 4), nn.SyncBatchNorm(4))
     assert counted(model, torch.randn(2, 4)).flops() == 64 + 64
     assert type(model[1]) is nn.SyncBatchNorm
+
+
+class FunctionMode(TorchFunctionMode):
+    """Collect the functions of torch that are called."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+class OperatorMode(TorchDispatchMode):
+    """Collect the operators that run."""
+
+    def __init__(self, seen):
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+def saved_tensors(seen):
+    """Collect the tensors that are saved for a backward pass."""
+    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: seen.append(tensor) or tensor, lambda tensor: tensor)
+
+
+@pytest.mark.parametrize("mode", [FunctionMode, OperatorMode, saved_tensors])
+def test_a_mode_of_the_program_sees_nothing_of_a_count(mode):
+    """Such as a FLOP counter of its own around the training; afterwards it sees the program's own calls as before."""
+    model, x = nn.Linear(4, 4), torch.ones(2, 4, requires_grad=True)
+    call = call_of(model, x)
+    expected = count_call(model, call)
+    seen = []
+    with mode(seen):
+        found = count_call(model, call)
+        assert seen == []
+        model(x)
+    assert seen
+    assert expected.reason is None
+    assert found.rows == expected.rows
+
+
+def test_the_default_device_is_that_of_the_program_in_a_count():
+    """A forward that makes a tensor makes it where the model is."""
+
+    class Adds(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + torch.ones(4)
+
+    with torch.device("meta"):
+        model, x = Adds(4, 4), torch.ones(2, 4)
+        assert count_call(model, call_of(model, x)).reason is None
+
+
+def test_a_count_works_where_the_program_forbids_hooks_for_saved_tensors():
+    """As torch's transforms of functions do."""
+    model, x = nn.Linear(4, 4), torch.ones(2, 4)
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        assert count_call(model, call_of(model, x)).reason is None

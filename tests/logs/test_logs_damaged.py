@@ -13,6 +13,7 @@ import pytest
 
 from autoprof.errors import AutoprofError
 from autoprof.logs import load_logs
+from autoprof.logs.report import render_report
 
 LINES = [f"step {at} loss: {5 - at / 100:.4f}" for at in range(1, 401)]
 
@@ -136,3 +137,32 @@ def test_a_folder_gives_only_its_logs(tmp_path: Path) -> None:
     (tmp_path / "setup.log").write_text("Namespace(lr=0.1, epochs=3, batch_size=8, step=1, loss=2)\n")
     df = load_logs(tmp_path)
     assert [Path(entry["path"]).name for entry in df.attrs["files"]] == ["train.log"]
+
+
+@pytest.mark.parametrize("value", ["9" * 400, f"[{'9' * 400}]", f"[1, -{'9' * 400}]"])
+def test_an_integer_beyond_the_range_of_floats_is_infinite(tmp_path: Path, value: str) -> None:
+    """As the same number written as a float; the other records are read."""
+    path = tmp_path / "log.jsonl"
+    lines = [f'{{"step": {at}, "loss": {at}.5, "other": {value if at == 3 else at}}}' for at in range(1, 9)]
+    path.write_text("\n".join(lines))
+    df = load_logs(path)
+    assert list(df["loss"]) == [at + 0.5 for at in range(1, 9)]
+    assert render_report(df)
+
+
+def test_a_report_of_infinite_times_is_made(tmp_path: Path) -> None:
+    """A run's whole time may then be infinite, or no number."""
+    path = tmp_path / "log.jsonl"
+    lines = [f'{{"step": {at}, "loss": 0.5, "elapsed_s": {"1e999" if at == 8 else at}}}' for at in range(1, 9)]
+    path.write_text("\n".join(lines))
+    assert any("inf s" in line for line in render_report(load_logs(path)))
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, '{"a":' * 20_000, '[{"step": 1, "a": ' + "[" * 20_000])
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_document_that_is_nested_too_deeply_has_no_record(tmp_path: Path, text: str, lines: int) -> None:
+    """No error of Python's own comes out."""
+    path = tmp_path / "log.json"
+    path.write_text("\n".join([text] * lines))
+    with pytest.raises(AutoprofError):
+        load_logs(path)

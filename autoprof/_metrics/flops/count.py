@@ -28,6 +28,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
+from ..._capture.torch_compat import unseen_by_modes
 from ..._names import quoted, shorten, visible
 from ..._process.signals import raised_by_handler
 from ...devices import ask_devices
@@ -90,7 +91,7 @@ def count_call(model: nn.Module, call: OutermostCall, *, trust: bool = False) ->
 def _count(model: nn.Module, call: OutermostCall, mode: FakeTensorMode, counter: OperatorCounter) -> tuple[str, ...]:
     if _capturing():
         raise Uncountable("a CUDA graph is being captured")
-    with torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
+    with unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), _random_restored(model):
         counter.formulas = formulas()
         fakes = fake_copy(model, mode)
         _run(fakes, call, mode, counter)

@@ -25,7 +25,7 @@ from ..fields import (
 )
 from ..line_forms import RANK_PATTERN, TIME_PATTERN, FormatHints
 from ..log_file import LogFile
-from ..values import parse_list, parse_texts, parse_value
+from ..values import number_of, parse_list, parse_texts, parse_value
 from ._base import LogFormat, RawRecords, note_qualified
 
 SPLIT_KEYS: Final = frozenset({"mode", "split", "phase", "stage", "subset", "kind", "event", "type"})
@@ -282,7 +282,10 @@ class _ObjectReader:
         factor = 1.0 if scale is None else scale
         kinds = set(map(type, values))
         if kinds <= {int, float}:
-            numbers = np.array(values, dtype=np.float64)
+            try:
+                numbers = np.array(values, dtype=np.float64)
+            except OverflowError:
+                numbers = np.array([number_of(value) for value in values])
             return (numbers * factor if factor != 1.0 else numbers), False
         if list in kinds:
             return self._lists(key, values, meaning, columns), True
@@ -292,7 +295,7 @@ class _ObjectReader:
             if isinstance(value, str):
                 texts.append(at)
             elif isinstance(value, (int, float)):
-                result[at] = value * factor
+                result[at] = number_of(value) * factor
         found, units = parse_texts([values[at] for at in texts], kind, scale, allow_units=meaning is not None)
         result[texts] = found
         for unit in units:
@@ -344,7 +347,7 @@ def _number(value: Any) -> float:
     if isinstance(value, str):
         found = parse_value(value)
         return math.nan if found is None else found.number
-    return float(value)
+    return number_of(value)
 
 
 def _names_validation(value: Any) -> bool:

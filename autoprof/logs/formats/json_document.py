@@ -27,6 +27,8 @@ class JsonDocument(LogFormat):
         lines = sum(bool(line.strip()) for line in sample)
         try:
             data = json.loads(first)
+        except RecursionError:
+            return 0.0
         except ValueError:
             opens = first in ("{", "[") or first.startswith(('{"', "[{"))
             inside = sum(line.startswith((" ", "\t", "}", "]", "{")) for line in sample)
@@ -39,7 +41,7 @@ class JsonDocument(LogFormat):
         raw = RawRecords(self.name)
         try:
             data = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             records, cut = _parse_objects(text)
             if cut is not None:
                 raw.notes.append(f"incomplete JSON document: only the {len(records)} records before character {cut}")
@@ -85,6 +87,8 @@ def _parse_objects(text: str) -> tuple[list[dict[str, Any]], int | None]:
         except ValueError:
             at = text.find("{", at + 1)
             continue
+        except RecursionError:  # as deep at each of its brackets: no document of records
+            break
         if isinstance(data, dict):
             records.append(data)
         end, at = stop, text.find("{", stop)
