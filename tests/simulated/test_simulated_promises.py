@@ -107,6 +107,24 @@ def test_nothing_waits_for_the_device_before_close(sim: Simulated) -> None:
     assert all(frame.device_ns is not None for frame in sink.frames)
 
 
+def test_no_step_is_lost_that_the_device_has_passed(sim: Simulated) -> None:
+    """Under the default budget resolving steps is spread over the ends of many; none of them is given up for it."""
+    model = nn.Sequential(layer(), Kernel(sim, MS), layer())
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(4, 8, device="sim")
+    with autoprof.instrument(
+        model, {"step": "manual", "sinks": {}}, sinks=[ListSink()], optimizer=optimizer
+    ) as session:
+        for _ in range(100):
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            sim.finish()
+            session.step()
+    summary = session.summary()
+    assert "steps that the device had not passed" not in summary.skipped
+    assert summary.all_steps == 100
+
+
 def test_spans_that_wait_for_launches_are_marked_and_queued_ones_are_not(sim: Simulated) -> None:
     """The host takes 4 ms to launch 5 µs of work; then it launches 40 ms at once."""
 
