@@ -701,8 +701,12 @@ void run(const c10::OperatorHandle& called, Stack* stack) {
     place(std::vector<IValue>(here.begin(), here.end()), true);
   } else {
     place(in_place ? std::vector<IValue>(given.size()) : std::vector<IValue>(shapes.begin(), shapes.end()), false);
-    for (size_t r = 0; has_out && r < given.size(); ++r)  // resized above
-      if (given[r] >= 0) host[static_cast<size_t>(given[r])] = results[r];
+    // An operator with out= may give it another shape while it runs (mse_loss does): it gets a tensor of its own for that.
+    for (size_t r = 0; has_out && r < given.size(); ++r)
+      if (given[r] >= 0 && results[r].isTensor()) {
+        fresh[r] = results[r];
+        host[static_cast<size_t>(given[r])] = at::empty({0}, results[r].toTensor().options().device(c10::kCPU));
+      }
     for (IValue& value : host) value = seen_from_host(value);
     std::vector<IValue> into;
     for (const IValue& value : fresh) into.push_back(seen_from_host(value));
