@@ -70,7 +70,7 @@ class Resolver:
         self._waiting = 0
 
     def submit(self, raw: RawStep) -> None:
-        """Take a closed step; the oldest is given up where too many wait."""
+        """Take a closed step; the oldest is given up where too many wait for the device."""
         self._append(raw, 1)
 
     def submit_repeated(self, steps: RepeatedSteps) -> None:
@@ -80,12 +80,16 @@ class Resolver:
     def _append(self, part: RawStep | RepeatedSteps, steps: int) -> None:
         self._pending.append(part)
         self._waiting += steps
-        # Steps of the host's clock wait for nothing: they are resolved as soon as it is their turn.
-        while self._waiting > PENDING and len(self._pending) > 1 and self._pending[0].clock.device_type is not None:
-            lost = self._pop()
-            if isinstance(lost, RawStep):
-                self._release(lost, lost.readings())
-            self.late_steps += 1 if isinstance(lost, RawStep) else len(lost)
+        while self._waiting > PENDING and len(self._pending) > 1:
+            oldest = self._pending[0]
+            # Other steps wait for nothing but their turn: those of the host's clock, those that the device has passed.
+            if oldest.clock.device_type is None or not isinstance(oldest, RawStep):
+                return
+            if _has_passed(oldest, readings := oldest.readings()):
+                return
+            self._pop()
+            self._release(oldest, readings)
+            self.late_steps += 1
 
     def _pop(self) -> RawStep | RepeatedSteps:
         part = self._pending.popleft()
@@ -133,7 +137,7 @@ class Resolver:
         readings = raw.readings()
         if wait:
             clock.wait(readings)
-        elif not clock.passed((raw.end,)) or not clock.passed(readings):
+        elif not _has_passed(raw, readings):
             return False
         self._pop()
         self._resolve_on_device(raw)
@@ -215,6 +219,11 @@ class Resolver:
 def _raw_of(part: RawStep | RepeatedSteps) -> RawStep:
     """Return a step with the marks of this part."""
     return part if isinstance(part, RawStep) else part.like
+
+
+def _has_passed(raw: RawStep, readings: list[Reading]) -> bool:
+    """Return whether the device has passed the end of a step, and everything in it on other streams."""
+    return raw.clock.passed((raw.end,)) and raw.clock.passed(readings)
 
 
 def _alike(one: RawStep, other: RawStep) -> bool:

@@ -61,6 +61,9 @@ MAX_SHORT: Final = 3 * PENDING
 """Such steps that wait, above which they are passed on all the same."""
 MAX_EVEN: Final = 4 * PENDING
 """Steps that wait where a budget is kept, above which recorded steps have the longer slices, too."""
+MAX_WITH_EVENTS: Final = CROWDED
+"""Steps of a device's clock that wait, above which short ones are passed on too, and all of them in long slices: each
+step holds an event for every mark."""
 MAX_FIRST_MARKS: Final = 5_000
 """Marks of the first step that are resolved where it is a warm-up step. In reinforcement learning it has the thousands
 of forwards that fill a buffer: resolving 10,000 of them took as long as 200 steps, and spent the credit of minutes."""
@@ -194,6 +197,7 @@ class Pipeline:
         self._resolver = Resolver(recorder.labels, mark_cost)
         self._aggregate = Aggregate()
         self._limit = ClockLimit(clock, folder)
+        self._holds_events = clock.device_type is not None
         self._observers = tuple(observers)
         self._observe_step = _methods(observers, "observe_step")
         self._complete_step = _methods(observers, "complete_step")
@@ -224,6 +228,7 @@ class Pipeline:
 
     def use_clock(self, clock: Clock) -> None:
         """Measure the limits of the clock that is read from now on."""
+        self._holds_events = clock.device_type is not None
         self._limit.use(clock)
 
     def follow(self, observer: Observer) -> None:
@@ -262,7 +267,8 @@ class Pipeline:
         """Return whether the steps that wait should be passed on at the end of this one."""
         clock, ended_ns = raw.clock, raw.ended_ns
         if self._even and ended_ns - clock.host_ns(raw.start) < SHORT_NS:
-            return ended_ns >= self._due_ns + MAX_DELIVER_FACTOR * DELIVER_EVERY_NS or self._waiting >= MAX_SHORT
+            most = MAX_WITH_EVENTS if self._holds_events else MAX_SHORT
+            return ended_ns >= self._due_ns + MAX_DELIVER_FACTOR * DELIVER_EVERY_NS or self._waiting >= most
         return ended_ns >= self._due_ns or self._waiting >= CROWDED
 
     def submit_repeated(self, steps: RepeatedSteps) -> None:
@@ -404,7 +410,7 @@ class Pipeline:
             with self._gc_paused:
                 if self._outputs.show():
                     return False
-        even = self._even and self._waiting < MAX_EVEN
+        even = self._even and self._waiting < (MAX_WITH_EVENTS if self._holds_events else MAX_EVEN)
         whole = self._passes_frames and not even
         until_ns = self._begin_slice(SLICE_NS if even else RECORDED_SLICE_NS)
         if not self._resumes:

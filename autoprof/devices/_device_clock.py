@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from threading import get_ident
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,6 +22,9 @@ PREPARED: Final = 256
 """Events made at set-up: making one can stall for milliseconds (sglang#39960), which must not happen in a step."""
 POOLED: Final = 65_536
 """Events kept for reuse on one device; further events of a very large step are returned to the driver."""
+
+POLL_S: Final = 0.001
+"""The time between two queries of an event that the host waits for at the end of a run."""
 
 
 class EventSource(Protocol):
@@ -85,7 +88,8 @@ class TorchEvents:
         return round(elapsed_ms * 1e6)
 
     def synchronize(self, event: Any) -> None:
-        event.synchronize()
+        while not self.query(event):  # torch's own wait for a device that hangs lets no Ctrl-C through
+            sleep(POLL_S)
 
 
 class Stamp:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic, sleep
 from types import MethodDescriptorType, ModuleType
 from typing import Any, Final
 
@@ -11,8 +12,11 @@ from torch import Tensor
 
 from ._clock import Clock, HostClock, Place
 from ._device import Device, device_of
-from ._device_clock import DeviceClock, TorchEvents
+from ._device_clock import POLL_S, DeviceClock, TorchEvents
 from ._memory import AllocatorMemory, HostMemory, Memory
+
+TRIAL_S: Final = 0.1
+"""The longest time in which a device passes two events on a stream without work, unless it is busy."""
 
 
 class AcceleratorEvents(TorchEvents):
@@ -139,13 +143,19 @@ def _current_device(module: Any) -> int:
 
 
 def _try_events(source: AcceleratorEvents) -> None:
-    """Time nothing with two events, and wait for them; raise where that fails."""
-    start, end = source.new(), source.new()
-    place = source.here()
-    assert place is not None
-    source.record(start, place)
-    source.record(end, place)
-    source.synchronize(end)
+    """Time nothing with two events; raise where that fails.
+
+    The device's other streams may have work for hours: these events are on a new stream, which has none. Where the
+    device has not passed them soon, it has timed events all the same.
+    """
+    start, end, stream = source.new(), source.new(), torch.Stream(device=source.device_type)
+    start.record(stream)
+    end.record(stream)
+    until = monotonic() + TRIAL_S
+    while not source.query(end):
+        if monotonic() > until:
+            return
+        sleep(POLL_S)
     source.elapsed_ns(start, end)
 
 

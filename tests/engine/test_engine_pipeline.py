@@ -17,7 +17,7 @@ from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
 from autoprof._observer import Observer
 from autoprof._process import lifecycle
-from autoprof._resolve import RawStep
+from autoprof._resolve import PENDING, RawStep
 from autoprof._session import pipeline
 from autoprof._session.pipeline import (
     CROWDED,
@@ -273,6 +273,21 @@ def test_even_steps_that_are_short_wait_for_the_gap(work: Work) -> None:
     bench.pipeline._due_ns = bench.clock.read()
     bench.step(ns=SHORT_NS)
     assert len(bench.passed) == 2 * MAX_SHORT + 1
+
+
+@pytest.mark.usefixtures("seldom")
+@pytest.mark.parametrize("ns", [MS, SHORT_NS // 2])
+def test_even_steps_that_the_device_has_passed_are_all_passed_on(work: Work, ns: int) -> None:
+    """However long the work for them takes: half of those that may wait have long slices, as uneven steps have."""
+    bench = Bench(Busy(work, frame_ns=SLICE_NS + 1), device=FakeDevice(FakeClock()), even=True)
+    most = 0
+    for _ in range(4 * PENDING):
+        bench.step(ns=ns)
+        most = max(most, bench.pipeline._waiting)
+    bench.pipeline.flush()
+    assert bench.passed == list(range(1, 4 * PENDING + 1))
+    assert bench.pipeline.summary().skipped == {}
+    assert most <= CROWDED + 1
 
 
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:

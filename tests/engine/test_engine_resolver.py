@@ -321,3 +321,14 @@ def test_a_step_given_up_for_the_next_one_gives_its_readings_back(monkeypatch: p
     bench.resolver.give_up()
     assert (bench.resolver.late_steps, bench.resolver.waiting) == (6, 0)
     assert bench.frames() == []
+
+
+def test_steps_that_the_device_has_passed_are_kept_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for their turn, not for the device, which is said to be late where steps are given up."""
+    monkeypatch.setattr(resolving, "PENDING", 2)
+    bench = Bench(FakeDevice(FakeClock()))
+    layer = bench.label("layer")
+    for _ in range(6):
+        bench.step((layer | marks.ENTER, 1), (layer | marks.LEAVE, 1))
+    assert (bench.resolver.late_steps, bench.resolver.waiting) == (0, 6)
+    assert [frame.step for frame in bench.frames()] == [1, 2, 3, 4, 5, 6]

@@ -701,18 +701,26 @@ void run(const c10::OperatorHandle& called, Stack* stack) {
     place(std::vector<IValue>(here.begin(), here.end()), true);
   } else {
     place(in_place ? std::vector<IValue>(given.size()) : std::vector<IValue>(shapes.begin(), shapes.end()), false);
-    for (size_t r = 0; has_out && r < given.size(); ++r)  // resized above
-      if (given[r] >= 0) host[static_cast<size_t>(given[r])] = results[r];
+    // An operator with out= may give it another shape while it runs (mse_loss does): it gets a copy for that.
+    std::vector<size_t> copied;
+    for (size_t r = 0; has_out && r < given.size(); ++r)
+      if (given[r] >= 0 && results[r].isTensor()) {
+        fresh[r] = host[static_cast<size_t>(given[r])] = results[r];
+        copied.push_back(static_cast<size_t>(given[r]));
+      }
     for (IValue& value : host) value = seen_from_host(value);
     std::vector<IValue> into;
     for (const IValue& value : fresh) into.push_back(seen_from_host(value));
-    current_queue(device).launch([op, host = std::move(host), into = std::move(into)]() mutable {
+    current_queue(device).launch([op, host = std::move(host), into = std::move(into), copied = std::move(copied)]() mutable {
       Stack here = host;
+      for (size_t a : copied) here[a] = here[a].toTensor().clone();
       op.callBoxed(&here);
       for (size_t r = 0; r < into.size(); ++r) {
         if (into[r].isTensor() && into[r].toTensor().defined()) {
           const at::Tensor made = here[r].toTensor();
-          made.defined() ? into[r].toTensor().copy_(made) : into[r].toTensor().zero_();  // a gradient that nobody needs
+          // A gradient that nobody needs is undefined; the saved statistics of batch_norm are empty in evaluation.
+          made.defined() && (made.numel() > 0 || into[r].toTensor().numel() == 0) ? into[r].toTensor().copy_(made)
+                                                                                  : into[r].toTensor().zero_();
         } else if (into[r].isTensorList()) {
           const auto from = here[r].toTensorList();
           const auto to = into[r].toTensorList();

@@ -35,6 +35,11 @@ def test_operators_have_the_cpus_results(sim: Simulated) -> None:
         lambda x, w: x[x > 0],
         lambda x, w: torch.cat([x, x * 2]).permute(3, 0, 1, 2).contiguous(),
         lambda x, w: nn.functional.layer_norm(x, (8,)),
+        lambda x, w: nn.functional.mse_loss(x, x.flip(0)),
+        lambda x, w: nn.functional.batch_norm(x, None, None, training=True),
+        lambda x, w: nn.functional.batch_norm(x, w[0, :, 0, 0], w[0, :, 0, 1].abs(), training=False),
+        lambda x, w: torch.mul(x, 2, out=x.new_empty(0)),
+        lambda x, w: torch.topk(x, 2, out=(x.new_empty(2, 3, 8, 2), x.new_empty(0, dtype=torch.int64)))[0],
         lambda x, w: x.to(torch.bfloat16).float().clamp_(min=0).add_(1),
     ):
         assert torch.allclose(work(x.sim(), w.sim()).cpu(), work(x, w), atol=1e-6)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import signal
+import threading
 from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter_ns, sleep
@@ -105,6 +107,77 @@ def test_nothing_waits_for_the_device_before_close(sim: Simulated) -> None:
     session.close()
     assert [frame.step for frame in sink.frames] == list(range(1, 11))
     assert all(frame.device_ns is not None for frame in sink.frames)
+
+
+def test_ctrl_c_ends_a_close_that_waits_for_a_device_which_hangs(sim: Simulated) -> None:
+    """As it ends a loop: the second one reaches the handler although the first is deferred. The report is written."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise Interrupted
+
+    model, released = nn.Sequential(layer(), layer()), threading.Event()
+    session = autoprof.instrument(model, everything())
+    before = signal.signal(signal.SIGALRM, interrupt)
+    with sim.held():
+        release = threading.Timer(20, lambda: (released.set(), sim.release()))
+        release.start()
+        model(torch.ones(4, 8, device="sim")).sum()
+        session.step()
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        try:
+            with pytest.raises(Interrupted):
+                session.close()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            release.cancel()
+    assert not released.is_set()
+    assert session.summary().skipped == {"steps that the device had not passed": 1}
+
+
+def test_nothing_waits_for_the_device_at_set_up(sim: Simulated) -> None:
+    """Its queue may be long, or hang; nor does a step wait in which the model moves to the device."""
+    model = nn.Sequential(layer(), layer())
+    with sim.held():
+        before = sim.waits
+        session = autoprof.instrument(model, everything())
+        model(torch.ones(4, 8, device="sim")).sum()
+        session.step()
+        assert sim.waits == before
+    session.close()
+    assert session.summary().clock == "device"
+    moving, sink = nn.Sequential(nn.Linear(8, 8)), ListSink()
+    with autoprof.instrument(moving, everything(), sinks=[sink]) as session:
+        moving.to("sim")
+        x = torch.ones(4, 8).to("sim")
+        before = sim.waits
+        for _ in range(3):
+            moving(x).sum()
+            session.step()
+        assert sim.waits == before
+    assert sink.frames[0].device_duration_ns is None
+    assert sink.frames[-1].device_duration_ns is not None
+
+
+def test_no_step_is_lost_that_the_device_has_passed(sim: Simulated) -> None:
+    """Under the default budget resolving steps is spread over the ends of many; none of them is given up for it."""
+    model = nn.Sequential(layer(), Kernel(sim, MS), layer())
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.1), torch.ones(4, 8, device="sim")
+    with autoprof.instrument(
+        model, {"step": "manual", "sinks": {}}, sinks=[ListSink()], optimizer=optimizer
+    ) as session:
+        for _ in range(100):
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            sim.finish()
+            session.step()
+    summary = session.summary()
+    assert "steps that the device had not passed" not in summary.skipped
+    assert summary.all_steps == 100
 
 
 def test_spans_that_wait_for_launches_are_marked_and_queued_ones_are_not(sim: Simulated) -> None:

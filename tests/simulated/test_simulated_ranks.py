@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,9 +60,12 @@ def test_the_backward_of_ddp_is_the_steps_own_and_its_buckets_are_seen(sim: Simu
         "sinks": {},
     }
     with autoprof.instrument(model, config, sinks=[sink]) as session:
-        for _ in range(STEPS):
-            model(torch.ones(4, 8, device="sim", requires_grad=True)).sum().backward()
-            session.step()
+        for step in range(STEPS):
+            # Behind a hold the last step has no gap, however late the host is; in the first ones DDP waits itself.
+            with sim.held() if step == STEPS - 1 else nullcontext():
+                model(torch.ones(4, 8, device="sim", requires_grad=True)).sum().backward()
+                session.step()
+            sim.finish()
     summary = session.summary()
     assert "marks without a counterpart" not in summary.skipped
     assert not any("communication" in reason for reason in summary.skipped)
@@ -69,7 +73,7 @@ def test_the_backward_of_ddp_is_the_steps_own_and_its_buckets_are_seen(sim: Simu
     assert {span.lane for span in spans.values()} == {0}
     for name, length in lengths.items():
         (found,) = [span for span in spans.values() if span.fqn.endswith(name)]
-        assert found.device_ns == pytest.approx(length, rel=0.02)
+        assert found.device_ns == length
     assert summary.communication is not None
     (row,) = [row for row in summary.communication.rows if row.kind == "all_reduce"]
     assert (row.phase, row.calls) == ("backward", STEPS)

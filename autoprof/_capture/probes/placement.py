@@ -57,6 +57,7 @@ class Placement:
         self._hooks = hooks
         self._probes = list(probes)
         self._anchor = find_anchor(model) if follow_kind else None
+        self._anchor_at = _entry(model, self._anchor)
         self._on_host = self._anchor is None or self._anchor.is_cpu
         self._evidence: dict[tuple[int, str], _Evidence] = {}
         self._place_probes()
@@ -79,6 +80,7 @@ class Placement:
 
     def moved(self) -> bool:
         """Return whether a module has moved to another device: one check on a host clock, else one a module."""
+        self._renew_anchor()
         if self._anchor is not None and self._anchor.is_cpu is not self._on_host:
             return True
         if not self._evidence:
@@ -88,6 +90,12 @@ class Placement:
             return any([index_of(table[name]) != device for table, name, device in self._evidence.values()])  # noqa: C419
         except KeyError:  # a parameter that was removed
             return True
+
+    def _renew_anchor(self) -> None:
+        """Take the tensor that is in the anchor's place now: a move to some backends replaces the parameters."""
+        if self._anchor_at is not None:
+            table, name = self._anchor_at
+            self._anchor = table.get(name, self._anchor)
 
     def has_left(self) -> bool:
         """Return whether the model as a whole is on another device than the clock reads."""
@@ -153,6 +161,17 @@ def _parents(model: nn.Module) -> dict[nn.Module, nn.Module]:
         for child in module.children():
             parents.setdefault(child, module)
     return parents
+
+
+def _entry(model: nn.Module, tensor: Tensor | None) -> tuple[dict[str, Any], str] | None:
+    """Return the table of a module that has this tensor, and its name there."""
+    for module in model.modules() if tensor is not None else ():
+        tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+        for table in tables:
+            for name, one in table.items():
+                if one is tensor:
+                    return table, name
+    return None
 
 
 def _find(model: nn.Module, clock: Clock) -> _Evidence | None:
