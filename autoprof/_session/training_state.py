@@ -34,7 +34,6 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.marks import UNPAUSE
 from .._capture.probes import (
     BoundaryProbe,
     OptimizerHooks,
@@ -395,7 +394,7 @@ class TrainingState:
         if feeds is Feeds.TRAINING:
             self.end_validation()
         if feeds is Feeds.TRAINING or explicit:
-            again = id(source) in self._sources and self._between and self._updates_made > 0
+            again = id(source) in self._sources and self._between
             self._end_if_whole(certain=again)
             self._sources.add(id(source))
         self._saw_fetch = True  # also where it began the step
@@ -659,7 +658,7 @@ class TrainingState:
                 place = Place.AMBIGUOUS if place is Place.EXCLUDED else place
             if place is Place.EXCLUDED:
                 excluded = excess
-                self._exclude_calls(calls[:excess], all_of_them=excess == len(calls))
+                self._exclude_marks(self._marks.begin_of_fetches(calls[0].start), calls[excess - 1].end)
             elif place is Place.AMBIGUOUS:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
@@ -679,17 +678,9 @@ class TrainingState:
         self._forget_blocks()
 
     def _exclude_marks(self, start: int, end: int) -> None:
-        host_ns = self._recorder.clock.host_ns
-        begin, ended = self._marks.exclude(start, end)
-        self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
-        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin), self.steps.ended)
-
-    def _exclude_calls(self, calls: list[OutermostModuleCall], *, all_of_them: bool) -> None:
-        end = calls[-1].end
-        if all_of_them:
-            end = len(self._marks)
-            self._recorder.append(UNPAUSE, self._recorder.clock.read(), get_ident())
-        self._exclude_marks(self._marks.begin_of_fetches(calls[0].start), end)
+        ns = self._marks.exclude(start, end)
+        self.steps.exclude_ns(ns)
+        self._excluded.add(UNGRADED, ns, self.steps.ended)
 
     def _rename_calls(self, calls: list[OutermostModuleCall]) -> None:
         self._marks.rename(calls[0].start, calls[-1].end, UNGRADED)
