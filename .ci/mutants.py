@@ -58,7 +58,7 @@ TESTS = {
     "autoprof/_session/step_tracker.py": [f"{E}step_tracker.py"],
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
     "autoprof/_session/outputs.py": [f"{E}outputs.py"],
-    "autoprof/_session/training_state.py": [*STEPS, f"{E}session.py"],
+    "autoprof/_session/training_state.py": [f"{E}training_state.py", *STEPS, f"{E}session.py"],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""
