@@ -22,7 +22,7 @@ from autoprof._session import training_state
 from autoprof._session.observers import ExcludedTime
 from autoprof._session.repeats import Ended
 from autoprof._session.step_tracker import Following
-from autoprof._session.training_state import MAX_BLOCKS, MAX_ENTRIES, MAX_OWNERS, MIN_UPDATES, TrainingState
+from autoprof._session.training_state import MAX_BLOCKS, MAX_ENTRIES, MAX_OWNERS, MAX_PLACES, MIN_UPDATES, TrainingState
 from autoprof.summary import UNGRADED, VALIDATION
 from autoprof.testing import FakeClock
 
@@ -1049,14 +1049,16 @@ def test_a_block_that_is_excluded_is_not_excluded_again(bench: Make) -> None:
     assert one.spent == [(UNGRADED, 2, 60)]
 
 
-@pytest.mark.parametrize("where", ["in the optimizer", "before the update", "in validation", "in a pause", "our own"])
+@pytest.mark.parametrize("where", ["in the optimizer", "after the forward", "in validation", "in a pause", "our own"])
 def test_a_block_elsewhere_is_excluded_nowhere(bench: Make, where: str) -> None:
     """It is part of what is around it, or autoprof's own."""
-    one = bench()
-    one.train(5)
+    one = bench(auto=False)
+    for _ in range(5):
+        one.train()
+        one.state.step()
     if where == "in the optimizer":
         one.state.optimizer_begins(one.optimizer)
-    elif where == "before the update":
+    elif where == "after the forward":
         one.forward()
     elif where == "in validation":
         one.state.report_mode(False)
@@ -1070,6 +1072,28 @@ def test_a_block_elsewhere_is_excluded_nowhere(bench: Make, where: str) -> None:
     else:
         with one.block():
             assert one.steps.pauses == pauses
+        assert one.steps.pauses == pauses
+
+
+@pytest.mark.parametrize("where", ["in a pause", "in the optimizer", "after the forward"])
+def test_a_forward_without_gradients_elsewhere_is_excluded_nowhere(bench: Make, where: str) -> None:
+    """It is part of what is around it."""
+    one = bench(auto=False)
+    for _ in range(5):
+        one.train()
+        one.state.step()
+    if where == "in a pause":
+        with one.state.exclude("pause"):
+            one.forward(graded=False, ns=30)
+    elif where == "in the optimizer":
+        one.state.optimizer_begins(one.optimizer)
+        one.forward(graded=False)
+        one.update()
+    else:
+        one.forward()
+        one.forward(graded=False)
+    one.train()
+    assert one.spent == ([("pause", 1, 30)] if where == "in a pause" else [])
 
 
 def test_after_the_forward_of_a_step_that_may_end_in_c_blocks_are_not_looked_at(bench: Make) -> None:
@@ -1426,3 +1450,54 @@ def test_after_detach_nothing_is_reported(bench: Make) -> None:
     one.model(X).sum().backward()
     torch.autograd.grad(one.model(X).sum(), one.model.first.weight)
     assert one.ends == 0
+
+
+def test_a_training_loaders_fetch_before_a_rare_forward_without_gradients_stays_in_the_step(bench: Make) -> None:
+    """Its batch is for the step."""
+    one, feeds = bench(auto=False), Loader()
+    for _ in range(5):
+        one.fetch(feeds)
+        one.train()
+        one.state.step()
+    one.fetch(feeds)
+    one.forward(graded=False, ns=30)
+    one.train()
+    assert one.spent == [(UNGRADED, 1, 30)]
+
+
+def test_a_limited_number_of_updates_of_a_step_is_distinguished(bench: Make) -> None:
+    """Those after them share one regularity."""
+    one = bench()
+    for _ in range(3 * MAX_PLACES):
+        one.update()
+        one.forward(graded=False)
+        one.state._end_between()
+    assert len(one.state._ungraded_after) == MAX_PLACES
+
+
+def test_a_gradient_that_cannot_be_looked_at_is_a_failure_of_ours(bench: Make) -> None:
+    """From then on no update of the program's own is seen."""
+    one = bench()
+    one.forward()
+
+    def fail() -> None:
+        raise RuntimeError("no such tensor")
+
+    one.state._custom.end_pass = fail
+    one.model(X).sum().backward()
+    assert one.recorder.failures == {"backward passes": 1}
+    one.model.zero_grad()
+    one.forward()
+    assert one.ends == 0
+
+
+def test_a_block_of_validation_that_is_open_at_the_end_of_the_run_is_part_of_it(bench: Make) -> None:
+    """However long it is."""
+    one = bench()
+    one.train()
+    one.state.report_mode(False)
+    one.clock.advance(10)
+    one.state.report_ungraded(begins=True)
+    one.clock.advance(1_000)
+    one.state.finish(patient=True)
+    assert one.spent == [(VALIDATION, 1, 1_010)]
