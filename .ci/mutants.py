@@ -51,6 +51,7 @@ TESTS = {
         "tests/test_detail_levels.py",
     ],
     "autoprof/_resolve/raw.py": [f"{E}columns.py"],
+    "autoprof/_resolve/repeated.py": [f"{E}repeats.py", f"{E}micro_steps.py", f"{E}resolver.py"],
     "autoprof/_resolve/device.py": DEVICE,
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],
     "autoprof/_session/governor.py": ["tests/test_governor_account.py", "tests/test_governor.py"],
@@ -59,6 +60,8 @@ TESTS = {
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
     "autoprof/_session/outputs.py": [f"{E}outputs.py"],
     "autoprof/_session/training_state.py": [f"{E}training_state.py", *STEPS, f"{E}session.py"],
+    "autoprof/_session/repeats.py": [f"{E}repeats.py"],
+    "autoprof/_session/step_marks.py": [f"{E}training_state.py", *STEPS],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""

@@ -630,8 +630,7 @@ class TrainingState:
 
     def _end_between(self) -> None:
         """Decide where the calls of modules belong that came since the update, or since the step began."""
-        self._between, self._marks_before = False, -1
-        counted, self._ungraded = self._ungraded, 0
+        self._between, self._marks_before, counted = False, -1, self._ungraded
         if self._pending or not self.is_recording or self._names:
             return
         try:
@@ -754,7 +753,7 @@ class TrainingState:
             usual = {key: steps for key, steps in usual.items() if calls.get(key) == steps}
         self._usual = self._each_step = usual = calls if usual is None else usual
         self._beside = None
-        self._anchor = next(reversed(usual), None) if usual else None
+        self._anchor = next(reversed(usual), None)
         self._counts_passes = self._custom is not None
         if self._custom is not None:
             self._counts_gradless = self._custom.is_gradless

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import index
 from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from autoprof._capture.marks import ENTER, KIND_MASK, LEAVE, PAUSE, UNPAUSE
 from autoprof._capture.recorder import Recorder
 from autoprof._process.signals import DeferSignals
 from autoprof._session import training_state
+from autoprof._session.loader_use import Feeds
 from autoprof._session.observers import ExcludedTime
 from autoprof._session.repeats import Ended
 from autoprof._session.step_tracker import Following
@@ -116,7 +118,7 @@ class Steps:
         self.open.warmup = True
 
     def expect_repeats(self, before: int) -> None:
-        self.repeats.append(before)
+        self.repeats.append(index(before))
 
     def warn_once(self, note: str) -> None:
         self.notes.append(note)
@@ -139,6 +141,7 @@ class Bench:
         self.sampling = SimpleNamespace(gap_remaining=0, flight=None, counted_ns=0)
         self.steps = Steps(self.recorder, self.clock, self.sampling, *following)
         self.excluded = ExcludedTime()
+        self.expected_failures: set[str] = set()
         state: Any = TrainingState(
             self.model,
             optimizers,
@@ -236,6 +239,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
     yield make
     for one in made:
         one.state.detach()
+        assert set(one.recorder.failures) <= one.expected_failures
     assert not torch_optimizer._global_optimizer_pre_hooks
     assert not torch_optimizer._global_optimizer_post_hooks
 
@@ -1010,6 +1014,8 @@ def test_a_module_called_between_some_steps_is_reported_and_its_time_is_a_row(be
         "model.eval() before validation, or put session.pause() around it"
     }
     assert one.spent == []
+    assert len(one.model.teacher._forward_pre_hooks) == 1
+    assert not one.model.second._forward_pre_hooks
 
 
 def test_the_longest_blocks_that_are_more_than_each_step_has_are_excluded(bench: Make) -> None:
@@ -1306,13 +1312,15 @@ def test_a_module_that_is_called_in_place_of_the_model_is_reported_from_the_upda
 
 
 def test_a_module_whose_forward_called_the_model_begins_the_step_from_then_on(bench: Make) -> None:
-    """The call around the first training forward is still open."""
+    """The call around the first training forward is still open: it is part of the step."""
     one = bench()
-    one.train()
+    one.train(5)
     label = one.recorder.label("teacher", "teacher", Phase.FORWARD)
     one.recorder.append(label | ENTER, 0, get_ident())
     one.forward()
     assert len(one.model.teacher._forward_pre_hooks) == 1
+    assert not one.model.first._forward_pre_hooks
+    assert one.steps.notes == []
 
 
 def test_a_limited_number_of_modules_is_reported(bench: Make) -> None:
@@ -1486,6 +1494,7 @@ def test_a_gradient_that_cannot_be_looked_at_is_a_failure_of_ours(bench: Make) -
     one.state._custom.end_pass = fail
     one.model(X).sum().backward()
     assert one.recorder.failures == {"backward passes": 1}
+    one.expected_failures = {"backward passes"}
     one.model.zero_grad()
     one.forward()
     assert one.ends == 0
@@ -1501,3 +1510,66 @@ def test_a_block_of_validation_that_is_open_at_the_end_of_the_run_is_part_of_it(
     one.clock.advance(1_000)
     one.state.finish(patient=True)
     assert one.spent == [(VALIDATION, 1, 1_010)]
+
+
+def test_a_step_that_held_several_counts_each_optimizer_once(bench: Make) -> None:
+    """Two optimizers were expected, and one steps twice instead."""
+    one = bench(expected_optimizers=2)
+    one.train(2)
+    one.forward()
+    assert one.steps.ends == [(1, 2)]
+
+
+def test_what_comes_between_steps_without_a_forward_has_its_regularity_too(bench: Make) -> None:
+    """Steps that end with a backward pass: a block that hardly any of them has is excluded."""
+    one = bench()
+    for _ in range(6):
+        one.backward()
+        one.update()
+    with one.block(30):
+        pass
+    one.backward()
+    assert one.spent == [(UNGRADED, 1, 30)]
+
+
+def test_an_optimizer_of_another_model_shows_no_use_of_a_loader(bench: Make) -> None:
+    """One of the model shows that the last batch was trained on."""
+    one, loader = bench(), Loader()
+    one.state._owns(one.optimizer)
+    one.fetch(loader)
+    one.update(sgd(Net()))
+    assert one.state._loaders.of(loader) is None
+    one.update()
+    assert one.state._loaders.of(loader) is Feeds.TRAINING
+
+
+def test_a_block_that_began_before_the_session_is_none_of_its_steps(bench: Make) -> None:
+    """Only its end is reported."""
+    one = bench()
+    one.state.report_ungraded(begins=False)
+    assert one.kinds() == []
+
+
+def test_a_failure_of_ours_between_steps_is_counted_and_ends_nothing(bench: Make) -> None:
+    """The calls since the update stay where they are."""
+    one = bench()
+    one.train()
+
+    def fail(_start: int) -> list[Any]:
+        raise RuntimeError("a bug")
+
+    one.state._marks.calls_since = fail
+    one.forward()
+    assert one.recorder.failures == {"forwards without gradients": 1}
+    assert one.ends == 1
+    one.expected_failures = {"forwards without gradients"}
+
+
+def test_listening_twice_hooks_each_module_once(bench: Make) -> None:
+    """And the same holds for the end of it."""
+    one = bench()
+    one.state._listen(True)
+    assert len(one.model._forward_pre_hooks) == 1
+    one.state._listen(False)
+    one.state._listen(False)
+    assert not one.model._forward_pre_hooks
