@@ -1573,3 +1573,16 @@ def test_listening_twice_hooks_each_module_once(bench: Make) -> None:
     one.state._listen(False)
     one.state._listen(False)
     assert not one.model._forward_pre_hooks
+
+
+def test_a_failure_of_ours_in_the_search_for_modules_reports_none(bench: Make) -> None:
+    """The update of the program goes on."""
+    one = bench()
+
+    def fail(_start: int) -> list[Any]:
+        raise RuntimeError("a bug")
+
+    one.state._marks.calls_since = fail
+    one.call("first")
+    one.update()
+    assert not one.model.first._forward_pre_hooks
