@@ -1019,14 +1019,14 @@ def test_a_module_called_between_some_steps_is_reported_and_its_time_is_a_row(be
 
 
 def test_the_longest_blocks_that_are_more_than_each_step_has_are_excluded(bench: Make) -> None:
-    """Each step has one; one of them had three, of which the first was short."""
+    """Each step has one; one of them had three, of which the second was short."""
     one = bench()
     for _ in range(5):
         with one.block():
             pass
         one.train()
     one.clock.advance(1_000)
-    for ns in (10, 200, 300):
+    for ns in (300, 10, 200):
         with one.block(ns):
             pass
     one.train()
@@ -1586,3 +1586,39 @@ def test_a_failure_of_ours_in_the_search_for_modules_reports_none(bench: Make) -
     one.call("first")
     one.update()
     assert not one.model.first._forward_pre_hooks
+
+
+def test_a_gap_says_nothing_about_what_comes_between_steps(bench: Make) -> None:
+    """A teacher is called in each step; in a gap no forward is reported."""
+    one = bench(*[RECORDED] * 3, *[UNSAMPLED] * 9, AFTER_GAP)
+    for _ in range(5):
+        one.forward(graded=False)
+        one.train()
+    assert not one.state.is_recording
+    while not one.state.is_recording:
+        one.sampling.gap_remaining = 1
+        one.update()
+    one.forward()
+    one.train()
+    one.forward(graded=False)
+    one.train()
+    assert one.spent == []
+
+
+def test_an_unknown_loader_that_was_given_to_the_session_ends_no_step_during_validation(bench: Make) -> None:
+    """Its batches may be evaluated."""
+    one = bench()
+    one.train()
+    one.model.eval()
+    one.forward(graded=False)
+    one.fetch(Loader(), explicit=True)
+    assert one.ends == 0
+    assert one.state.is_excluded
+
+
+def test_the_first_call_of_step_ends_one_step_whatever_the_optimizers_did(bench: Make) -> None:
+    """From then on the program says what a step is."""
+    one = bench(expected_optimizers=2)
+    one.train(2)
+    one.state.step()
+    assert one.steps.ends == [(None, 1)]
