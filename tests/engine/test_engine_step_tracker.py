@@ -828,7 +828,8 @@ def test_steps_that_ended_in_c_are_counted_and_the_open_one_begins_after_them() 
     """They are passed on together."""
     steps: Any = range(3)
     repeats = Repeats(Ended(steps, 5_000, 78, False))
-    bench, passed = repeating(repeats), []
+    bench = repeating(repeats)
+    passed: list[Any] = []
     bench.pipeline.submit_repeated = passed.append  # type: ignore[attr-defined]
     ended = bench.tracker.catch_up()
     assert ended is not None
@@ -864,7 +865,7 @@ def test_steps_in_c_that_cannot_be_taken_end_the_recording() -> None:
 def test_autoprofs_own_work_in_a_pause_is_that_at_both_its_ends() -> None:
     """Detaching the probes, and attaching them again; a pause inside another does neither."""
     bench = Bench()
-    bench.sampling.switch = lambda on: bench.host.advance(3 if on else 4)  # type: ignore[assignment, misc]
+    bench.sampling.switch = lambda on: bench.host.advance(3 if on else 4)  # type: ignore[method-assign]
     bench.tracker.pause()
     assert bench.tracker.pause_work_ns == 4
     bench.host.advance(50)

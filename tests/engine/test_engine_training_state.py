@@ -1590,16 +1590,14 @@ def test_a_failure_of_ours_in_the_search_for_modules_reports_none(bench: Make) -
 
 def test_a_gap_says_nothing_about_what_comes_between_steps(bench: Make) -> None:
     """A teacher is called in each step; in a gap no forward is reported."""
-    one = bench(*[RECORDED] * 3, *[UNSAMPLED] * 9, AFTER_GAP)
+    one = bench(*[RECORDED] * 4, *[UNSAMPLED] * 9, auto=False)
     for _ in range(5):
         one.forward(graded=False)
         one.train()
+        one.state.step()
     assert not one.state.is_recording
     while not one.state.is_recording:
-        one.sampling.gap_remaining = 1
-        one.update()
-    one.forward()
-    one.train()
+        one.state.step()
     one.forward(graded=False)
     one.train()
     assert one.spent == []
