@@ -51,14 +51,21 @@ TESTS = {
         "tests/test_detail_levels.py",
     ],
     "autoprof/_resolve/raw.py": [f"{E}columns.py"],
+    "autoprof/_resolve/repeated.py": [f"{E}repeats.py", f"{E}micro_steps.py", f"{E}resolver.py"],
     "autoprof/_resolve/device.py": DEVICE,
     "autoprof/_resolve/memory.py": [f"{E}columns.py"],
-    "autoprof/_session/governor.py": ["tests/test_governor_account.py", "tests/test_governor.py"],
+    "autoprof/_session/governor.py": [
+        "tests/test_governor_account.py",
+        "tests/test_governor.py",
+        "tests/test_common_steps.py",
+    ],
     "autoprof/_session/sampling.py": [f"{E}sampling_account.py"],
     "autoprof/_session/step_tracker.py": [f"{E}step_tracker.py"],
     "autoprof/_session/pipeline.py": [f"{E}pipeline.py"],
     "autoprof/_session/outputs.py": [f"{E}outputs.py"],
-    "autoprof/_session/training_state.py": [*STEPS, f"{E}session.py"],
+    "autoprof/_session/training_state.py": [f"{E}training_state.py", *STEPS, f"{E}session.py"],
+    "autoprof/_session/repeats.py": [f"{E}repeats.py"],
+    "autoprof/_session/step_marks.py": [f"{E}training_state.py", *STEPS],
     "autoprof/_session/optimizer_cycle.py": [f"{E}optimizer_cycle.py"],
 }
 """The modules, each with the tests that are about it: a mutant then takes seconds."""
@@ -131,6 +138,7 @@ class Record:
 
     def __init__(self, place: Path, module: str) -> None:
         self._place = place
+        self._mutated = place / "mutants" / module
         self._file = place / "results.json"
         self._source = digest([place / module])
         self._tests = digest((place / "tests").rglob("*.py"))
@@ -139,9 +147,15 @@ class Record:
         if found.get("source") == self._source:
             self.results = found["results"]
             self.take()  # those of a run that was interrupted
-            if found["tests"] != self._tests:
-                self.results = {name: result for name, result in self.results.items() if result in NOTICED}
+        if (found.get("source"), found.get("tests")) != (self._source, self._tests):
+            self.results = {name: result for name, result in self.results.items() if result in NOTICED}
+            self._forget()
         self.save()
+
+    def _forget(self) -> None:
+        """Have mutmut forget its results: an interrupted run would leave those of before among its own."""
+        for path in (self._mutated, self._mutated.with_name(f"{self._mutated.name}.meta")):
+            path.unlink(missing_ok=True)
 
     def take(self) -> None:
         """Add the results that mutmut has."""

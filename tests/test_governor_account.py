@@ -95,6 +95,22 @@ def test_a_gap_earns_back_what_the_burst_its_hooks_and_its_delivery_cost(toggle_
     check_payback(ratios)
 
 
+def test_work_between_the_steps_is_paid_back_as_that_of_steps_is() -> None:
+    """A thread of autoprof's own does some."""
+    ledger, ratios = Ledger(Governor(BUDGET)), []
+    ledger.start()
+    for _ in range(400):
+        ledger.governor.spend(3 * MS)
+        ledger.credit_ns -= 3 * MS
+        gap = ledger.burst(MS)
+        ratios.append(gap * SHARE * MS / -ledger.credit_ns)
+        ledger.skip(gap)
+    check_payback(ratios)
+    without = Governor(None)
+    without.spend(3 * MS)
+    assert without.after_recorded(MS, MS) == 0
+
+
 def test_while_the_loan_is_paid_back_a_quarter_of_the_budget_records() -> None:
     """Gaps are four times as long until the start is paid for, and of the usual length from then on."""
     ratios: list[float] = []
@@ -322,3 +338,6 @@ def test_the_cost_by_pairs_names_the_share_of_steps_recorded() -> None:
     paired = governor.paired()
     assert paired is not None
     assert paired.recorded == pytest.approx(recorded / (recorded + unsampled))
+    so_far = governor.paired(unsampled + 100)
+    assert so_far is not None
+    assert so_far.recorded == pytest.approx(recorded / (recorded + unsampled + 100))

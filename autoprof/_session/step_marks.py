@@ -94,12 +94,17 @@ class StepMarks:
         self._recorder.clock.release((now,))
         return end if passed_ns > limit_ns else None
 
-    def exclude(self, start: int, end: int) -> tuple[Any, Any]:
-        """Turn the marks from ``start`` to ``end`` into a pause; return the readings at its begin and its end."""
-        for at in self._changeable(start, end):
-            self._recorder.buffer[at] = PAUSE
-        self._recorder.buffer[end] = UNPAUSE
-        return self._recorder.buffer[start + 1], self._recorder.buffer[end + 1]
+    def exclude(self, start: int, end: int) -> int:
+        """Turn the marks from ``start`` to ``end`` into a pause; return its length in ns, without pauses inside."""
+        buffer, host_ns = self._recorder.buffer, self._recorder.clock.host_ns
+        length_ns, paused, before_ns = 0, False, host_ns(buffer[start + 1])
+        for at in [*self._changeable(start, end), end]:
+            kind, ns = buffer[at] & KIND_MASK, host_ns(buffer[at + 1])
+            length_ns += 0 if paused else ns - before_ns
+            paused, before_ns = kind == PAUSE or (paused and kind != UNPAUSE), ns
+            buffer[at] = PAUSE
+        buffer[end] = UNPAUSE
+        return length_ns
 
     def rename(self, start: int, end: int, name: str) -> None:
         """Turn the calls whose first mark is at ``start``, and last one at ``end``, into one span of this name."""

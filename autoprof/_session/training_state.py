@@ -34,7 +34,6 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from .._capture.marks import UNPAUSE
 from .._capture.probes import (
     BoundaryProbe,
     OptimizerHooks,
@@ -395,7 +394,7 @@ class TrainingState:
         if feeds is Feeds.TRAINING:
             self.end_validation()
         if feeds is Feeds.TRAINING or explicit:
-            again = id(source) in self._sources and self._between and self._updates_made > 0
+            again = id(source) in self._sources and self._between
             self._end_if_whole(certain=again)
             self._sources.add(id(source))
         self._saw_fetch = True  # also where it began the step
@@ -631,8 +630,7 @@ class TrainingState:
 
     def _end_between(self) -> None:
         """Decide where the calls of modules belong that came since the update, or since the step began."""
-        self._between, self._marks_before = False, -1
-        counted, self._ungraded = self._ungraded, 0
+        self._between, self._marks_before, counted = False, -1, self._ungraded
         if self._pending or not self.is_recording or self._names:
             return
         try:
@@ -659,7 +657,7 @@ class TrainingState:
                 place = Place.AMBIGUOUS if place is Place.EXCLUDED else place
             if place is Place.EXCLUDED:
                 excluded = excess
-                self._exclude_calls(calls[:excess], all_of_them=excess == len(calls))
+                self._exclude_marks(self._marks.begin_of_fetches(calls[0].start), calls[excess - 1].end)
             elif place is Place.AMBIGUOUS:
                 self._rename_calls(calls)
         history.add(len(calls) - excluded if excluded < len(calls) else max(len(calls), counted > 0))
@@ -679,17 +677,9 @@ class TrainingState:
         self._forget_blocks()
 
     def _exclude_marks(self, start: int, end: int) -> None:
-        host_ns = self._recorder.clock.host_ns
-        begin, ended = self._marks.exclude(start, end)
-        self.steps.exclude_ns(host_ns(ended) - host_ns(begin))
-        self._excluded.add(UNGRADED, host_ns(ended) - host_ns(begin), self.steps.ended)
-
-    def _exclude_calls(self, calls: list[OutermostModuleCall], *, all_of_them: bool) -> None:
-        end = calls[-1].end
-        if all_of_them:
-            end = len(self._marks)
-            self._recorder.append(UNPAUSE, self._recorder.clock.read(), get_ident())
-        self._exclude_marks(self._marks.begin_of_fetches(calls[0].start), end)
+        ns = self._marks.exclude(start, end)
+        self.steps.exclude_ns(ns)
+        self._excluded.add(UNGRADED, ns, self.steps.ended)
 
     def _rename_calls(self, calls: list[OutermostModuleCall]) -> None:
         self._marks.rename(calls[0].start, calls[-1].end, UNGRADED)
@@ -763,7 +753,7 @@ class TrainingState:
             usual = {key: steps for key, steps in usual.items() if calls.get(key) == steps}
         self._usual = self._each_step = usual = calls if usual is None else usual
         self._beside = None
-        self._anchor = next(reversed(usual), None) if usual else None
+        self._anchor = next(reversed(usual), None)
         self._counts_passes = self._custom is not None
         if self._custom is not None:
             self._counts_gradless = self._custom.is_gradless

@@ -611,6 +611,21 @@ def test_validation_beside_a_teacher_is_recognised() -> None:
     assert sum(one.calls for one in summary.excluded) == 2
 
 
+def test_what_comes_before_the_forward_that_shows_validation_is_excluded_once() -> None:
+    """A part is called before the model, in ``train`` mode and in no block under ``no_grad``."""
+    program = Quiet()
+    for i in range(12):
+        program.train()
+        if i in (5, 9):
+            torch.set_grad_enabled(False)
+            program.model.teacher(program.x)
+            whole_model(program)
+            torch.set_grad_enabled(True)
+    summary = program.end()
+    assert program.lengths == [25] * 12
+    assert [(one.name, one.total_ns) for one in summary.excluded] == [("forward without gradients", 2 * (10 + 81))]
+
+
 def test_a_forward_that_every_second_step_has_is_a_row_of_its_own_and_said() -> None:
     """It may be validation or part of training: it is mixed into no forward."""
     program = Quiet()

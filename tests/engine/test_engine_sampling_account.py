@@ -49,6 +49,7 @@ class Scripted:
         self.affords_other_threads = True
         self.follows_common_steps = False
         self.recorded: list[tuple[int, int, int, bool]] = []
+        self.numbers: list[int] = []
         self.gaps: list[tuple[int, int, int]] = []
         self.compared: list[tuple[int, int]] = []
         self.others: list[int] = []
@@ -56,6 +57,7 @@ class Scripted:
 
     def after_recorded(self, step_ns: int, cost_ns: int, toggle_ns: int, *, settles: bool, step: int) -> int:
         self.recorded.append((step_ns, cost_ns, toggle_ns, settles))
+        self.numbers.append(step)
         return next(self._gaps, 0)
 
     def after_gap(self, steps: int, elapsed_ns: int, spent_ns: int) -> None:
@@ -516,3 +518,108 @@ def test_marks_of_other_threads_are_charged_until_the_budget_does_not_pay_for_th
     assert not made.records_other_threads
     made.close(3, 10, 2_000, OtherMarks(marks=0, ns=50, skipped=0))
     assert len(governor.others) == 2
+
+
+# Common steps, and a flight recorder.
+
+
+def test_common_steps_are_recorded_at_any_number_and_known_by_theirs(time: Time) -> None:
+    """All ranks record the same ones: ``every`` would move them."""
+    governor = Scripted(3, 3)
+    governor.follows_common_steps = True
+    made = begin(make(governor, Level(), every=5))
+    assert made.close(7, 0, 0) == 3
+    assert made.close(11, 0, 0) == 3
+    assert governor.numbers == [7, 11]
+
+
+class Flight:
+    """A flight recorder that notes what it is told, and asks for a recorded step after ``slow``."""
+
+    def __init__(self, slow: int = 0) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.slow = slow
+        self.ring = SimpleNamespace(
+            begin_recorded=lambda number: self.calls.append(("begin", number)),
+            exclude=lambda ns: self.calls.append(("exclude", ns)),
+        )
+
+    def end_step(self, now_ns: int) -> bool:
+        self.calls.append(("end", now_ns))
+        return now_ns == self.slow
+
+
+def test_a_flight_recorder_follows_each_step_and_what_is_no_part_of_it(time: Time) -> None:
+    """Recorded or not: its ring has the length of all of them."""
+    flight = Flight()
+    made = begin(make(Scripted(), Level(), flight=flight))
+    made.begin_recorded(4)
+    made.exclude_own(20)
+    made.exclude_pause(30)
+    made.end_recorded(70)
+    made.begin_gap(3)
+    assert made.count_step() == time.ns
+    assert flight.calls == [("begin", 4), ("exclude", 20), ("exclude", 30), ("end", 70), ("end", time.ns)]
+    assert made.gap_remaining == 2
+
+
+def test_a_slow_step_of_a_gap_is_its_last_one(time: Time) -> None:
+    """The next one is recorded: the step that is open ends the gap."""
+    flight = Flight(slow=time.ns)
+    made = begin(make(Scripted(), Level(), flight=flight))
+    made.begin_gap(50)
+    made.count_step()
+    assert made.gap_remaining == 1
+    made.gap_remaining = 0
+    assert not made.check_gap(time.ns)
+
+
+def test_without_a_flight_recorder_only_the_time_is_read(time: Time) -> None:
+    """At the end of an unsampled step; a recorded one tells nobody."""
+    made = begin(make(Scripted(), Level()))
+    made.begin_recorded(1)
+    made.exclude_own(1)
+    made.end_recorded(1)
+    made.begin_gap(50)
+    assert made.count_step() == time.ns
+    assert made.gap_remaining == 2
+
+
+@pytest.mark.parametrize(
+    ("active", "more", "every_step"),
+    [(False, {}, True), (True, {}, False), (False, {"every": 2}, False), (False, {"flight": Flight()}, False)],
+)
+def test_every_step_is_recorded_without_a_budget_an_interval_and_a_flight_recorder(
+    time: Time, active: bool, more: dict[str, Any], every_step: bool
+) -> None:
+    """The last one takes each step's length at its end."""
+    assert make(Scripted(active=active), Level(), **more).records_every_step == every_step
+
+
+def test_what_was_let_go_is_attached_no_more(time: Time) -> None:
+    """The targets stay, for the reports."""
+    probe, everywhere = Probe(time), Probe(time)
+    target = SimpleNamespace(fqn="a")
+    level = Level([probe], targets=(target,))  # type: ignore[arg-type]
+    finest = SimpleNamespace(level=level)
+    made = make(Scripted(), level, step_probes=[everywhere], finest=finest, flight=Flight())
+    made.let_go()
+    made.switch(True)
+    assert probe.calls == everywhere.calls == []
+    assert made.targets == (target,)
+    assert made.flight is None
+    made.begin_step()
+    made.switch(False)
+    made.detach_all()
+    assert probe.calls == everywhere.calls == []
+
+
+def test_the_number_of_the_set_of_targets_is_that_of_the_level(time: Time) -> None:
+    """It changes with the level, where a step begins."""
+    governor = Scripted()
+    made = make(governor, Level(cut=3), Level(cut=5))
+    assert made.cut == 3
+    governor.level = 1
+    assert made.cut == 3
+    made.begin_step()
+    assert made.cut == 5
