@@ -57,7 +57,8 @@ class Attribute:
         self._owner, self._name, self._had = owner, name, True
 
     def get(self) -> Any:
-        return inspect.getattr_static(self._owner, self._name, MISSING)
+        own = self._owner.__dict__.get(self._name, MISSING)  # static look-up takes some microseconds
+        return inspect.getattr_static(self._owner, self._name, MISSING) if own is MISSING else own
 
     def put(self, value: Any) -> None:
         self._had = self._name in vars(self._owner)
@@ -117,7 +118,7 @@ class Replacement:
         listeners: list[Any] | None = None,
     ) -> None:
         self.listeners: list[Any] = [] if listeners is None else listeners
-        self._shared = listeners is not None
+        self.shares_listeners = listeners is not None
         self._place = place
         self._make = make or call_listeners
         self._in_compiler = in_compiler
@@ -156,7 +157,7 @@ class Replacement:
                 held.remove(self)
             if self._ours is not None and not self.put_back():
                 self._ours = self._made = None
-                if not self._shared:
+                if not self.shares_listeners:
                     self.listeners = []
 
     def listen(self, listener: Any) -> None:
@@ -274,6 +275,12 @@ class CallProbe:
 
     def __init__(self, pairs: Iterable[tuple[Replacement, Any]]) -> None:
         self._pairs = tuple(pairs)
+        heard: dict[tuple[int, int], tuple[Replacement, Any]] = {}
+        for replacement, listener in self._pairs:
+            one_list = replacement.listeners if replacement.shares_listeners else replacement
+            heard[id(one_list), id(listener)] = replacement, listener
+        self._heard = tuple(heard.values())
+        """One of the replacements for each list of listeners: all that share a list have the same ones."""
         self._holds = False
         for _, listener in self._pairs:
             for method in (listener.enter, listener.leave):
@@ -285,12 +292,12 @@ class CallProbe:
             self._holds = True
             for replacement, _ in self._pairs:
                 replacement.hold(self)
-        for replacement, listener in self._pairs:
+        for replacement, listener in self._heard:
             replacement.listen(listener)
 
     def detach(self) -> None:
         """Remove the listeners; the replacements stay, idle."""
-        for replacement, listener in self._pairs:
+        for replacement, listener in self._heard:
             replacement.ignore(listener)
 
     def remove(self) -> None:

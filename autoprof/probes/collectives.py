@@ -49,10 +49,11 @@ _NOT_IN_GROUP: Final = getattr(getattr(dist, "GroupMember", None), "NON_GROUP_ME
 
 
 def _replacements() -> Iterator[Replacement]:
+    listeners: list[Any] = []  # shared: a burst of recorded steps begins and ends by one change
     if dist.is_available():
         for name in COLLECTIVES:
             if hasattr(dist, name):
-                yield Replacement(place_of(dist, name), _replace_collective)
+                yield Replacement(place_of(dist, name), _replace_collective, listeners=listeners)
 
 
 def _replace_collective(original: Any, listeners: list[Any]) -> Any:
