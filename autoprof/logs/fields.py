@@ -85,7 +85,7 @@ FIELDS: Final[dict[str, Field]] = {
         "iterations_per_second iter_per_sec batches_per_second throughput_device_batches_per_second"
     )),
     "lr": Field("", "plain", _keys(
-        "lr learning_rate train_lr current_lr lr_0 lr_group0 lr_abs base_lr optim0_lr0 l_r 学习率"
+        "lr learning_rate train_lr current_lr lr_0 lr_group0 lr_abs base_lr base_learning_rate optim0_lr0 l_r 学习率"
     )),
     "grad_norm": Field("", "plain", _keys(
         "grad_norm gradient_norm gnorm norm total_norm global_grad_norm grad_norm_total grad_l2_norm total_grad_norm "
@@ -170,7 +170,7 @@ _EXTREMES: Final = frozenset(
 """Words for one of many values, or a part of one: ``best val loss``, ``max grad norm``, ``Micro Step``."""
 _NEUTRAL: Final = frozenset(
     {"train", "training", "trainer", "current", "currently", "cur", "curr", "latest", "completed", "learning", "batch",
-     "minibatch", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
+     "minibatch", "mini", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
 )  # fmt: skip
 """Words in front of a key that leave its meaning as it is."""
 _END_OF: Final = frozenset({"end", "after", "finished", "done", "completed"})

@@ -34,6 +34,7 @@ _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
 
 
 _MAX_MEMORY_GIB: Final = 1e5
+_MAX_GIB_OF_A_DEVICE: Final = 512
 _MIN_RESTART: Final = 3
 """Steps behind a fall of the counter that are a run which begins again."""
 _MAX_RESTARTS: Final = 0.2
@@ -241,13 +242,13 @@ class LogTable:
             if not keys:
                 continue
             if name in _POSITIONS:
+                used.update(keys)
                 keys = _order_counters(frame, keys) if name == "step" else keys
                 if not keys:
                     continue
                 column = frame[keys[0]]
                 for key in keys[1:]:
                     column = column.fillna(frame[key])
-                used.update(keys)
             else:
                 counts = {key: int(frame[key].notna().sum()) for key in keys}
                 most = max(counts.values())
@@ -298,6 +299,9 @@ class LogTable:
     def _units(self, table: pd.DataFrame) -> pd.DataFrame:
         """Guess the units that the log does not give, by the size of the values, and add a note."""
         unknown = self._raw.unknown_units
+        if "memory" in table and "memory" in unknown and _is_in_any_unit(table["memory"]):
+            table = table.rename(columns={"memory": f"{self._sources['memory'][0]} (unit unknown)"})
+            self.notes.append("memory: no unit in the log, and numbers that may be MiB or GiB")
         if "memory" in table and "memory" in unknown:
             largest = table["memory"].max()
             scale, unit = (2.0**-30, "bytes") if largest > 1e6 else (2.0**-10, "MiB") if largest > 256 else (1.0, "GiB")
@@ -428,15 +432,17 @@ class LogTable:
         """
         if self._raw.has_bars or self._no_steps or ("rank" in table and table["rank"].nunique(dropna=False) > 1):
             return table
-        step = table["step"].to_numpy()
+        steps = table["step"].to_numpy()
+        at = np.flatnonzero(table["loss"].notna()) if "loss" in table else np.arange(len(table))
+        step = steps[at]  # other records may have a counter of their own
         falls = np.flatnonzero(np.diff(step) < 0) + 1
         if not len(falls) or len(falls) > max(_MAX_RESTARTS * len(step), 1):
             return table
-        keep = np.ones(len(step), dtype=bool)
+        keep = np.ones(len(table), dtype=bool)
         for begin, end in zip(falls, [*falls[1:], len(step)], strict=True):
             part = np.unique(step[begin:end])
             if len(part) >= _MIN_RESTART and np.isin(part, step[:begin]).any():
-                keep[:begin] &= step[:begin] < part[0]
+                keep[: at[begin]] &= steps[: at[begin]] < part[0]
         dropped = int((~keep).sum())
         if dropped:
             self.repeated = dropped
@@ -462,6 +468,12 @@ class LogTable:
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
         return table.reset_index(drop=True)
+
+
+def _is_in_any_unit(memory: Any) -> bool:
+    """Return whether a memory without a unit is a whole number that may be one of MiB, and one of GiB."""
+    known = memory.dropna()
+    return bool(len(known) and (known % 1 == 0).all() and 0 < known.max() <= _MAX_GIB_OF_A_DEVICE)
 
 
 def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:

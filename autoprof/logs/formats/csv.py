@@ -154,7 +154,7 @@ def _find_header(lines: Sequence[str], needs_metric: bool = True) -> _Header | N
             names = tuple(name.strip().strip("\"'#").strip() for name in line.split(separator))
             if len(names) > 2 and not names[-1]:
                 names = (*names[:-1], _NO_NAME)  # a separator ends each line
-            if not needs_metric and not names[0]:
+            if not names[0]:
                 names = ("index", *names[1:])  # the index of a table that pandas wrote
             if len(names) < 2 or len(set(names)) < len(names) or not all(map(is_name, names)):
                 continue
