@@ -163,6 +163,8 @@ _SPLIT_WORDS: Final = frozenset(
 _AVERAGES: Final = frozenset(
     {"avg", "average", "averaged", "mean", "running", "runningavg", "ema", "smooth", "smoothed", "moving", "median"}
 )
+_MEANS: Final = frozenset({"avg", "average", "averaged", "mean"})
+"""Words of a mean, which a result of validation always is; ``ema`` is that of another model."""
 _EXTREMES: Final = frozenset(
     {"best", "min", "max", "minimum", "maximum", "lowest", "highest", "initial", "first", "final", "target", "previous",
      "prev", "micro", "p50", "p90", "p95", "p99"}
@@ -305,7 +307,7 @@ def _match_words(name: str, key: str) -> Meaning | None:
         return _match_group(parts)
     words = name.split("_")
     if any(word in _SPLIT_WORDS for word in words):
-        rest = _match_key("_".join(word for word in words if word not in _SPLIT_WORDS | _AVERAGES))
+        rest = _match_key("_".join(word for word in words if word not in _SPLIT_WORDS | _MEANS))
         is_a_loss = rest is not None and rest.field == "loss"
         return Meaning("val_loss", 10 + (rest.preference if rest else 0)) if is_a_loss else None
     if any(word in _AVERAGES for word in words):

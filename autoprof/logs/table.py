@@ -446,7 +446,9 @@ class LogTable:
         dropped = int((~keep).sum())
         if dropped:
             self.repeated = dropped
-            self.notes.append(f"the run begins again at an earlier step: {dropped} records before are not used")
+            self.notes.append(
+                f"steps logged again later by a run that begins again: {dropped} records before are not used"
+            )
         return table[keep]
 
     def _merge(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -454,17 +456,19 @@ class LogTable:
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())
+        repeated = 0
         if table.duplicated(keys).any():
             measured = [name for name in table if name in FIELDS and name not in (*_POSITIONS, "elapsed_s")]
             counts = table.groupby(keys, sort=False, dropna=False)[measured].count()
             loss = next((name for name in ("loss", "val_loss") if name in counts), None)
             times_logged = counts[loss] if loss is not None else counts.max(axis="columns")
-            self.repeated += int((times_logged - 1).clip(lower=0).sum())
+            repeated = int((times_logged - 1).clip(lower=0).sum())
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
         elif self.out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
-        if self.repeated:
-            self.notes.append(f"steps logged again later, the last record is kept: {self.repeated}")
+        self.repeated += repeated
+        if repeated:
+            self.notes.append(f"steps logged again later, the last record is kept: {repeated}")
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
         return table.reset_index(drop=True)
