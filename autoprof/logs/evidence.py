@@ -6,45 +6,65 @@ than none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .fields import Meaning
+from .fields import Meaning, is_average_loss, of_validation, scale_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _NEVER_ZERO: Final = ("step_time_s", "throughput", "tokens_per_s", "steps_per_s", "tflops")
-_NEVER_ALL_ZERO: Final = ("loss", "val_loss", "grad_norm", "memory", "mfu", "gpu_util", "batch_size")
+_NEVER_ALL_ZERO: Final = ("loss", "val_loss", "lr", "grad_norm", "memory", "mfu", "gpu_util", "batch_size")
+_LANGUAGE: Final = re.compile(r"tok|ppl|perplexity|seq_?len|context")
+"""Keys of language models, whose throughput is usually in tokens."""
 _MAX_ROUNDING: Final = 0.02
 """The largest error of a value that another one is derived from."""
 _MIN_RECORDS: Final = 3
+_SHORTEST_STEP_S: Final = 5e-3
+"""A shorter step is not plausible: a time of this many steps is that of one."""
 _WINDOWS: Final = 8
 """Windows in which a long column is checked."""
 
 
 def check_columns(
-    table: pd.DataFrame, sources: Mapping[str, tuple[str, Meaning]], notes: list[str], *, by_epoch: bool = False
+    table: pd.DataFrame,
+    sources: Mapping[str, tuple[str, Meaning]],
+    notes: list[str],
+    *,
+    by_epoch: bool = False,
+    counted: bool = True,
+    unknown_units: Collection[str] = (),
 ) -> pd.DataFrame:
     """Return the table with every column under the name that its values allow.
 
-    ``sources`` give the key and the meaning that each column was read from; ``by_epoch`` says that a row is an epoch.
+    ``sources`` give the key and the meaning that each column was read from; ``by_epoch`` says that a row is an epoch,
+    ``counted`` that the log has steps; ``unknown_units`` are columns whose unit the log does not give.
     """
-    check = _Check(table, sources, notes)
+    check = _Check(table, sources, notes, unknown_units)
     if by_epoch:
         check.remove_times_of_epochs()
     check.find_totals()
+    check.find_sums_of_losses()
+    check.name_throughput()
     check.remove_placeholders()
     check.find_running_means()
+    check.compare_data_time()
     check.compare_rates()
+    if not by_epoch:
+        check.find_times_of_intervals(counted)
     return check.table
 
 
 class _Check:
-    def __init__(self, table: pd.DataFrame, sources: Mapping[str, tuple[str, Meaning]], notes: list[str]) -> None:
-        self.table, self._sources, self._notes = table, sources, notes
+    def __init__(
+        self, table: pd.DataFrame, sources: Mapping[str, tuple[str, Meaning]], notes: list[str],
+        unknown_units: Collection[str],
+    ) -> None:  # fmt: skip
+        self.table, self._sources, self._notes, self._unknown_units = table, sources, notes, unknown_units
         one = table if "rank" not in table else table[table["rank"].fillna(-1) == table["rank"].fillna(-1).iloc[0]]
         self._one_rank = one
 
@@ -75,6 +95,34 @@ class _Check:
                 if len(rows) >= _MIN_RECORDS and _is_total(rows["step"].to_numpy(), rows[name].to_numpy()):
                     continue
                 self._rename(name, key, "the log has a record per epoch, so it is no time of a step")
+
+    def find_sums_of_losses(self) -> None:
+        """Rename a total loss that is always many times a mean beside it: the sum of many steps."""
+        for name in ("loss", "val_loss"):
+            key = self._sources.get(name, (name, None))[0]
+            if name not in self.table or "total" not in key.lower():
+                continue
+            for other in map(str, self.table.columns):
+                if other == name or not is_average_loss(other) or of_validation(other) != (name == "val_loss"):
+                    continue
+                ratio = (self.table[name] / self.table[other].where(self.table[other] > 0)).dropna()
+                if len(ratio) and ratio.min() > 3 and ratio.max() < 1.2 * ratio.min():
+                    self._rename(name, key, f"always {ratio.median():.0f} times {other}, so it is a sum of many steps")
+                    break
+
+    def name_throughput(self) -> None:
+        """Rename a rate without a unit that may count tokens, frames of a game, or what one device does."""
+        key = self._sources.get("throughput", (None, None))[0]
+        if key is None or "throughput" not in self.table or "throughput" not in self._unknown_units:
+            return
+        is_plain = "through" in key.lower() or "吞吐" in key
+        if {"step_time_s", "batch_size"} <= set(self.table):
+            batches = (self.table["throughput"] * self.table["step_time_s"] / self.table["batch_size"]).median()
+            if 0.8 < batches < 1.25:
+                return
+            is_plain &= bool(np.isnan(batches))
+        if not is_plain or any(map(_LANGUAGE.search, map(str.lower, map(str, self.table.columns)))):
+            self._rename("throughput", key, "no unit in the log: samples, tokens or others per second")
 
     def find_totals(self) -> None:
         """Move a time that only grows, by as much in each step, to the time since the start."""
@@ -130,6 +178,39 @@ class _Check:
                 self._rename("step_time_s", key, "the mean of all steps so far, so it is no time of a step")
                 return
 
+    def compare_data_time(self) -> None:
+        """Rename a time of waiting for data that is longer than the step, or that nothing shows to be a time."""
+        if "data_time" not in self.table or "data_time" not in self._sources:
+            return
+        key, meaning = self._sources["data_time"]
+        data = self.table["data_time"]
+        both = self.table[["data_time", "step_time_s"]].dropna() if "step_time_s" in self.table else self.table[:0]
+        if len(both) and (both["data_time"] > 1.2 * both["step_time_s"]).mean() > 0.5:
+            self._rename("data_time", key, "longer than the step, so it is no time of waiting for data")
+        elif meaning.unit is None and key.lower() == "data" and not len(both) and (data.dropna() % 1 == 0).all():
+            self._rename("data_time", key, "whole numbers without a unit, so it is no time of waiting for data")
+
+    def find_times_of_intervals(self, counted: bool) -> None:
+        """Rename a time without a name of its own that may be of all steps since the record before."""
+        key, meaning = self._sources.get("step_time_s", ("", None))
+        if meaning is None or not meaning.is_ambiguous or "step_time_s" not in self.table:
+            return
+        rows = self.table.loc[self._one_rank.index.intersection(self.table.index)]
+        rows = rows[rows["step_time_s"].notna()]
+        steps = rows["step"].diff().to_numpy()[1:]
+        if counted and (not len(steps) or np.median(steps) <= 1):
+            return
+        scale = scale_of("time", meaning.unit)
+        is_short = scale is not None and scale < 1  # the time of many steps is given in seconds
+        if is_short or "data_time" in rows or _agrees_with_rates(rows):
+            return
+        if counted and (
+            _agrees_with_clock(rows, steps) or rows["step_time_s"].median() < _SHORTEST_STEP_S * np.median(steps)
+        ):
+            return
+        many = f"of {np.median(steps):.0f}" if counted else "of many"
+        self._rename("step_time_s", key, f"a time of one step or {many}: nothing in the log decides")
+
     def compare_rates(self) -> None:
         """Name a rate of unknown things by its product with the step time; rename contradicting rates."""
         if "_per_s" in self.table:
@@ -158,6 +239,25 @@ class _Check:
         columns = [column for column in ("step", name, "timestamp") if column in self._one_rank]
         rows = self._one_rank[columns]
         return rows[rows[name].notna()]
+
+
+def _agrees_with_rates(rows: pd.DataFrame) -> bool:
+    """Return whether a rate says that the step time is that of one step."""
+    value = rows["step_time_s"]
+    if "steps_per_s" in rows and 0.5 < (rows["steps_per_s"] * value).median() < 2:
+        return True
+    has_batch = {"throughput", "batch_size"} <= set(rows)
+    return has_batch and bool(0.5 < (rows["throughput"] * value / rows["batch_size"]).median() < 2)
+
+
+def _agrees_with_clock(rows: pd.DataFrame, steps: Any) -> bool:
+    """Return whether the steps between two records take most of the time between them; longer times are no matter."""
+    if "timestamp" not in rows:
+        return False
+    seconds = rows["timestamp"].diff().to_numpy()[1:]
+    possible = (steps > 0) & (seconds >= 2)
+    share = rows["step_time_s"].to_numpy()[1:][possible] * steps[possible] / seconds[possible]
+    return bool(len(share) and np.median(share) > 0.3)
 
 
 def _is_total(step: Any, value: Any) -> bool:

@@ -44,7 +44,7 @@ FIELDS: Final[dict[str, Field]] = {
     "step": Field("", "count", _keys(
         "step global_step iteration iter num_updates current_steps trainer_global_step train_step _step "
         "global_steps training_step optimizer_step update updates it n_iter itr "
-        "cur_iter train_iter steps iters iterations batch batch_idx batch_id total_timesteps timesteps "
+        "cur_iter train_iter batch_i steps iters iterations batch batch_idx batch_id total_timesteps timesteps "
         "步 步数 第 迭代 迭代次数 训练步数 "
         "全局步数 当前步数 global_step_max_steps"
     )),
@@ -69,7 +69,7 @@ FIELDS: Final[dict[str, Field]] = {
     )),
     "tokens_per_s": Field("tokens/s", "rate", _keys(
         "tokens_per_s tokens_per_second tokens_per_sec tok_per_sec tok_s tok_sec toks_s tokens_s tokens_sec "
-        "tps wps tokens_per_gpu_tokens_s_gpu throughput_tokens tokens_per_gpu tgs "
+        "tps wps tokens_per_gpu_tokens_s_gpu throughput_tokens tgs "
         "tokens_per_second_per_device tokens_per_second_per_gpu tokens_throughput throughput_tps tokens_s_device "
         "tokens_sec_device tokens_s_gpu tokens_sec_gpu throughput_device_tokens_per_second"
     )),
@@ -85,7 +85,7 @@ FIELDS: Final[dict[str, Field]] = {
         "iterations_per_second iter_per_sec batches_per_second throughput_device_batches_per_second"
     )),
     "lr": Field("", "plain", _keys(
-        "lr learning_rate train_lr current_lr lr_0 lr_group0 base_lr optim0_lr0 l_r 学习率"
+        "lr learning_rate train_lr current_lr lr_0 lr_group0 lr_abs base_lr base_learning_rate optim0_lr0 l_r 学习率"
     )),
     "grad_norm": Field("", "plain", _keys(
         "grad_norm gradient_norm gnorm norm total_norm global_grad_norm grad_norm_total grad_l2_norm total_grad_norm "
@@ -144,6 +144,11 @@ METRICS: Final = frozenset(FIELDS) - {
 SETTINGS: Final = frozenset({"lr", "batch_size"})
 """Columns that a configuration has too: alone they make no record."""
 
+_LR_OF_OPTIMIZER: Final = re.compile(
+    r"lr_(?:(?:\w*(?:adam|sgd|prop|grad|lamb|lars|lion|muon|adan|factor|shampoo|soap|sophia|optim))\w*|pg_?\d+|group_?\d+)"
+)
+_LR_OF_CLASS: Final = re.compile(r"(?:lr|learning_rate)[-(][A-Z]\w*\)?(?:/\w+)?")
+"""Lightning's ``lr-AdamW/pg1``, PaddleClas' ``lr(Piecewise)``; ``lr_backbone`` is that of some parameters."""
 _LOSS: Final = re.compile(r"(?:^|_)(?:loss|l_(?=[a-z]))|loss(?:es)?(?:$|_)|损失")
 _GPU: Final = re.compile(
     r"(?:system_)?gpu_?(?P<a>\d+)_(?:util\w*|gpu|usage|load)$|(?:gpu_)?util\w*_(?:gpu_?|cuda_?)?(?P<b>\d+)$"
@@ -153,11 +158,13 @@ _SUFFIX: Final = re.compile(
 )
 _BY_KEY: Final = {key: (field, at) for field, entry in FIELDS.items() for at, key in enumerate(entry.keys)}
 _SPLIT_WORDS: Final = frozenset(
-    {"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "holdout", "验证"}
+    {"val", "valid", "validation", "eval", "evaluation", "test", "testing", "dev", "holdout", "heldout", "验证"}
 )
 _AVERAGES: Final = frozenset(
     {"avg", "average", "averaged", "mean", "running", "runningavg", "ema", "smooth", "smoothed", "moving", "median"}
 )
+_MEANS: Final = frozenset({"avg", "average", "averaged", "mean"})
+"""Words of a mean, which a result of validation always is; ``ema`` is that of another model."""
 _EXTREMES: Final = frozenset(
     {"best", "min", "max", "minimum", "maximum", "lowest", "highest", "initial", "first", "final", "target", "previous",
      "prev", "micro", "p50", "p90", "p95", "p99"}
@@ -165,17 +172,28 @@ _EXTREMES: Final = frozenset(
 """Words for one of many values, or a part of one: ``best val loss``, ``max grad norm``, ``Micro Step``."""
 _NEUTRAL: Final = frozenset(
     {"train", "training", "trainer", "current", "currently", "cur", "curr", "latest", "completed", "learning", "batch",
-     "minibatch", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
+     "minibatch", "mini", "global", "the", "at", "step", "iter", "a", "info", "with", "this"}
 )  # fmt: skip
 """Words in front of a key that leave its meaning as it is."""
+_END_OF: Final = frozenset({"end", "after", "finished", "done", "completed"})
 _GROUPS: Final = frozenset(
     {"train", "training", "trainer", "main", "perf", "performance", "metric", "metrics", "stats", "speed", "system",
      "scalars", "charts", "log", "info", "global", "debug", "other", "progress", "throughput", "time"}
 )  # fmt: skip
 """Groups (``train/loss``) that leave the meaning of a key as it is."""
+_OF_ANY_DATA: Final = frozenset({"data", "loss", "losses"})
+ONE_DATA_SET: Final = 200
+"""Added to the preference of a validation loss whose group names its data (``val/wiki/loss``)."""
+_MODELS: Final = frozenset({"actor", "policy", "model", "critic", "generator", "discriminator", "student"})
+"""Groups of a model, whose learning rate or norm is that of the log if it is the only one."""
 _OPTIMIZER_GROUPS: Final = frozenset({"optim", "optimizer"})
 """Groups that leave the meaning of a learning rate or a norm as it is; a time in them is the optimizer's."""
 _NEVER_IN_A_GROUP: Final = frozenset({"step_time_s", "data_time"})
+_RATES_OF_ANYTHING: Final = frozenset(
+    {"fps", "sps", "throughput", "train_throughput", "training_throughput", "吞吐", "吞吐量"}
+)
+_TERMS: Final = frozenset({"ce", "nll", "mlm", "crossentropyloss", "celoss"})
+"""Words in the name of a loss that is often the only term."""
 _SUMMARIES: Final = frozenset(
     {"train_runtime", "train_tokens_per_second",
      "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second_total",
@@ -190,6 +208,21 @@ def is_loss(key: str) -> bool:
     return (_LOSS.search(name) is not None or name.startswith("l_")) and "scale" not in name
 
 
+def is_part(key: str) -> bool:
+    """Return whether a loss has the name of one term, so that beside other terms it is a part of the loss."""
+    return not _TERMS.isdisjoint(normalize_key(key.rpartition("/")[2]).split("_"))
+
+
+def is_other_loss(key: str) -> bool:
+    """Return whether a loss is no term of the loss of the step: one of validation, an average, one of many values."""
+    return not (_SPLIT_WORDS | _AVERAGES | _EXTREMES).isdisjoint(re.split(r"[_/.]+", normalize_key(key)))
+
+
+def of_validation(key: str) -> bool:
+    """Return whether a part of a key names validation data."""
+    return not _SPLIT_WORDS.isdisjoint(re.split(r"[_/.]+", normalize_key(key)))
+
+
 def is_validation_word(text: str) -> bool:
     """Return whether a word names validation data."""
     return text.lower() in _SPLIT_WORDS
@@ -198,6 +231,21 @@ def is_validation_word(text: str) -> bool:
 def is_qualifier(word: str) -> bool:
     """Return whether a word in front of a key says that the value is an average, or one of many values."""
     return word.lower() in _AVERAGES or word.lower() in _EXTREMES
+
+
+def lacks_thing(key: str) -> bool:
+    """Return whether a rate has the name ``throughput``, which does not say of what: samples, tokens, bytes."""
+    return normalize_key(key.rpartition("/")[2]) in _RATES_OF_ANYTHING
+
+
+def is_average_loss(key: str) -> bool:
+    """Return whether a key is the mean of a loss."""
+    return is_loss(key) and not _AVERAGES.isdisjoint(re.split(r"[_/.]+", normalize_key(key)))
+
+
+def is_neutral(word: str) -> bool:
+    """Return whether a word in front of a key leaves its meaning as it is."""
+    return word.lower() in _NEUTRAL
 
 
 class Meaning(NamedTuple):
@@ -234,7 +282,7 @@ def meaning_of(key: str) -> Meaning | None:
     match = _GPU.search(name)
     if match is not None:
         return Meaning("gpu_util", 0, "%", int(match["a"] or match["b"]))
-    if re.match(r"lr_[a-z]\w*$", name) and not name.startswith(("lr_scale", "lr_mult")):  # Lightning: lr-AdamW/pg1
+    if _LR_OF_OPTIMIZER.fullmatch(name) or _LR_OF_CLASS.fullmatch(key.strip()):
         return Meaning("lr", 5 + name.count("pg"))
     if "/" in key and _TIME_PER_STEP.fullmatch(key.strip()):  # ``ms/batch 25.1``
         return Meaning("step_time_s", 4, key.strip().lower().partition("/")[0])
@@ -259,13 +307,15 @@ def _match_words(name: str, key: str) -> Meaning | None:
         return _match_group(parts)
     words = name.split("_")
     if any(word in _SPLIT_WORDS for word in words):
-        rest = _match_key("_".join(word for word in words if word not in _SPLIT_WORDS))
+        rest = _match_key("_".join(word for word in words if word not in _SPLIT_WORDS | _MEANS))
         is_a_loss = rest is not None and rest.field == "loss"
         return Meaning("val_loss", 10 + (rest.preference if rest else 0)) if is_a_loss else None
     if any(word in _AVERAGES for word in words):
         rest = _match_words("_".join(word for word in words if word not in _AVERAGES), "")
         is_result = rest is not None and rest.field == "val_loss"
         return rest._replace(preference=rest.preference + 60) if rest and is_result else None
+    if len(words) > 1 and words[0] in _END_OF and words[-1] == "epoch" and set(words[1:-1]) <= {"of", "the"}:
+        return Meaning("epoch", 1)
     if len(words) > 1 and words[0] in _NEUTRAL:
         rest = _match_words("_".join(words[1:]), "")
         if (
@@ -281,17 +331,20 @@ def _match_group(parts: list[str]) -> Meaning | None:
     """Return the meaning of a key with groups, such as ``train/loss`` and ``timing_s/step``."""
     *groups, last = parts
     if any(group in _SPLIT_WORDS for group in groups):
-        found = _match_words(last, "")
-        is_a_loss = found is not None and found.field in ("loss", "val_loss")
-        return Meaning("val_loss", 10 + (found.preference if found else 0)) if is_a_loss else None
+        found = None if "train" in last else _match_words(last, "")  # the training data in the mode of validation
+        if found is None or found.field not in ("loss", "val_loss"):
+            return None
+        is_one_set = any(group not in _GROUPS | _SPLIT_WORDS | _OF_ANY_DATA for group in groups)
+        return Meaning("val_loss", 10 + found.preference + (ONE_DATA_SET if is_one_set else 0))
     if groups[-1] in ("timing_s", "timing", "times") and last in ("step", "iteration", "iter"):
         return Meaning("step_time_s", 5, "s" if groups[-1] == "timing_s" else None)
     allowed = _GROUPS | _OPTIMIZER_GROUPS | {"loss", "losses", "lr", "learning_rate", "grad_norm", "memory", last}
-    if not all(group in allowed for group in groups):
-        return None
     found = _match_words(last, "")
     if found is None:
         return None
+    if not all(group in allowed for group in groups):
+        is_one = found.field in ("lr", "grad_norm") and _MODELS.issuperset(set(groups) - allowed)
+        return found._replace(preference=found.preference + ONE_DATA_SET) if is_one else None
     if found.field in _NEVER_IN_A_GROUP and any(group in _OPTIMIZER_GROUPS for group in groups):
         return None
     if found.field == "loss" and "time" in groups:

@@ -19,9 +19,11 @@ from .fields import (
     Meaning,
     column_of_rate,
     is_loss,
+    is_neutral,
     is_qualifier,
     is_unit_known,
     is_unit_of_another_kind,
+    lacks_thing,
     meaning_of,
     normalize_key,
     scale_of,
@@ -47,6 +49,8 @@ _DURATION: Final = re.compile(
 _DEVIATION: Final = re.compile(r" ?(?:±|\+/?-) ?\d+\.?\d*")
 _COUNT_IN_NAME: Final = re.compile(r" [A-Za-z]+\)\s*[:=]")
 """The rest of a name such as ``Time(1000 iters):`` behind its number."""
+_ORDINAL: Final = re.compile(r"(?:st|nd|rd|th)\b")
+"""The letters of ``95th``."""
 _UNIT: Final = re.compile(
     r"(?P<space>\s)?(?P<unit>%|[kKMGBT]?\s?[A-Za-zµμ]+/(?:s(?:ec)?|second|it(?:er)?|iteration|step|batch|update)s?(?:/\w+)?|"
     r"(?:[mun]?s|µs|μs|secs?|seconds?|msec|mins?|minutes|hours?|h|m|毫秒|秒|分钟|[KMGT]i?B|bytes|T?FLOP/?[sS]|/s)|(?<=\d)[kKMGBT]B?)"
@@ -62,13 +66,22 @@ _POSITIONS: Final = (
     re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)(?:\s+(?=\|\||\[|-\s)|(?=, ))"),
     re.compile(r"\] \[(?P<step>\d+)\] (?=\w+=)"),
     re.compile(r"^\[ ?(?P<step>\d+) ?\] ?(?=[A-Za-z_][\w ./-]*[:=])"),
+    re.compile(r"(?:^|[\s:\]])\[ ?(?P<step>\d+) ?\] \| (?=[A-Za-z_][\w./-]* ?[:= ] ?[-+.\d])"),
     re.compile(r"^(?P<step>\d+)(?=\s*\|\s*(?i:train(?:ing)?[ _])?(?i:loss)\b)"),
     re.compile(r"(?<![\w./])(?P<step>\d+)\s*/\s*(?P<of>\d+)\s+(?=(?:batches|batch|steps|iters|iterations|it)\b)"),
 )
 _SPLIT: Final = re.compile(
     r"(?i)(?<![\w/.=-])(?:(?P<train>train(?:ing)?(?:_inner)?)|(?P<val>val(?:id(?:ation|ating|ate)?)?|eval(?:uation|uating|uate)?|"
-    r"test(?:ing)?|dev|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|$)"
+    r"test(?:ing)?|dev|held-?out|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|$)"
 )
+_SECTION: Final = re.compile(
+    r"(?i)(?P<end>\b(?:end(?:ed|s)?|finish(?:ed|es)?|done|completed?|resum(?:e|ed|es|ing)|back to)\b)|"
+    r"(?P<train>\btrain(?:ing)?\b)|(?P<epoch>\bepochs?\W+\d)|"
+    r"(?P<val>\b(?:validat(?:ing|ion|e)|evaluat(?:ing|ion|e)|eval|val|test(?:ing)?|held-?out|sanity check\w*)\b"
+    r"|验证|评估)"
+)
+_MAX_SECTION_LINE: Final = 120
+_PAIR: Final = re.compile(r"[A-Za-z_)\]]\w* ?[:=] ?[-+.\d]|[a-z] \d+\.\d")
 RANK_PATTERN: Final = (
     r"\b(?:[Rr]ank|RANK|default|[Gg]lobal [Rr]ank|[Ll]ocal [Rr]ank|local_rank|LOCAL_RANK)[\s_:=]?\s?(\d+)\b"
 )
@@ -96,6 +109,12 @@ _SOURCE_CODE: Final = re.compile(
 )
 """A line of a program: the speedrun's logs begin with their source."""
 _MAX_KEY_WORDS: Final = 6
+_STEP_OF_VALIDATION: Final = re.compile(
+    r"(?i)(?:val|valid|validation|eval|evaluation|test)[ _]?(?:step|iter|iteration|batch)"
+)
+_SENTENCE: Final = re.compile(r"(?P<key>[A-Za-z][\w ]*?) (?:at|after|for|in|of) (?:the )?[A-Za-z]+ ?[#:]? ?$")
+_OF_SENTENCE: Final = re.compile(r"\s*(?::|=|is|was|->|=>)\s*")
+"""The text between the numbers of ``Loss at step 2: 8.53``."""
 COUNTERS: Final = frozenset({"step", "epoch"})
 _ROUNDED: Final = frozenset({"k", "K", "M", "B", "G", "T"})
 """Units of rounded numbers: ``504K``."""
@@ -153,6 +172,12 @@ class LineForm:
         """Whether the lines have a position in the run and a measurement."""
         named = any(number.is_measurement and number.is_named for number in self.numbers)
         return bool(self.fields & COUNTERS) and named
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether the lines have a measurement of training and no counter: they may belong to the line before."""
+        known = any(number.field in METRICS or number.is_measurement for number in self.numbers if number.is_named)
+        return known and not self.is_validation and not self.is_bar and not self.fields & COUNTERS
 
     @property
     def is_settings(self) -> bool:
@@ -248,6 +273,8 @@ class _Parser:
         self._has_begun = False
         """Whether a number with a known meaning was read."""
         self._last: LineNumber | None = None
+        self._sentence = ""
+        """The name of the next value: ``loss`` behind ``Loss at step 2:``."""
 
     def form(self) -> LineForm:
         """Return the form of the line."""
@@ -264,6 +291,8 @@ class _Parser:
         is_validation = self._line_split == "val"
         fields = {number.field for number in self._found.values()}
         for number in positions:
+            if is_validation and self._is_of_processes(number):
+                continue
             if is_validation and number.key in ("_position", "_of"):
                 number = replace(number, key=f"_val{number.key}", meaning=None)  # of the validation, not of training
             if number.field is None or number.field not in fields:
@@ -271,6 +300,15 @@ class _Parser:
         if rank is None and rank_value is None:
             self._find_task()
         return LineForm(tuple(self._found.values()), rank, date, rank_value, is_validation)
+
+    def _is_of_processes(self, position: LineNumber) -> bool:
+        """Return whether ``(0/4)`` stands before the counter of the line: a process and their number."""
+        if position.key not in ("_position", "_of"):
+            return False
+        at = position.parts[0][0]
+        is_before = any(n.field in COUNTERS and n.is_named and n.parts[0][0] > at for n in self._found.values())
+        first = at - (position.key == "_of")
+        return is_before and self._line[: self._tokens[first].start()].endswith("(")
 
     # Numbers with a place of their own --------------------------------------------------------------------------------
 
@@ -336,7 +374,10 @@ class _Parser:
         for match in _SPLIT.finditer(gap):
             rest = gap[match.end() :]
             is_key = index is not None and re.match(r"^[\s_-]*\w[\w ]*\s*[:= ]\s*[\[(\"']*$", rest) is not None
-            if is_key and not re.match(r"\s*(?i:(?:global )?step|iter|epoch|batch\b)", rest):
+            if index is not None and is_key and not re.match(r"\s*(?i:(?:global )?step|iter|epoch|batch\b)", rest):
+                begin = self._tokens[index].start() - len(rest)
+                if at_start and not self._says_other(match["train"] is None, self._line[begin:].lower()):
+                    self._line_split = "train" if match["train"] else "val"  # ``Valid acc: 0.8 | loss: 9.4``
                 continue  # ``val loss 2.1``: a part of the name
             if (
                 index is not None
@@ -349,6 +390,13 @@ class _Parser:
             self._split = "train" if match["train"] else "val"
             if at_start:
                 self._line_split = self._split
+
+    @staticmethod
+    def _says_other(is_validation: bool, rest: str) -> bool:
+        """Return whether the rest of a line in lower case says that only the next name is of this kind of data."""
+        if is_validation:
+            return re.match(r"[\s_-]*loss|.*train|.*\btr_", rest) is not None
+        return re.search(r"\b(?:val|eval|test|dev)", rest) is not None
 
     # Numbers with a name ----------------------------------------------------------------------------------------------
 
@@ -363,7 +411,8 @@ class _Parser:
             if self._last.field == "step":
                 self._found.setdefault("_of", LineNumber("_of", None, ((index, 1.0),)))
             return token.end()
-        if self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) and not after.startswith("/"):
+        opens = self._last is not None and re.fullmatch(r"(?:/s)?\s*,?\s*\(\s*", gap) is not None
+        if opens and not after.startswith("/") and not self._is_another_rate(token):
             return self._read_average(index, token)
         if self._last is not None and stripped in ("±", "+-", "+/-"):
             unit = _UNIT.match(self._line, token.end())
@@ -373,6 +422,13 @@ class _Parser:
             return token.end()
         deviation = _DEVIATION.match(self._line, token.end())
         unit = _UNIT.match(self._line, token.end() if deviation is None else deviation.end())
+        sentence, self._sentence = self._sentence, ""
+        if sentence and _OF_SENTENCE.fullmatch(gap):
+            number = self._make(sentence, index, unit["unit"].strip() if unit is not None else None, token)
+            self._last = number
+            if number is not None:
+                self._found.setdefault(number.key, number)
+            return token.end()
         chinese = re.match(r"\s?(轮|步|次迭代)", after) if gap.rstrip().endswith("第") else None
         if chinese is not None:
             name, field = ("epoch", "epoch") if chinese[1] == "轮" else ("step", "step")
@@ -382,7 +438,7 @@ class _Parser:
         if not gap.rstrip().endswith((":", "=")) and re.match(r" [-+]?\d", after):
             self._last = None
             return token.end()  # ``loss 3 0.25``: which of the two?
-        if unit is None and re.match(r"[A-Za-z_:]\w|\.\d|:\d|-\d", after):
+        if unit is None and re.match(r"[A-Za-z_:]\w|\.\d|:\d|-\d", after) and not _ORDINAL.match(after):
             self._last = None
             return token.end()  # a part of a word, a version, a range
         text = unit["unit"].strip() if unit is not None else None
@@ -391,8 +447,11 @@ class _Parser:
         self._last = None
         if number is not None:
             self._last = number
-            self._has_begun |= number.meaning is not None
+            self._has_begun |= number.meaning is not None and number.field not in COUNTERS
             self._found.setdefault(number.key, number)
+            if number.field in COUNTERS:
+                found = _SENTENCE.search(gap)
+                self._sentence = found["key"] if found is not None else ""
         return stop
 
     def _clock(self, token: re.Match[str]) -> re.Match[str] | None:
@@ -441,9 +500,18 @@ class _Parser:
         elif last is not None and len(inside) == 1 and last.meaning is not None and last.field in ("loss", "val_loss"):
             key = f"{last.key} (average)"
             self._found.setdefault(key, LineNumber(key, None, ((index, 1.0),), is_named=False))
+        elif last is not None and len(inside) == 1 and last.meaning is not None and last.field == "step_time_s":
+            certain = last.meaning._replace(is_ambiguous=False)  # AverageMeter: a value and the mean of all values
+            self._found[last.key] = replace(last, meaning=certain)
         self._taken.update(inside)
         self._last = None
         return close + 1
+
+    def _is_another_rate(self, token: re.Match[str]) -> bool:
+        """Return whether a number in parentheses has the unit of a rate that the value before it has not."""
+        unit = _UNIT.match(self._line, token.end())
+        column = column_of_rate(unit["unit"]) if unit is not None else None
+        return column is not None and self._last is not None and self._last.field not in (column, "steps_per_s")
 
     def _key(self, gap: str) -> tuple[str, str]:
         """Return the name that ends a gap, and the sign between name and number: ``:`` or a space."""
@@ -485,8 +553,8 @@ class _Parser:
             if meaning is None and not (is_loss(part) and count <= 2):
                 continue
             rest_is_free = count == len(words) or meaning is None or meaning.field in (
-                "step", "epoch", "loss", "val_loss", "lr", "grad_norm", "throughput", "tokens_per_s"
-            )  # fmt: skip
+                "step", "epoch", "loss", "val_loss", "throughput", "tokens_per_s"
+            ) or (meaning.field in ("lr", "grad_norm") and _says_nothing(words[-count - 1]))  # fmt: skip
             if not rest_is_free:
                 return None  # ``forward time 12ms`` is not the time of the step
             if count < len(words) and is_qualifier(words[-count - 1]):
@@ -502,6 +570,8 @@ class _Parser:
             composite is not None and composite[2].lower() not in TIMES and bool(self._hints.meaning(composite[2]))
         )
         meaning = self._hints.meaning(composite[1] if is_composite and composite is not None else key)
+        if meaning is None and self._line_split == "val" and _STEP_OF_VALIDATION.fullmatch(key):
+            meaning = Meaning("step", 60)  # the training's or its own: the values of all lines decide
         if self._split == "val" and normalize_key(key) in self._hints.qualifiers:
             return self._with_split(normalize_key(key), index, unit, meaning_of(key))  # the result of a validation
         if is_composite and meaning is not None:
@@ -521,6 +591,8 @@ class _Parser:
         if is_time and meaning is not None and meaning.field == "step":  # ``step=235.1ms``; ``100 steps = 23.1s``
             meaning = None if key.lower().endswith("s") else Meaning("step_time_s", 5, unit)
             key = f"{key} {unit}"
+        if is_time and meaning is not None and meaning.is_ambiguous and meaning.unit is None:
+            meaning = meaning._replace(unit=unit)
         if meaning is not None and is_unit_of_another_kind(FIELDS[meaning.field].kind, unit):
             meaning = None  # ``mem: 45%``
         if meaning is not None and meaning.field in COUNTERS and unit in _ROUNDED:
@@ -537,6 +609,8 @@ class _Parser:
             name = name if name.startswith(("val_", "eval_", "test_", "valid_")) else f"val_{name}"
             meaning = meaning._replace(field="val_loss", preference=5) if is_a_loss and meaning is not None else None
         scale, known = self._scale(meaning, unit)
+        if meaning is not None and meaning.field == "throughput" and lacks_thing(name):
+            known = column_of_rate(unit) is not None or "throughput" in self._hints.units
         return LineNumber(name, meaning, ((index, scale),), known)
 
     def _by_unit(self, index: int, unit: str | None) -> LineNumber | None:
@@ -567,6 +641,21 @@ class _Parser:
             if scale is not None:
                 return scale, True
         return 1.0, is_unit_known(kind, None)
+
+
+def section_of(line: str) -> bool | None:
+    """Return whether a line without a measurement begins a validation (True) or ends it; None if it does neither."""
+    if len(line) > _MAX_SECTION_LINE:
+        return None
+    found = {match.lastgroup for match in _SECTION.finditer(line)}
+    if not found:
+        return None
+    return "val" in found and found <= {"val", "epoch"} and not _PAIR.search(line)
+
+
+def _says_nothing(word: str) -> bool:
+    """Return whether a word in front of a rate or a norm leaves its meaning as it is: ``param norm`` is another."""
+    return is_neutral(word) or not word.isalpha()
 
 
 def hints_at_counter(word: str) -> bool:

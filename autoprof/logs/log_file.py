@@ -27,6 +27,11 @@ _COMPRESSIONS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open),
 )  # fmt: skip
 _MIN_UTF16: Final = 16
+_MIN_ZEROS: Final = 64
+"""Zero bytes at the beginning that are a hole: a sparse file."""
+_MAX_ZEROS: Final = 1 << 30
+_CURSOR: Final = re.compile(r"(?:\x1b\[\d*[ABEF])+")
+"""Movements to another line, as those of nested progress bars."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
@@ -58,7 +63,7 @@ class LogFile:
     def sample(self) -> list[str]:
         """Return lines from the beginning, the middle and the end; from a compressed file only the beginning."""
         with self._open() as file:
-            head = file.read(SAMPLE_BYTES)
+            head = _first_bytes(file, SAMPLE_BYTES)
             self._follow(file)
             encoding = _marked_encoding(head)
             parts = [head]
@@ -78,7 +83,7 @@ class LogFile:
     def is_text(self) -> bool:
         """Return whether the file can be a log: not empty, and few of its first bytes are zero."""
         with self._open() as file:
-            head = file.read(4096)
+            head = _first_bytes(file, 4096)
             self._follow(file)
         return bool(head.strip()) and (_marked_encoding(head) is not None or head.count(0) <= len(head) // 100)
 
@@ -193,6 +198,19 @@ class _Truncated:
         self._file.close()
 
 
+def _first_bytes(file: IO[bytes], size: int) -> bytes:
+    """Return the first bytes of a file behind leading zeros: those of a log that was cut while it was written."""
+    head = file.read(size)
+    skipped = len(head)
+    while len(head) >= _MIN_ZEROS and not head.strip(b"\0") and skipped < _MAX_ZEROS:
+        head = file.read(max(size, _MIN_ZEROS))
+        skipped += len(head)
+    if not head.startswith(b"\0" * _MIN_ZEROS):
+        return head
+    head = head.lstrip(b"\0")
+    return head + file.read(size - len(head)) if len(head) < size else head
+
+
 def _marked_encoding(head: bytes) -> str | None:
     """Return the encoding of a byte order mark, or of UTF-16 without one; None for UTF-8 and others."""
     sample = head[:4096]
@@ -212,7 +230,7 @@ def _clean(text: str) -> str:
     """Unify line ends; remove terminal colours, cursor movements and byte order marks (of concatenated files)."""
     text = text.replace("\ufeff", "") if "\ufeff" in text else text
     text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-    return _ANSI.sub("", text) if "\x1b" in text else text
+    return _ANSI.sub("", _CURSOR.sub("\n", text)) if "\x1b" in text else text
 
 
 def _decode_other(line: bytes) -> str:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .evidence import check_columns, is_clock_precise, is_precise
 from .extras import import_pandas
-from .fields import FIELDS, METRICS, Meaning, normalize_key
+from .fields import (
+    FIELDS,
+    METRICS,
+    ONE_DATA_SET,
+    Meaning,
+    is_loss,
+    is_other_loss,
+    is_part,
+    normalize_key,
+    of_validation,
+)
 from .formats._base import RawRecords
 
 if TYPE_CHECKING:
@@ -24,6 +34,15 @@ _POSITIONS: Final = ("step", "epoch", "rank", "timestamp")
 
 
 _MAX_MEMORY_GIB: Final = 1e5
+_MAX_GIB_OF_A_DEVICE: Final = 512
+_MIN_RESTART: Final = 3
+"""Steps behind a fall of the counter that are a run which begins again."""
+_MAX_RESTARTS: Final = 0.2
+"""Restarts per record; more are records out of order."""
+_MAX_PER_EPOCH: Final = 4
+"""Records per epoch without a step, of which each is of the whole epoch."""
+_MIN_CONSTANT: Final = 3
+"""Records after which a counter that is always the same is a setting."""
 
 
 class LogTable:
@@ -45,6 +64,7 @@ class LogTable:
         self.records = len(frame)
         if not len(frame):
             return frame.drop(columns="_n")
+        self._drop_validation_sections(frame)
         self._split_validation(frame)
         frame = self._follow_headers(frame)
         self._drop_epoch_means(frame)
@@ -52,11 +72,19 @@ class LogTable:
         table = self._columns(frame)
         table = self._units(table)
         table = self._fill_steps(table, frame)
+        table = self._drop_superseded(table)
         table = self._merge(table)
         self._drop_spoiled_times(table)
         self._drop_repeated_validations(table)
         table = self._rename_environment_rates(table)
-        table = check_columns(table, self._sources, self.notes, by_epoch=self._by_epoch)
+        table = check_columns(
+            table,
+            self._sources,
+            self.notes,
+            by_epoch=self._by_epoch,
+            counted=not self._no_steps,
+            unknown_units=self._raw.unknown_units,
+        )
         return _derive(table, self.notes, counted=not self._no_steps, sources=self._sources)
 
     def _follow_headers(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -72,6 +100,26 @@ class LogTable:
                 known = frame[keys].bfill(axis="columns").iloc[:, 0]
                 frame[keys[0]] = known.fillna(known.where(is_header).ffill())
         return frame[~is_header].reset_index(drop=True)
+
+    def _drop_validation_sections(self, frame: pd.DataFrame) -> None:
+        """Drop the values of batches below a line such as ``Running validation``: their counter runs behind."""
+        section = frame.pop("_section") if "_section" in frame else None
+        steps, losses = self._keys_of(frame, "step"), self._keys_of(frame, "loss")
+        if section is None or not section.any() or not steps or "_rank" in frame:
+            return
+        step = frame[steps].bfill(axis="columns").iloc[:, 0]
+        epochs = self._keys_of(frame, "epoch")
+        epoch = (frame[epochs].bfill(axis="columns").iloc[:, 0].ffill() if epochs else 0 * step).fillna(-1)
+        is_training = (section == 0) & (frame[losses].notna().any(axis="columns") if losses else step.notna())
+        reached = step.where(is_training).groupby(epoch).cummax().groupby(epoch).ffill()
+        length = frame["_of"].where(is_training).ffill() if "_of" in frame else np.nan * step
+        length_now = frame["_of"] if "_of" in frame else np.nan * step
+        is_behind = (section > 0) & (step < reached) & ~(length_now == length)
+        measured = self._keys_of(frame, *METRICS)
+        is_behind &= frame[measured].notna().any(axis="columns") if measured else False
+        if is_behind.any():
+            frame.loc[is_behind, [*measured, *steps]] = np.nan
+            self.notes.append(f"records below the beginning of a validation, not used: {int(is_behind.sum())}")
 
     def _split_validation(self, frame: pd.DataFrame) -> None:
         """Keep only the losses of validation records, as ``val_loss``; their step is the one of the training before."""
@@ -89,7 +137,25 @@ class LogTable:
                 frame[key] = frame[key].mask(is_validation)
             elif meaning.field in METRICS - {"val_loss"}:
                 frame[key] = frame[key].mask(is_validation)
+        self._drop_progress(frame, is_validation)
         self._use_training_steps(frame, is_validation)
+
+    def _drop_progress(self, frame: pd.DataFrame, is_validation: Any) -> None:
+        """Drop the losses of single batches of a validation: their counter begins again in each validation."""
+        steps, losses = self._keys_of(frame, "step"), self._keys_of(frame, "val_loss")
+        if not steps or not losses:
+            return
+        step = frame[steps].bfill(axis="columns").iloc[:, 0]
+        before = step.mask(is_validation).ffill()
+        is_own = is_validation & (step < before) & frame[losses].notna().any(axis="columns")
+        if not is_own.any():
+            return
+        validation = (~is_validation).cumsum()
+        batches = step[is_own].groupby(validation[is_own]).transform("nunique")
+        is_batch = is_own & ((batches > 1) | (step == 0)).reindex(frame.index, fill_value=False)
+        if is_batch.any():
+            frame.loc[is_batch, losses] = np.nan
+            self.notes.append(f"losses of single batches of a validation, not used: {int(is_batch.sum())}")
 
     def _find_unmarked_validation(self, frame: pd.DataFrame, marked: Any) -> Any:
         """Return which records are of validation although nothing says so.
@@ -129,7 +195,8 @@ class LogTable:
             return
         step = frame[steps].bfill(axis="columns").iloc[:, 0]
         before = step.mask(is_validation).ffill()
-        is_own = is_validation & (before.isna() | (step < before))
+        coming = step.mask(is_validation).bfill()
+        is_own = is_validation & ((step < before) | (before.isna() & (step > coming)))
         if not is_own.any() or not (~is_validation).any():
             return
         for key in steps:
@@ -175,14 +242,19 @@ class LogTable:
             if not keys:
                 continue
             if name in _POSITIONS:
+                used.update(keys)
+                keys = _order_counters(frame, keys) if name == "step" else keys
+                if not keys:
+                    continue
                 column = frame[keys[0]]
                 for key in keys[1:]:
                     column = column.fillna(frame[key])
-                used.update(keys)
             else:
                 counts = {key: int(frame[key].notna().sum()) for key in keys}
                 most = max(counts.values())
                 best = next(key for key in keys if 2 * counts[key] >= most)
+                if self._is_one_of_several(name, best, keys, frame):
+                    continue
                 column = frame[best]
                 used.add(best)
                 self._sources[name] = best, self._raw.meanings[best]
@@ -204,9 +276,32 @@ class LogTable:
             columns["timestamp"] = frame["_time"]
         return import_pandas().DataFrame(columns, index=frame.index, copy=False)
 
+    def _is_one_of_several(self, name: str, best: str, keys: Sequence[str], frame: pd.DataFrame) -> bool:
+        """Return whether the best key of a column is a part, or one of several of equal right, and note it."""
+        if name in ("val_loss", "lr", "grad_norm"):
+            sets = [key for key in keys if self._raw.meanings[key].preference >= ONE_DATA_SET]
+            if best in sets and len(sets) > 1:
+                self.notes.append(f"{', '.join(sets[:3])}: several of equal right, so none is {name}")
+                return True
+        if name in ("loss", "val_loss") and is_part(best):
+            at = frame[best].notna()
+            others = [
+                key
+                for key in map(str, frame.columns)
+                if is_loss(key) and key not in keys and frame[key][at].notna().any()
+                and (of_validation(key) if name == "val_loss" else not is_other_loss(key))
+            ]  # fmt: skip
+            if others:
+                self.notes.append(f"{best}, {', '.join(others[:3])}: parts of a loss whose sum is not in the log")
+                return True
+        return False
+
     def _units(self, table: pd.DataFrame) -> pd.DataFrame:
         """Guess the units that the log does not give, by the size of the values, and add a note."""
         unknown = self._raw.unknown_units
+        if "memory" in table and "memory" in unknown and _is_in_any_unit(table["memory"]):
+            table = table.rename(columns={"memory": f"{self._sources['memory'][0]} (unit unknown)"})
+            self.notes.append("memory: no unit in the log, and numbers that may be MiB or GiB")
         if "memory" in table and "memory" in unknown:
             largest = table["memory"].max()
             scale, unit = (2.0**-30, "bytes") if largest > 1e6 else (2.0**-10, "MiB") if largest > 256 else (1.0, "GiB")
@@ -245,6 +340,8 @@ class LogTable:
             else:
                 ranked = table.groupby("rank", dropna=False).cumcount() if "rank" in table else np.arange(len(table))
                 table["step"] = ranked + 1.0
+                if "epoch" in table and table["epoch"].notna().all():
+                    self._by_epoch = bool(table.groupby("epoch").size().max() <= _MAX_PER_EPOCH)
                 self.notes.append("no step in the log: the records are numbered")
             self._no_steps = True
             return table
@@ -273,7 +370,10 @@ class LogTable:
         least = np.array([step[epoch == number].min() for number in epochs[:256]])
         most = np.array([step[epoch == number].max() for number in epochs[:256]])
         restarted = least[1:] <= most[:-1] if "_of" in frame else least[1:] < most[:-1]
-        if not restarted.any() or restarted.mean() < 0.8:
+        has_total = (
+            "_of" in frame and frame["_of"][known].nunique() == 1 and (table["step"] <= frame["_of"])[known].all()
+        )
+        if not restarted.any() or (restarted.mean() < 0.8 and not has_total):
             return
         total = frame["_of"][known].max() if "_of" in frame else np.nan
         length = total if total == total and total >= step.max() else step.max() + (step.min() == 0)
@@ -325,25 +425,70 @@ class LogTable:
             self.notes.append("rates of an environment's steps are no rates of training")
         return table.rename(columns={name: f"{self._sources[name][0]} (environment)" for name in rates})
 
+    def _drop_superseded(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Drop the records that a run repeats, and those behind them, when it begins again at an earlier step.
+
+        Mixed with those of the new beginning they would be the course of no run.
+        """
+        if self._raw.has_bars or self._no_steps or ("rank" in table and table["rank"].nunique(dropna=False) > 1):
+            return table
+        steps = table["step"].to_numpy()
+        at = np.flatnonzero(table["loss"].notna()) if "loss" in table else np.arange(len(table))
+        step = steps[at]  # other records may have a counter of their own
+        falls = np.flatnonzero(np.diff(step) < 0) + 1
+        if not len(falls) or len(falls) > max(_MAX_RESTARTS * len(step), 1):
+            return table
+        keep = np.ones(len(table), dtype=bool)
+        for begin, end in zip(falls, [*falls[1:], len(step)], strict=True):
+            part = np.unique(step[begin:end])
+            if len(part) >= _MIN_RESTART and np.isin(part, step[:begin]).any():
+                keep[: at[begin]] &= steps[: at[begin]] < part[0]
+        dropped = int((~keep).sum())
+        if dropped:
+            self.repeated = dropped
+            self.notes.append(
+                f"steps logged again later by a run that begins again: {dropped} records before are not used"
+            )
+        return table[keep]
+
     def _merge(self, table: pd.DataFrame) -> pd.DataFrame:
         """Join the records of one step and rank into a row; of repeated values the last wins."""
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())
+        repeated = 0
         if table.duplicated(keys).any():
             measured = [name for name in table if name in FIELDS and name not in (*_POSITIONS, "elapsed_s")]
             counts = table.groupby(keys, sort=False, dropna=False)[measured].count()
             loss = next((name for name in ("loss", "val_loss") if name in counts), None)
             times_logged = counts[loss] if loss is not None else counts.max(axis="columns")
-            self.repeated = int((times_logged - 1).clip(lower=0).sum())
+            repeated = int((times_logged - 1).clip(lower=0).sum())
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
         elif self.out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
-        if self.repeated:
-            self.notes.append(f"steps logged again later, the last record is kept: {self.repeated}")
+        self.repeated += repeated
+        if repeated:
+            self.notes.append(f"steps logged again later, the last record is kept: {repeated}")
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
         return table.reset_index(drop=True)
+
+
+def _is_in_any_unit(memory: Any) -> bool:
+    """Return whether a memory without a unit is a whole number that may be one of MiB, and one of GiB."""
+    known = memory.dropna()
+    return bool(len(known) and (known % 1 == 0).all() and 0 < known.max() <= _MAX_GIB_OF_A_DEVICE)
+
+
+def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
+    """Return the keys of a step without those that never change, first one that never falls if another one does."""
+    known = {key: frame[key].dropna() for key in keys}
+    moving = [key for key in keys if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1]
+    if len(moving) < 2 or "_rank" in frame:
+        return moving
+    falls = {key: bool((known[key].diff() < 0).any()) for key in moving}
+    steady = [key for key in moving if not falls[key] and 2 * len(known[key]) > len(known[moving[0]])]
+    return steady + [key for key in moving if key not in steady] if falls[moving[0]] and steady else moving
 
 
 def _is_epoch_unique(table: pd.DataFrame) -> bool:
@@ -390,6 +535,8 @@ def _derive(
             "train" in key for key in keys
         ):  # the time until the next record includes the validation
             seconds = seconds.mask(table["val_loss"].notna().shift(fill_value=False))
+        if "epoch" in table:  # a validation without a record, and an epoch whose length is not printed
+            seconds = seconds.mask(np.floor(table["epoch"]).diff() > 0)
         if "loss" in table:  # the other records are of a validation, or of the end of the run
             seconds = seconds.mask(table["loss"].isna())
         if is_clock_precise(table["elapsed_s"]):

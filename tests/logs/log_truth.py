@@ -36,8 +36,8 @@ class Verdict:
 
     @property
     def name(self) -> str:
-        """The log's path in the corpus."""
-        return self.log.relative_to(CORPUS).as_posix()
+        """The log's path in the corpus; of another folder its name."""
+        return self.log.relative_to(CORPUS).as_posix() if self.log.is_relative_to(CORPUS) else self.log.name
 
     def miss(self, column: str, count: int = 1) -> None:
         """Count values that are true and were not read."""
@@ -46,9 +46,9 @@ class Verdict:
             self.missing[column] = self.missing.get(column, 0) + count
 
 
-def truths() -> list[Path]:
-    """Return the truth files of the corpus."""
-    return sorted(CORPUS.glob("*/*.truth.yaml"))
+def truths(folder: Path | None = None) -> list[Path]:
+    """Return the truth files of the corpus, or of another folder."""
+    return sorted(CORPUS.glob("*/*.truth.yaml") if folder is None else folder.rglob("*.truth.yaml"))
 
 
 def expected_failures() -> set[str]:

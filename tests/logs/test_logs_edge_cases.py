@@ -240,6 +240,13 @@ def test_a_loss_is_not_the_validation_loss_beside_it(tmp_path: Path) -> None:
     assert split[["loss", "val_loss"]].iloc[0].tolist() == [1.0, 9.0]
 
 
+def test_a_movement_of_the_cursor_ends_a_line(tmp_path: Path) -> None:
+    """The rest of a progress bar, and a record that the bar's cursor movement puts on another line."""
+    bar = "Validation: |          | 0/? [00:00<?, ?it/s]\x1b[A\x1b[A"
+    df = _load(tmp_path, "".join(f"{bar}INFO Epoch {at}: loss {3 - at}.5\n" for at in range(3)))
+    assert list(df["loss"]) == [3.5, 2.5, 1.5]
+
+
 def test_utilisation_of_each_gpu_is_a_column(tmp_path: Path) -> None:
     """A list, as the first tool logs it, becomes a column per GPU and their mean."""
     df = _load(tmp_path, _jsonl(*({"step": at, "loss": 1.0, "gpu_util": [90 + at, 50, 70]} for at in range(4))))

@@ -45,7 +45,8 @@ class RawRecords:
 
     Columns with a leading underscore are not keys: ``_n`` (line number, required), ``_kind`` (records of one structure
     have one number), ``_rank``, ``_time`` (seconds since 1970), ``_validation`` (1 for a record of validation),
-    ``_of`` (steps of an epoch), ``_position`` and ``_epoch`` (counters without a name).
+    ``_of`` (steps of an epoch), ``_position`` and ``_epoch`` (counters without a name), ``_section`` (1 below a line
+    that begins a validation).
     """
 
     format_name: str

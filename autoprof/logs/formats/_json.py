@@ -20,6 +20,7 @@ from ..fields import (
     column_of_rate,
     is_loss,
     is_unit_known,
+    lacks_thing,
     normalize_key,
     scale_of,
 )
@@ -244,6 +245,8 @@ class _ObjectReader:
                     columns["_validation"] = [float(_names_validation(value)) for value in values]
                 continue
             known = is_unit_known(kind, scale)
+            if meaning is not None and meaning.field == "throughput" and lacks_thing(key):
+                known = "throughput" in self._format.hints.units
             numbers, in_text = self._to_numbers(key, values, meaning, kind, scale, columns)
             key = self._format.hints.qualify(key)
             columns[key] = numbers
@@ -302,6 +305,8 @@ class _ObjectReader:
             field_of_unit = column_of_rate(unit)
             if field_of_unit is not None and meaning is not None and meaning.field == "throughput":
                 self._meanings[key] = meaning._replace(field=field_of_unit)
+        if meaning is not None and meaning.field == "throughput":
+            return result, any(column_of_rate(unit) is not None for unit in units)
         return result, any(scale_of(kind, unit) is not None for unit in units)
 
     def _lists(self, key: str, values: list[Any], meaning: Meaning | None, columns: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..line_forms import COUNTERS, NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line
+from ..line_forms import COUNTERS, NUMBER_IN_LINE, FormatHints, LineForm, parse_line, plain_line, section_of
 from ..line_pattern import compile_line
 from ..log_file import LogFile
 from ._base import Floats, LogFormat, RawRecords, append_part, cut_note, note_qualified
@@ -22,6 +22,9 @@ _MAX_HEADER: Final = 60
 """A longer line about an epoch is a sentence."""
 _MAX_LINES_OF_SINGLES: Final = 4
 """Lines of a file in which no record has the form of another, above which they are sentences of a text."""
+_MIN_TURNS: Final = 3
+_MAX_LINES_BEHIND: Final = 8
+"""Lines between a line with a counter and one that belongs to its record."""
 _MAX_FORMS: Final = 400
 """Forms read from one file; real logs have ten."""
 _CUT_EXPONENT: Final = re.compile(r"[eE][-+]?\ufffd?")
@@ -50,6 +53,8 @@ class TextFormat(LogFormat):
     """The score per record; above 1 for a format that is more specific than another with the same lines."""
     needs_step: bool = True
     """False: a line with a loss is a record even without a step."""
+    joins_lines: bool = False
+    """Whether lines without a counter, one behind each line with a counter, belong to its record."""
 
     @cached_property
     def _compiled(self) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
@@ -102,6 +107,10 @@ class TextFormat(LogFormat):
             return form
         return form if form.is_header and len(line) < _MAX_HEADER else None
 
+    def form_is_record(self, form: LineForm) -> bool:
+        """Return whether the lines of a form are records of their own."""
+        return form.is_record or form.is_numeric_record or (not self.needs_step and "loss" in form.fields)
+
     def is_wanted(self, line: str) -> bool:
         """Return whether a line can be a record, by its text."""
         record, attached = self._compiled
@@ -144,6 +153,9 @@ class _FormReader:
         """Expressions for the most frequent shapes."""
         self._uses: dict[str, int] = {}
         """How often each shape was split at its numbers."""
+        self._sections: list[tuple[int, bool]] = []
+        """The numbers of the lines that begin a validation (True) or end it."""
+        self._section_of_shape: dict[str, bool | None] = {}
 
     def read(self, lines: Sequence[str], offset: int) -> None:
         """Read the lines of a block; ``offset`` is the number of lines before it."""
@@ -168,6 +180,7 @@ class _FormReader:
         line = plain_line(text)
         pieces = NUMBER_IN_LINE.split(line)
         if len(pieces) < 2:
+            self._note_section(n, section_of(line))
             return
         shape = "\0".join(pieces[::2])
         try:
@@ -175,9 +188,14 @@ class _FormReader:
         except KeyError:
             is_wanted = self._format.is_wanted(text) and not _QUOTED_KEY.search(text)
             rows = self._shapes[shape] = self._rows_of(line) if is_wanted else None
+            if rows is None or not rows.form.is_record:
+                self._section_of_shape[shape] = section_of(line)
             if len(self._shapes) > _MAX_KNOWN_SHAPES:
                 self._shapes.clear()
                 self._uses.clear()
+                self._section_of_shape.clear()
+        if shape in self._section_of_shape:
+            self._note_section(n, self._section_of_shape[shape])
         if rows is None:
             return
         rows.rows.append(pieces[1::2])
@@ -189,14 +207,45 @@ class _FormReader:
             if pattern is not None:
                 self._patterns.append((pattern, rows))
 
+    def _note_section(self, n: int, begins_validation: bool | None) -> None:
+        """Note a line that begins or ends a validation."""
+        if begins_validation is not None and begins_validation != (self._sections[-1][1] if self._sections else False):
+            self._sections.append((n, begins_validation))
+
+    def _add_sections(self, part: dict[str, Floats]) -> None:
+        """Note which lines stand below one that begins a validation."""
+        if self._sections:
+            at = np.searchsorted([n for n, _ in self._sections], part["_n"]) - 1
+            part["_section"] = np.where(at >= 0, np.array([is_val for _, is_val in self._sections])[at], False) * 1.0
+
     def _rows_of(self, line: str) -> _FormRows | None:
-        form = self._format.form(line)
+        form = self._format.form(line) or self._loose_form(line)
         if form is None or (form not in self._forms and len(self._forms) >= _MAX_FORMS):
             return None
         return self._forms.setdefault(form, _FormRows(form))
 
+    def _loose_form(self, line: str) -> LineForm | None:
+        """Return the form of a line that may belong to the record of the line before it."""
+        if not self._format.joins_lines:
+            return None
+        form = parse_line(line, self._format.hints, self._format.unnamed)
+        return form if form.is_loose else None
+
+    def _drop_loose(self) -> None:
+        """Keep the forms without a counter whose lines take turns with those of one form with a counter."""
+        if not self._format.joins_lines:
+            return
+        loose = {form for form in self._forms if form.is_loose and not self._format.form_is_record(form)}
+        counted = [rows for form, rows in self._forms.items() if form not in loose and not form.is_header]
+        main = max(counted, key=lambda rows: rows.count, default=None)
+        for form in loose:
+            rows = self._forms[form]
+            if main is None or not rows.count or form.fields & main.form.fields or not _take_turns(main, rows):
+                del self._forms[form]
+
     def finish(self, raw: RawRecords, is_cut: bool, last_line: int) -> None:
         """Append all records. ``is_cut`` says that the last line has no end, so that its last number may be cut."""
+        self._drop_loose()
         if self._is_prose(raw):
             return
         self._settle_tasks()
@@ -220,6 +269,7 @@ class _FormReader:
             self._dropped += rows.count - used
             for part in rows.parts:
                 part["_validation"] = np.full(len(part["_n"]), float(form.is_validation))
+                self._add_sections(part)
                 raw.add(part, kind=number, is_owned=True)
             for line_number in form.numbers:
                 raw.add_meaning(line_number.key, line_number.meaning, line_number.unit_known)
@@ -244,6 +294,17 @@ class _FormReader:
         """Return whether the lines with numbers are single sentences of a text, such as a README."""
         counts = [rows.count for rows in self._forms.values() if not rows.form.is_header]
         return max(counts, default=0) < 2 and raw.lines > _MAX_LINES_OF_SINGLES
+
+
+def _take_turns(main: _FormRows, loose: _FormRows) -> bool:
+    """Return whether a line of ``loose`` stands behind each line of ``main``, and none before the first."""
+    at = np.concatenate([part["_n"] for part in main.parts])
+    own = np.concatenate([part["_n"] for part in loose.parts])
+    if len(own) < _MIN_TURNS or own[0] < at[0]:
+        return False
+    turn = np.searchsorted(at, own)
+    is_near = own - at[turn - 1] <= _MAX_LINES_BEHIND
+    return bool(len(np.unique(turn)) == len(turn) >= 0.8 * len(at) and is_near.all())
 
 
 def _drop_uncertain_counter(rows: _FormRows) -> None:

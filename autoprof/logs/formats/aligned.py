@@ -31,6 +31,12 @@ def _cells(line: str) -> list[str]:
     return _CELLS.split(line.strip().strip("│┃|").strip())
 
 
+def _framed_cells(line: str) -> list[str]:
+    """Return the cells between lines, also empty ones: the names of a header may stand on two lines."""
+    text = line.strip()
+    return [cell.strip() for cell in text[1:-1].split("|")] if text.startswith("|") and text.endswith("|") else []
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     n: int
@@ -48,6 +54,7 @@ def _find_tables(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[list[str], 
     """Yield the names of each table, and its rows: lines of as many cells that begin with a number."""
     names: list[str] = []
     rows: list[_Row] = []
+    above: list[str] = []
     for n, line in lines:
         if _RULE.match(line) or len(line) > _MAX_HEADER:
             continue
@@ -57,7 +64,13 @@ def _find_tables(lines: Iterable[tuple[int, str]]) -> Iterable[tuple[list[str], 
             if len(rows) == _MAX_ROWS:
                 yield names, rows
                 rows = []
-        elif _is_header(cells):
+        else:
+            framed = _framed_cells(line)
+            both = [f"{up} {low}".strip() for up, low in zip(above, framed, strict=False)]
+            above = framed
+            cells = both if len(both) > 1 and len(both) == len(framed) and _is_header(both) else cells
+            if not _is_header(cells):
+                continue
             if names != cells and rows:
                 yield names, rows
                 rows = []

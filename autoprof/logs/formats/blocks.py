@@ -150,7 +150,7 @@ class Blocks(LogFormat):
         lines = sum(block.lines for block in records)
         full = sum(1 for line in sample if re.search(r"\d", line))
         counted = any(_has_counter(reader, block) for block in records)
-        return float(lines) if counted and len(records) > 1 and 2 * lines > full else 0.0
+        return float(lines) if counted and len(records) > 1 and 2 * lines > full and _varies(reader, records) else 0.0
 
     def read(self, log_file: LogFile) -> RawRecords:
         """Read the file block by block."""
@@ -180,6 +180,17 @@ def _has_counter(reader: _BlockReader, block: _LineBlock) -> bool:
         if number.field in ("step", "epoch", "elapsed_s")
     }
     return any(key in counters for key in block.values)
+
+
+def _varies(reader: _BlockReader, records: Sequence[_LineBlock]) -> bool:
+    """Return whether a counter, or the time since the start, is not always the same: else they are settings."""
+    counters = {
+        number.key
+        for form in reader.forms.values()
+        for number in form.numbers
+        if number.field in ("step", "epoch", "elapsed_s")
+    }
+    return any(len({block.values[key] for block in records if key in block.values}) > 1 for key in counters)
 
 
 FORMAT: Final = Blocks(name="blocks", priority=5)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..extras import import_pandas
-from ..fields import FIELDS, METRICS, is_loss, is_unit_known, meaning_of, scale_of
+from ..fields import FIELDS, METRICS, is_loss, is_unit_known, lacks_thing, meaning_of, scale_of
 from ..log_file import LogFile
 from ..values import parse_texts, parse_value
 from ._base import LogFormat, RawRecords, cut_note
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SEPARATORS: Final = (",", "\t", ";", "|")
+_NO_NAME: Final = "unnamed"
 _ROWS_COMPARED: Final = 20
 """Rows whose last values are compared with that of a row without an end."""
 _HEADER_SEARCHED_LINES: Final = 2000
@@ -118,7 +119,8 @@ def convert_table(raw: RawRecords, part: pd.DataFrame, start: int, needs_metric:
         kind = FIELDS[meaning.field].kind if meaning is not None else "plain"
         scale = scale_of(kind, meaning.unit) if meaning is not None else None
         columns[key], unit_in_text = _to_numbers(part[key], kind, scale)
-        raw.add_meaning(key, meaning, unit_in_text or is_unit_known(kind, scale))
+        is_known = is_unit_known(kind, scale) and not (meaning and meaning.field == "throughput" and lacks_thing(key))
+        raw.add_meaning(key, meaning, unit_in_text or is_known)
         if (meaning is not None and meaning.field in METRICS) or is_loss(key) or not needs_metric:
             measured.append(key)
     frame = import_pandas().DataFrame(columns)
@@ -150,7 +152,9 @@ def _find_header(lines: Sequence[str], needs_metric: bool = True) -> _Header | N
             if separator not in line or len(line) > _HEADER_MAX_CHARACTERS:
                 continue
             names = tuple(name.strip().strip("\"'#").strip() for name in line.split(separator))
-            if not needs_metric and not names[0]:
+            if len(names) > 2 and not names[-1]:
+                names = (*names[:-1], _NO_NAME)  # a separator ends each line
+            if not names[0]:
                 names = ("index", *names[1:])  # the index of a table that pandas wrote
             if len(names) < 2 or len(set(names)) < len(names) or not all(map(is_name, names)):
                 continue

@@ -6,4 +6,4 @@ from typing import Final
 
 from ._text import TextFormat
 
-FORMAT: Final = TextFormat(name="text", priority=-10, record=r"\d", weight=0.9)
+FORMAT: Final = TextFormat(name="text", priority=-10, record=r"\d", weight=0.9, joins_lines=True)

@@ -7,5 +7,5 @@ from typing import Final
 from ._text import TextFormat
 
 FORMAT: Final = TextFormat(
-    name="text without steps", priority=-20, record="(?i)loss|损失", weight=0.05, needs_step=False
+    name="text without steps", priority=-20, record="(?i)loss|损失|epoch|step|iter|轮|步", weight=0.05, needs_step=False
 )

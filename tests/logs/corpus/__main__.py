@@ -22,17 +22,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.logs.corpus", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT", help="only logs whose path has this text; writes nothing")
     parser.add_argument(
+        "--folder", type=Path, help="logs and truths of another folder, such as unseen ones; writes nothing"
+    )
+    parser.add_argument(
         "--list-failures", action="store_true", help="write the logs that fail to expected_failures.txt"
     )
     options = parser.parse_args(arguments)
-    verdicts = [judge(truth) for truth in truths() if options.only in str(truth)]
+    verdicts = [judge(truth) for truth in truths(options.folder) if options.only in str(truth)]
     for verdict in verdicts:
-        if verdict.wrong or options.only:
+        if verdict.wrong or options.only or options.folder:
             print(f"{verdict.name}: {verdict.right} right, {verdict.absent} absent {verdict.missing or ''}")
             for line in verdict.wrong:
                 print(f"    {line}")
     failures = [verdict.name for verdict in verdicts if verdict.wrong]
-    print(f"{len(verdicts)} logs, {len(failures)} with wrong values")
+    right, absent = sum(verdict.right for verdict in verdicts), sum(verdict.absent for verdict in verdicts)
+    print(f"{len(verdicts)} logs, {len(failures)} with wrong values; {right} values right, {absent} absent")
+    if options.folder:
+        return int(bool(failures))
     if options.list_failures:
         EXPECTED_FAILURES.write_text("".join(f"{name}\n" for name in failures), "utf-8")
     if not options.only:

@@ -1215,13 +1215,14 @@ def deepspeed_chat() -> Log:
         counter="exact",
     )
     for step in range(10):
-        latency, samples, loss = log.around(0.57, 2), log.around(28.1, 2), log.loss(step, 6)
+        latency, tflops, loss = log.around(0.57, 4), log.around(101.2, 2), log.loss(step, 6)
+        samples = round(16 / latency, 2)
         log.line(
             f"Epoch: 0, Step: {step}, Rank: 0, loss = {loss}",
-            f"Model Parameters: 1.429 B, Latency: {latency:.2f}s, TFLOPs: {log.around(101.2, 2):.2f}, Samples/sec: {samples:.2f}, Time/seq {1 / samples:.2f}s, Batch Size: 16, Sequence Length: 512",
+            f"Model Parameters: 1.429 B, Latency: {latency:.2f}s, TFLOPs: {tflops:.2f}, Samples/sec: {samples:.2f}, Time/seq {1 / samples:.2f}s, Batch Size: 16, Sequence Length: 512",
         )
-        log.row(step, rank=0, loss=loss)
-    log.derivable = {"step_time_s": 1e9, "throughput": 1e9, "tflops": 1e9}
+        log.row(step, rank=0, loss=loss, step_time_s=latency, throughput=samples, tflops=tflops)
+    log.derivable = {"step_time_s": 0.02, "throughput": 1e-4, "tflops": 1e-4}
     log.line("***** Evaluating perplexity, Epoch 1/1 *****", "ppl: 7.123, loss: 1.963")
     log.valid(val_loss=1.963)
     return log
