@@ -132,7 +132,14 @@ def run(options: Options, progress: Progress = print_line) -> dict[str, Any]:
         results["further"] = further.run(options.rounds, options.clock, progress=progress)
     if "steady" in options.parts:
         quick = {"steps": 10, "settling": 5} if options.quick else {}
-        results["steady"] = steady.run(min(options.rounds, FOCUS_ROUNDS), options.clock, progress=progress, **quick)
+        long_rounds = min(options.rounds, FOCUS_ROUNDS)
+        if "layers" in options.models:
+            results["steady"] = steady.run(long_rounds, options.clock, progress=progress, **quick)
+        if "reference" in options.models:
+            short = {"turns": 1, "settling": 1} if options.quick else {}
+            results["steady_reference"] = steady.run_reference(
+                1 if options.quick else long_rounds, options.clock, options.size, progress=progress, **short
+            )
     if "micro" in options.parts:
         progress("single costs")
         results["micro"] = micro.run(workloads, quick=options.quick)

@@ -21,9 +21,9 @@ import torch
 
 from .floors import BackwardFloor, ForwardFloor
 from .interleave import Progress, time_steps
-from .ours import BOTH, FORWARD, Discard, Recording, Sessions
+from .ours import BOTH, FORWARD, Discard, Full, Recording, Sessions
 from .variant import Variant
-from .workloads import CLOCKS, Workload, tiny_layers
+from .workloads import CLOCKS, Workload, reference, tiny_layers
 
 STEPS: Final = 1000
 """Steps of a variant in a round: four blocks of records."""
@@ -32,6 +32,11 @@ IN_TURN: Final = 500
 step, which is long, and ends in Python: in shorter turns that would be seen."""
 SETTLING: Final = 250
 """Its steps before these: the first line of the console and the first sight of a layout are then over."""
+REFERENCE_TURNS: Final = 4
+"""Turns of a round on the reference workload."""
+REFERENCE_IN_TURN: Final = 3
+"""Its steps in a row: each of them takes about a second."""
+REFERENCE_SETTLING: Final = 3
 LABELS: Final = {
     "floor_forward": "floor: hand-written forward hooks",
     "record_forward": "autoprof: recording, forward",
@@ -76,6 +81,45 @@ def run(
         for name, value_ns in values.items():
             blocks.setdefault(name, []).append({"round": number, "value_ns": value_ns})
     return {"modules": modules, "steps": steps, "rounds": rounds, "labels": LABELS, "blocks": blocks}
+
+
+def run_reference(
+    rounds: int,
+    clock: str = "wall",
+    size: str = "small",
+    *,
+    turns: int = REFERENCE_TURNS,
+    settling: int = REFERENCE_SETTLING,
+    progress: Progress = lambda line: None,
+) -> dict[str, Any]:
+    """Measure the reference workload with its whole configuration beside bare steps: a value of either for each turn.
+
+    Which of the two begins changes with each turn.
+    """
+    blocks: dict[str, list[dict[str, Any]]] = {"bare": [], "full": []}
+    for number in range(rounds):
+        progress(f"reference workload: round {number + 1} of {rounds}")
+        own, bare = (reference(torch.device("cpu"), size) for _ in range(2))
+        variant = Full()
+        try:
+            with contextlib.redirect_stdout(Discard()):
+                variant.open(own)
+                for _ in range(settling):
+                    own.step()
+                    variant.end_step()
+                    bare.step()
+                gc.collect()
+                for turn in range(turns):
+                    sides = [("full", own, variant.end_step), ("bare", bare, None)]
+                    for name, workload, end in sides if turn % 2 else sides[::-1]:
+                        times = time_steps(
+                            workload.step, REFERENCE_IN_TURN, workload.synchronize, end, None, CLOCKS[clock]
+                        )
+                        value = {"round": number * turns + turn, "value_ns": times.whole_ns / REFERENCE_IN_TURN}
+                        blocks[name].append(value)
+        finally:
+            variant.close()
+    return {"size": size, "rounds": rounds, "turns": turns, "steps": REFERENCE_IN_TURN, "blocks": blocks}
 
 
 def _variants(folder: str) -> list[Variant]:

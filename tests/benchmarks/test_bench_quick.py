@@ -16,6 +16,7 @@ from benchmarks.__main__ import main
 from benchmarks.options import parse
 from benchmarks.table import further_lines, steady_lines
 from benchmarks.variant import Variant
+from benchmarks.verdict import verdict
 from benchmarks.workloads import tiny_layers
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -126,6 +127,20 @@ def test_the_long_run_is_measured_beside_bare_steps() -> None:
     title, *lines = steady_lines(measured)
     assert "1 rounds of 10 steps" in title
     assert len(lines) == 2 + len(steady.LABELS)
+
+
+def test_the_reference_workload_takes_turns_with_bare_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a session that stays open: each turn has a value of both, and the bound is that of their ratio."""
+    monkeypatch.setattr(steady, "REFERENCE_IN_TURN", 1)
+    measured = steady.run_reference(1, size="tiny", turns=2, settling=1)
+    assert [block["round"] for block in measured["blocks"]["full"]] == [0, 1]
+    assert [block["round"] for block in measured["blocks"]["bare"]] == [0, 1]
+    for name, value in (("bare", 100.0), ("full", 102.0)):
+        measured["blocks"][name] = [{"round": number, "value_ns": value} for number in range(12)]
+    results = {"options": {"size": "tiny"}, "workloads": {}, "steady_reference": measured}
+    (bound,) = (one for one in verdict(results) if "full config" in one.subject)
+    assert bound.measured == "1.020 [1.020, 1.020]"
+    assert bound.passed is False
 
 
 def test_a_processor_that_is_slow_while_one_variant_runs_changes_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
