@@ -12,7 +12,7 @@ from PIL import Image
 from benchmarks import scaling
 from benchmarks.floors import ForwardFloor
 from benchmarks.interleave import time_steps
-from benchmarks.scaling_default import DefaultRun, Turn, measure
+from benchmarks.scaling_default import Default, DefaultRun, Turn, measure
 from benchmarks.scaling_page import page, write_page
 from benchmarks.variant import Variant
 
@@ -38,7 +38,7 @@ def results() -> dict[str, Any]:
 def test_every_variant_has_a_cost_at_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default and a stateless variant, each on a model of its own, beside the bare one."""
     monkeypatch.setattr(scaling, "TURN_S", 0.002)
-    chosen = [Variant(), scaling.Default(), scaling.EveryStep(), ForwardFloor()]
+    chosen = [Variant(), Default(), scaling.EveryStep(), ForwardFloor()]
     point = scaling.measure_point(partial(scaling.chain, 3), 0.01, chosen)
     assert point["modules"] == 3
     assert set(point["costs"]) == {"default", "every_step", "floor_forward"}
