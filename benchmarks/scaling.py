@@ -50,6 +50,11 @@ ROUNDS: Final = 5
 FEWEST_ROUNDS: Final = 3
 FEWEST_STEPS: Final = 4
 """Steps of a turn, at least."""
+LONG_STEP_S: Final = 0.15
+FEWEST_LONG_STEPS: Final = 2
+"""Steps of a turn, at least, where a bare one takes ``LONG_STEP_S``."""
+LONGEST_TURN_S: Final = 60.0
+"""A variant with a longer turn has only that one, and no cost."""
 LONGEST_POINT_S: Final = 8.0
 """Where the turns of a point take longer, it has fewer rounds."""
 
@@ -117,10 +122,12 @@ class _Lane:
     seconds: list[float] = field(default_factory=list)
     """Mean time of a step in each turn."""
     turns: list[int] = field(default_factory=list)
+    omitted: str | None = None
+    """Why its cost is not measured."""
 
     def turn(self, steps: int) -> float:
         """Run steps; return their seconds."""
-        variant, workload = self.variant, self.workload
+        variant, workload, began = self.variant, self.workload, perf_counter()
         if not self.stays_open:
             variant.open(workload)
         try:
@@ -130,6 +137,9 @@ class _Lane:
                 variant.close()
         self.seconds.append(times.whole_ns / steps / 1e9)
         self.turns.append(steps)
+        turn_s = perf_counter() - began
+        if turn_s > LONGEST_TURN_S and variant.family != "bare":
+            self.omitted = f"its first {steps} steps, with opening and closing it, took {turn_s:.0f} s"
         return times.whole_ns / 1e9
 
 
@@ -169,7 +179,7 @@ def _measure(make: Callable[[], Workload], default_s: float, chosen: Sequence[Va
     for lane in lanes:
         lane.workload.step()
     step_s = median(time_steps(bare.workload.step, 3, bare.workload.synchronize).steps_ns) / 1e9
-    steps = max(round(TURN_S / step_s), FEWEST_STEPS)
+    steps = max(round(TURN_S / step_s), FEWEST_STEPS if step_s < LONG_STEP_S else FEWEST_LONG_STEPS)
     cycles = max(round(TURN_S / step_s / CYCLE_STEPS), 1)
     draw, began, number = random.Random(0), perf_counter(), 0
     try:
@@ -182,18 +192,25 @@ def _measure(make: Callable[[], Workload], default_s: float, chosen: Sequence[Va
         while number < ROUNDS and (number < FEWEST_ROUNDS or perf_counter() - began < LONGEST_POINT_S):
             gc.collect()
             for lane in draw.sample(lanes, len(lanes)):
+                if lane.omitted is not None:
+                    continue
                 lane.turn(cycles * CYCLE_STEPS if isinstance(lane.variant, ScheduledProfiler) else steps)
             number += 1
     finally:
         for lane in lanes:
             lane.variant.close()
     bare_s = median(bare.seconds)
-    costs = {lane.variant.name: median(lane.seconds) / bare_s - 1 for lane in lanes if lane is not bare}
+    costs = {
+        lane.variant.name: median(lane.seconds) / bare_s - 1 if lane.omitted is None else None
+        for lane in lanes
+        if lane is not bare
+    }
     point: dict[str, Any] = {
         "modules": len(bare.workload.targets),
         "step_s": bare_s,
         "rounds": number,
         "costs": costs,
+        "omitted": {lane.variant.name: lane.omitted for lane in lanes if lane.omitted is not None},
         "turns": {lane.variant.name: {"seconds": lane.seconds, "steps": lane.turns} for lane in lanes},
     }
     if default is not None and default_run is not None:
@@ -237,6 +254,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="a look at three points, which writes no page")
     parser.add_argument("--report", action="store_true", help="measure nothing: write the page of the last results")
+    parser.add_argument(
+        "--modules", type=int, nargs="+", default=[], help="measure these numbers of modules only; writes no page"
+    )
+    parser.add_argument(
+        "--lengths", type=float, nargs="+", default=[], help="measure these lengths in ms only; writes no page"
+    )
     options = parser.parse_args(arguments)
     if options.report:
         write_page(json.loads(RESULTS.read_text(encoding="utf-8")))
@@ -244,6 +267,9 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.filterwarnings("ignore", message=".*Profiler")
     if options.quick:
         print(json.dumps(run((10, 300), (1.0,), 2.0), indent=1))
+        return 0
+    if options.modules or options.lengths:
+        print(json.dumps(run(options.modules, options.lengths, options.seconds), indent=1))
         return 0
     results = run(MODULES, LENGTHS_MS, options.seconds)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

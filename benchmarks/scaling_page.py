@@ -96,7 +96,9 @@ def page(results: Json) -> list[str]:
         f"  {seconds} s, in a process of its own. The first steps, recorded on loan ([overhead](overhead.md)), are in",
         "  its cost. A bare model takes turns with it, in pauses of the session. In one process with the others, the",
         "  run paid for them: the garbage collector took 0.2 s for objects that `torch.profiler` had left behind.",
-        "- All others take turns in one process, each with a model of its own; a cell is the median of the turns.",
+        "- All others take turns in one process, each with a model of its own; a cell is the median of three to five",
+        "  turns. A turn has as many steps as the bare model takes in 0.3 s, but at least four, or two where a bare",
+        "  step takes 0.15 s or more.",
         "- *torch.profiler, 3 of 9 steps* has the schedule of PyTorch's recipe, `wait=5, warmup=1, active=3`, and",
         "  writes each trace. *Always recording* writes none: the export of its trace at the end is not in the cell.",
         "- *Hand-written hooks* read the clock before and after each module and at the autograd nodes around it.",
@@ -138,8 +140,12 @@ def _table(results: Json, points: Sequence[Json], head: str, label: Any) -> list
         "|---|" + "---|" * len(results["labels"]),
     ]
     for point in points:
-        cells = (_percent(point["costs"][name]) for name in results["labels"])
+        costs = (point["costs"][name] for name in results["labels"])
+        cells = ("—" if cost is None else _percent(cost) for cost in costs)
         lines.append(f"| {label(point)} | " + " | ".join(cells) + " |")
+    for point in points:
+        for name, reason in point.get("omitted", {}).items():
+            lines += ["", f"—, {label(point)}: *{results['labels'][name]}* is not measured; {reason}."]
     return lines
 
 
@@ -192,9 +198,10 @@ def _panel(axes: Axes, results: Json, points: Sequence[Json], place: Any, colour
     axes.axhline(1.0, color=colours["grey"], linewidth=0.9, zorder=1)
     for name, label in results["labels"].items():
         colour, line, marker, width = _STYLES[name]
-        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in points]
+        measured = [point for point in points if point["costs"][name] is not None]
+        costs = [max(100 * point["costs"][name], LEAST_PERCENT) for point in measured]
         axes.plot(
-            [place(point) for point in points], costs, line, color=colour, marker=marker, markersize=4.5,
+            [place(point) for point in measured], costs, line, color=colour, marker=marker, markersize=4.5,
             linewidth=width, label=label, clip_on=False, zorder=4 if name == "default" else 3,
         )  # fmt: skip
     axes.set_ylim(bottom=LEAST_PERCENT)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -14,10 +17,18 @@ from torch import nn
 import autoprof
 from autoprof._metrics.flops import FlopCount, FlopKey, Kind
 from autoprof._metrics.flops import count as counter_module
-from autoprof.frame import Phase
+from autoprof._stats import Aggregate
+from autoprof.diagnose import EvidenceCollector, RunFacts, diagnose
+from autoprof.frame import Phase, Span
+from autoprof.summary import MemoryRow
+from autoprof.testing import make_frame
 
 SIZES = (40, 80, 160)
 STEPS = 6
+DIAGNOSED_STEPS = 12
+"""So many that each rule judges the run."""
+MANY = 1000
+"""Instructions of a function from which its growth is judged."""
 PACKAGE = str(Path(autoprof.__file__).parent)
 
 
@@ -36,6 +47,33 @@ def calls_in(action: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def instructions_in(action: Callable[[], object]) -> Counter[str]:
+    """Return how many bytecode instructions each function of autoprof runs in an action."""
+    found: Counter[CodeType] = Counter()
+
+    def count(frame: Any, event: str, argument: Any) -> Any:
+        if event == "opcode":
+            found[frame.f_code] += 1
+        return count
+
+    def enter(frame: Any, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    functions = Counter[str]()
+    for code, instructions in found.items():
+        functions[f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno} {code.co_name}"] += instructions
+    return functions
 
 
 def one_matmul_each(model: nn.Module, call: Any, **more: Any) -> FlopCount:
@@ -80,3 +118,31 @@ def test_the_work_of_a_run_grows_in_proportion_to_its_modules(
     small, middle, large = (train(layers, tmp_path / str(layers), sample) for layers in SIZES)
     growth = {part: (large[part] - middle[part]) / (middle[part] - small[part]) for part in small}
     assert max(growth.values()) < 2.6, growth
+
+
+def diagnosis_of(layers: int) -> Callable[[], object]:
+    """Return the diagnosis of a run with equal layers one after the other, forward and backward, with their bytes."""
+    names = [f"block.{number}" for number in range(layers)]
+    aggregate, collector = Aggregate(), EvidenceCollector()
+    for step in range(1, DIAGNOSED_STEPS + 1):
+        phases = [(name, phase) for phase in (Phase.FORWARD, Phase.BACKWARD) for name in names]
+        spans = [Span(name, name, phase, None, 1000 * at, 1000) for at, (name, phase) in enumerate(phases)]
+        frame = make_frame(spans, step=step, duration_ns=1000 * len(spans))
+        aggregate.add(frame)
+        collector.add(frame)
+    table = (MemoryRow(None, parameter_bytes=100 * layers), *(MemoryRow(name, parameter_bytes=100) for name in names))
+    evidence = collector.evidence(replace(aggregate.summary(), memory_table=table), RunFacts())
+    return lambda: diagnose(evidence)
+
+
+def test_the_work_of_the_diagnosis_grows_in_proportion_to_the_modules() -> None:
+    """A loop over all modules inside another one runs four times as many instructions for twice the modules."""
+    diagnosis_of(2)()  # imports
+    small, middle, large = (instructions_in(diagnosis_of(layers)) for layers in SIZES)
+    growth = {
+        function: round((count - middle[function]) / max(middle[function] - small[function], 1), 1)
+        for function, count in large.items()
+        if count > MANY
+    }
+    assert growth
+    assert {function: times for function, times in growth.items() if times > 3.0} == {}

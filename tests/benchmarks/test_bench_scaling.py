@@ -12,7 +12,7 @@ from PIL import Image
 from benchmarks import scaling
 from benchmarks.floors import ForwardFloor
 from benchmarks.interleave import time_steps
-from benchmarks.scaling_default import DefaultRun, Turn, measure
+from benchmarks.scaling_default import Default, DefaultRun, Turn, measure
 from benchmarks.scaling_page import page, write_page
 from benchmarks.variant import Variant
 
@@ -38,12 +38,39 @@ def results() -> dict[str, Any]:
 def test_every_variant_has_a_cost_at_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default and a stateless variant, each on a model of its own, beside the bare one."""
     monkeypatch.setattr(scaling, "TURN_S", 0.002)
-    chosen = [Variant(), scaling.Default(), scaling.EveryStep(), ForwardFloor()]
+    chosen = [Variant(), Default(), scaling.EveryStep(), ForwardFloor()]
     point = scaling.measure_point(partial(scaling.chain, 3), 0.01, chosen)
     assert point["modules"] == 3
     assert set(point["costs"]) == {"default", "every_step", "floor_forward"}
     assert point["default"]["after"][-1]["steps"] >= 1
     assert len(point["turns"]["floor_forward"]["seconds"]) == point["rounds"] == scaling.ROUNDS
+
+
+def test_a_variant_with_a_long_turn_has_no_further_one_and_no_cost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its cell is a dash with the reason below the table; the bare model keeps its turns."""
+    monkeypatch.setattr(scaling, "TURN_S", 0.002)
+    monkeypatch.setattr(scaling, "LONGEST_TURN_S", 0.0)
+    point = scaling.measure_point(partial(scaling.chain, 3), 0.01, [Variant(), ForwardFloor()])
+    assert point["costs"] == {"floor_forward": None}
+    assert len(point["turns"]["floor_forward"]["seconds"]) == 1
+    assert len(point["turns"]["bare"]["seconds"]) == point["rounds"] == scaling.ROUNDS
+    made = results()
+    made["modules"][1]["costs"] = {**made["modules"][1]["costs"], "torch_profiler": None}
+    made["modules"][1]["omitted"] = {"torch_profiler": "its first 2 steps took 70 s"}
+    write_page(made, tmp_path)
+    text = (tmp_path / "scaling.md").read_text()
+    assert "| 50 % | 50 % | — | 50 % | 50 % |" in text
+    assert "—, 10,000, 200 ms: *torch.profiler, always recording* is not measured; its first 2 steps took 70 s." in text
+
+
+def test_long_steps_have_shorter_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of each variant, so that 10,000 modules take minutes."""
+    monkeypatch.setattr(scaling, "LONG_STEP_S", 0.0)
+    monkeypatch.setattr(scaling, "TURN_S", 0.0)
+    point = scaling.measure_point(partial(scaling.chain, 3), 0.01, [Variant(), ForwardFloor()])
+    assert set(point["turns"]["floor_forward"]["steps"]) == {scaling.FEWEST_LONG_STEPS}
 
 
 def test_a_step_has_its_length() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -110,12 +111,13 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     groups: dict[tuple[str, str], list[OwnTime]] = defaultdict(list)
     for one in own:
         groups[_NUMBER.sub("*", one.name), _NUMBER.sub("*", one.parent or "")].append(one)
+    held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     worst: tuple[float, OwnTime, list[Interval]] | None = None
     for group in groups.values():
         hot = max((one for one in group if not one.is_group), key=lambda one: one.ns.middle, default=None)
         if hot is None:
             continue
-        others = [ns for one in group if one is not hot for ns in _siblings(run, hot, one)]
+        others = [ns for one in group if one is not hot for ns in _siblings(held, hot, one)]
         if len(others) < MIN_SIBLINGS - 1:
             continue
         excess_ns = hot.ns.middle - median(ns.middle for ns in others)
@@ -157,10 +159,12 @@ def _judge_siblings(run: Evidence, own: list[OwnTime]) -> Finding | None:
     )
 
 
-def _siblings(run: Evidence, hot: OwnTime, other: OwnTime) -> list[Interval]:
-    """Return the times of modules with the same parameters, as far as they are counted: of each block of a group."""
+def _siblings(held: Mapping[str | None, int | None], hot: OwnTime, other: OwnTime) -> list[Interval]:
+    """Return the times of modules with the same parameters, as far as they are counted: of each block of a group.
+
+    ``held`` has the bytes of the parameters by name.
+    """
     count = max(round(other.calls / max(hot.calls, 1.0)), 1) if other.is_group else 1
-    held = {row.name: row.parameter_bytes for row in run.summary.memory_table}
     mine, theirs = held.get(hot.name), held.get(other.name)
     if mine is not None and theirs is not None and abs(mine - theirs / count) > SAME_BYTES * max(mine, theirs / count):
         return []
