@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 from forking_python import ForkingPython
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Set before torch is imported, for processes of tests, too. Each core runs tests of its own: a second thread of torch
+waits, and uses the core of another test meanwhile, also for a tensor of ten numbers."""
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

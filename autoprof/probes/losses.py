@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
+from .._capture import recorder as recorders
 from .._capture.probes.autograd_hooks import HookPair
 from .._capture.probes.cross_device import hooks_by_input
 from .._capture.probes.hook_owner import HookOwner
@@ -72,8 +73,13 @@ class LossListener:
         self._classes: dict[type, _LossClass | None] = {}
 
     def marks_of(self, loss: nn.Module) -> _LossClass | None:
-        """Return the object that marks calls of this loss; None for a part of the model: the configuration decides."""
-        if get_ident() != self._recorder.thread or id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
+        """Return the object that marks calls of this loss; None for a part of the model: the configuration decides.
+
+        While FLOPs are being counted no recorder is active: the copy of a loss in the model is not in ``_in_model``.
+        """
+        if recorders.active is None or get_ident() != self._recorder.thread:
+            return None
+        if id(loss) in self._in_model or torch.compiler.is_dynamo_compiling():
             return None
         kind = type(loss)
         if kind not in self._classes:

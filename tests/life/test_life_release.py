@@ -298,6 +298,8 @@ REPLACED: list[Callable[[], Any]] = [
     lambda: DataLoader.__iter__, lambda: torch.utils.checkpoint.CheckpointFunction.backward,
 ]  # fmt: skip
 """Functions that sessions replace."""
+MORE = 16
+"""Sessions that are compared with none: what grows by less does not grow with each, as a cache that fills does."""
 
 
 @pytest.mark.parametrize("name", ["the default", "rules", "all files"])
@@ -320,10 +322,10 @@ def test_many_sessions_leave_the_process_as_a_few_do(name: str, tmp_path: Path) 
     functions = [function() for function in REPLACED]
     search(4)
     before = counts()
-    search(25)
+    search(MORE)
     after = counts()
     assert [function() for function in REPLACED] == functions
-    grown = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind] > 10}
+    grown = {kind: after[kind] - before[kind] for kind in before if after[kind] - before[kind] >= MORE}
     assert grown == {}
 
 

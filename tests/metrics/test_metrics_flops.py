@@ -303,6 +303,29 @@ def test_parts_called_on_their_own_are_no_figure() -> None:
     assert summary.work.reason == OUTSIDE
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_loss_inside_the_model_adds_no_backward_pass_to_the_next_step(counts: list[Any], made_anew: bool) -> None:
+    """The count runs a copy of the loss: as a loss outside the model, its backward was one more of the next step."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.loss = nn.Linear(4, 4), nn.MSELoss()
+
+        def forward(self, x: Tensor) -> Tensor:
+            output = self.layer(x)
+            loss: Tensor = (nn.MSELoss() if made_anew else self.loss)(output, torch.zeros_like(output))
+            return loss
+
+    def step(model: nn.Module) -> None:
+        model(torch.ones(8, 4)).backward()
+
+    work = work_of(trained(Model(), *[step] * 6))
+    assert len(counts) == 1
+    assert work.sequences == 1
+    assert work.flops == {"forward": LAYER, "recompute": 0, "backward": LAYER}
+
+
 def test_a_model_that_is_never_called_as_a_whole_is_no_figure() -> None:
     """A training loop that calls its parts."""
     summary = trained(nn.Sequential(nn.Linear(4, 4)), *[lambda model: batch(8)(model[0])] * 4)
