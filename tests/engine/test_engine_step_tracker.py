@@ -634,6 +634,22 @@ def test_a_model_that_has_moved_to_another_device_has_the_memory_of_that_one() -
     assert bench.pipeline.raws[1].start.place[0] == 1
 
 
+def test_a_model_that_moves_in_a_gap_is_timed_by_its_clock_once_the_probes_are_attached() -> None:
+    """The step after the gap begins there, as any step after a gap does."""
+    placement = Placement(lambda: None)
+    bench = Bench(7, device=FakeDevice(FakeClock(1_000)), placement=placement)
+    placement.move = lambda: bench.clock.use_device(1)
+    bench.allocator.on = lambda device: bench.allocator  # type: ignore[method-assign]
+    bench.sampling.switch = lambda on: bench.host.advance(30)  # type: ignore[method-assign]
+    bench.end()
+    placement.due, bench.sampling.gap_remaining = True, 0
+    assert bench.end() is Following.RECORDED
+    opened = bench.tracker.open
+    assert opened is not None
+    assert (bench.clock.host_ns(opened.start), opened.start.place[0]) == (1_230, 1)
+    assert bench.notes.all == ()
+
+
 def test_the_step_in_which_a_model_leaves_its_device_has_host_times_alone() -> None:
     """A note says so; what is a value in its marks stays one."""
     placement = Placement(lambda: None)
