@@ -110,10 +110,10 @@ def test_a_run_begins_outside_of_a_gap_with_the_modules_of_its_level(time: Time)
     governor = Scripted()
     made = make(governor, Level(targets=targets), Level(targets=targets[:1]))
     assert (made.gap_remaining, made.steps_in_gap, made.settling) == (0, 0, False)
-    assert (made.instrumented, made.targets) == ({"a", "a.b"}, targets)
+    assert (made.instrumented, made.targets) == (frozenset({"a", "a.b"}), targets)
     governor.level = 1
     made.begin_step()
-    assert (made.instrumented, made.targets) == ({"a"}, targets[:1])
+    assert (made.instrumented, made.targets) == (frozenset({"a"}), targets[:1])
 
 
 # What a recorded step costs.

@@ -518,6 +518,15 @@ def test_a_failure_ends_the_recording_and_not_the_training() -> None:
     assert bench.pipeline.raws == []
 
 
+def test_the_failure_that_ends_the_recording_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback: the note has its text alone."""
+    bench = Bench()
+    error = bench.pipeline.error = ValueError("no room")
+    with caplog.at_level("DEBUG", logger="autoprof"):
+        bench.end()
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+
 def test_ctrl_c_in_the_end_of_a_step_goes_on_to_the_user() -> None:
     """The recording is off then."""
     bench = Bench()
