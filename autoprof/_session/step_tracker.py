@@ -464,7 +464,7 @@ class StepTracker:
         return raw
 
     def _follow_device(self, placement: Placement, start: Reading, ended: RawStep | None) -> Reading:
-        """Read the clock of the device that the model has moved to; return the step's start on it."""
+        """Read the clock of the device that the model has moved to; return a ``start`` that is known, on that clock."""
         before = self._clock, self._clock.device_index
         note = placement.follow()
         if note is not None:
@@ -480,7 +480,7 @@ class StepTracker:
             self._pipeline.use_clock(clock)
         elif clock.device_index is not None:
             self._memory = self._memory.on(clock.device_index)
-        return clock.read()
+        return None if start is None else clock.read()
 
     # Pauses.
 

@@ -24,6 +24,7 @@ from autoprof._session.pipeline import (
     DELIVER_EVERY_NS,
     MAX_DELIVER_FACTOR,
     MAX_SHORT,
+    MAX_WITH_EVENTS,
     RECORDED_SLICE_NS,
     SHORT_NS,
     SLICE_NS,
@@ -290,6 +291,24 @@ def test_even_steps_that_the_device_has_passed_are_all_passed_on(work: Work, ns:
     assert most <= CROWDED + 1
 
 
+@pytest.mark.usefixtures("seldom")
+def test_fewer_short_steps_wait_from_the_move_to_a_device_on(work: Work) -> None:
+    """Each of them holds an event for every mark; after a move back to the host they may wait for longer again."""
+    bench = Bench(Busy(work), even=True)
+    bench.pipeline.use_clock(FakeDevice(bench.host).device_clock())
+    bench.pipeline.postpone(bench.clock.read())
+    for _ in range(MAX_WITH_EVENTS - 1):
+        bench.step(ns=1)
+    assert bench.passed == []
+    bench.step(ns=1)
+    assert bench.passed == list(range(1, MAX_WITH_EVENTS + 1))
+    bench.pipeline.use_clock(bench.clock)
+    bench.pipeline.postpone(bench.clock.read())
+    for _ in range(MAX_WITH_EVENTS):
+        bench.step(ns=1)
+    assert bench.passed == list(range(1, MAX_WITH_EVENTS + 1))
+
+
 def test_completing_a_step_uses_the_same_slice_and_one_step_is_always_completed(work: Work) -> None:
     """A step whose FLOPs are counted takes long; those after it wait, in order."""
     busy = Busy(work, step_ns=RECORDED_SLICE_NS + 1)
@@ -311,7 +330,7 @@ def test_what_a_slice_has_left_of_crowded_steps_is_completed_with_the_next_steps
     """No step ends in C until all are completed: were they left until they are due, each step would cost more."""
     busy = Busy(work, step_ns=RECORDED_SLICE_NS // 16)
     bench = Bench(busy)
-    bench.pipeline.postpone(bench._start)
+    bench.pipeline.postpone(bench.host.now_ns)
     for _ in range(CROWDED):
         bench.step(ns=1)
     assert 0 < len(busy.completed) < CROWDED
@@ -589,7 +608,7 @@ def test_another_clock_has_a_limit_of_its_own(work: Work) -> None:
 def test_a_limit_that_the_device_has_not_shown_yet_is_none(work: Work) -> None:
     """It is noted when the device has passed the readings."""
     device = FakeDevice(FakeClock(tick_ns=2), lag_ns=1_000_000)
-    device.clock.limits = None  # type: ignore[assignment]
+    device.clock.limits = None
     bench = Bench(device=device)
     assert bench.pipeline.summary().clock_limit_ns == 0
     assert bench.folder.noted == []

@@ -88,6 +88,9 @@ class Probe:
         if self.error is not None:
             raise self.error
 
+    def remove(self) -> None:
+        self.detach()
+
 
 def make(governor: Scripted, *levels: Level, **more: Any) -> Sampling:
     """Return sampling by this governor."""
@@ -103,14 +106,14 @@ def begin(made: Sampling) -> Sampling:
 
 def test_a_run_begins_outside_of_a_gap_with_the_modules_of_its_level(time: Time) -> None:
     """Nothing is attached yet; another level has modules of its own."""
-    targets = (SimpleNamespace(fqn="a"), SimpleNamespace(fqn="a.b"))
+    targets: Any = (SimpleNamespace(fqn="a"), SimpleNamespace(fqn="a.b"))
     governor = Scripted()
-    made = make(governor, Level(targets=targets), Level(targets=targets[:1]))  # type: ignore[arg-type]
+    made = make(governor, Level(targets=targets), Level(targets=targets[:1]))
     assert (made.gap_remaining, made.steps_in_gap, made.settling) == (0, 0, False)
-    assert (made.instrumented, made.targets) == ({"a", "a.b"}, targets)
+    assert (made.instrumented, made.targets) == (frozenset({"a", "a.b"}), targets)
     governor.level = 1
     made.begin_step()
-    assert (made.instrumented, made.targets) == ({"a"}, targets[:1])
+    assert (made.instrumented, made.targets) == (frozenset({"a"}), targets[:1])
 
 
 # What a recorded step costs.
@@ -145,7 +148,10 @@ def test_work_that_the_user_has_asked_for_is_no_cost_and_no_part_of_the_step(tim
     time.ns += 1_000
     made.exclude_pause(400)
     made.close(2, 0, 450)
-    assert governor.recorded == [(700, 150, 0, False), (600, 0, 0, False)]
+    time.ns += 1_000
+    made.exclude(50)
+    made.close(3, 0, 600)
+    assert governor.recorded == [(700, 150, 0, False), (600, 0, 0, False), (950, 100, 0, False)]
 
 
 def test_the_cost_of_attaching_and_detaching_is_known_after_the_first_gap(time: Time) -> None:
@@ -398,8 +404,9 @@ def test_what_was_too_much_for_one_step_goes_on_after_the_next_one(time: Time) -
 
 
 def test_the_seconds_that_are_left_of_a_gap_follow_from_the_length_of_its_steps(time: Time) -> None:
-    """A live display shows them."""
+    """A live display shows them; outside of a gap there are none."""
     made = begin(make(Scripted(), Level()))
+    assert made.gap_remaining_s() == 0.0
     made.begin_gap(50, 3)
     assert made.gap_remaining_s() == pytest.approx(5.0)
     made.gap_remaining = 0
@@ -599,8 +606,8 @@ def test_every_step_is_recorded_without_a_budget_an_interval_and_a_flight_record
 def test_what_was_let_go_is_attached_no_more(time: Time) -> None:
     """The targets stay, for the reports."""
     probe, everywhere = Probe(time), Probe(time)
-    target = SimpleNamespace(fqn="a")
-    level = Level([probe], targets=(target,))  # type: ignore[arg-type]
+    target: Any = SimpleNamespace(fqn="a")
+    level = Level([probe], targets=(target,))
     finest = SimpleNamespace(level=level)
     made = make(Scripted(), level, step_probes=[everywhere], finest=finest, flight=Flight())
     made.let_go()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from autoprof import Phase
-from autoprof._capture.marks import ENTER, PAUSE, UNPAUSE
+from autoprof._capture.marks import ENTER, LOGGED, PAUSE, UNPAUSE
 from autoprof._capture.other_threads import NO_OTHER_MARKS, OtherMarks
 from autoprof._capture.recorder import Recorder
 from autoprof._notes import Notes
@@ -20,6 +21,11 @@ from autoprof._session.repeats import Ended
 from autoprof._session.step_tracker import Following, StepTracker, as_scalar
 from autoprof._stats import NO_GAP, OpenGap
 from autoprof.testing import FakeAllocator, FakeClock, FakeDevice
+
+
+def now_ns() -> int:
+    """Return the time that the step tracker reads."""
+    return int(step_tracker.perf_counter_ns())  # type: ignore[attr-defined]
 
 
 class Sampling:
@@ -69,7 +75,7 @@ class Sampling:
     def begin_gap(self, steps: int, per_step: int, *, inside: bool) -> int:
         self._note("begin_gap", steps, per_step, inside)
         self.gap_remaining, self.in_gap = steps * per_step, True
-        return step_tracker.perf_counter_ns()
+        return now_ns()
 
     def check_gap(self, now_ns: int) -> bool:
         self._note("check_gap", now_ns)
@@ -84,7 +90,7 @@ class Sampling:
         return 12.5
 
     def end_gap(self, now_ns: int, paid_ns: int, in_gap_ns: int = 0) -> tuple[int, int]:
-        self._note("end_gap", now_ns, paid_ns)
+        self._note("end_gap", now_ns, paid_ns, in_gap_ns)
         self.gap_remaining, self.in_gap = 0, False
         return 5, 5_000
 
@@ -174,7 +180,7 @@ class Bench:
     def end(self, ns: int = 100, **more: Any) -> Following:
         """Let time pass and end the step."""
         self.host.advance(ns)
-        return self.tracker.end(step_tracker.perf_counter_ns(), **more)
+        return self.tracker.end(now_ns(), **more)
 
 
 @pytest.fixture(autouse=True)
@@ -228,7 +234,7 @@ def test_a_step_begins_at_the_wall_clock_time_of_its_first_mark(monkeypatch: pyt
 def test_the_marks_of_a_step_are_taken_with_its_number() -> None:
     """And their count is what sampling hears."""
     bench = Bench()
-    bench.recorder.append(ENTER, 1_050, step_tracker.get_ident())
+    bench.recorder.append(ENTER, 1_050, get_ident())
     bench.end()
     bench.end()
     first, second = bench.pipeline.raws
@@ -294,7 +300,7 @@ def test_the_overhead_of_a_step_is_autoprofs_work_since_the_last_one(time: Simpl
     """That of the end before it, of the meters, which begin anew, and of other threads."""
     meter = SimpleNamespace(spent_ns=40)
     bench = Bench(cost_meters=[meter])
-    began_ns = step_tracker.perf_counter_ns()
+    began_ns = now_ns()
     time.ns += 500
     bench.tracker.end(began_ns)
     spent_ns = time.ns - began_ns
@@ -313,19 +319,19 @@ def test_sampling_hears_of_the_work_inside_the_steps(time: SimpleNamespace) -> N
     paid = []
     for spent_ns in (50_000, 70_000):
         meter.spent_ns = spent_ns
-        bench.tracker.end(step_tracker.perf_counter_ns())
+        bench.tracker.end(now_ns())
         paid.append(bench.sampling.of("close")[-1][-1])
-    bench.tracker.end(step_tracker.perf_counter_ns())
+    bench.tracker.end(now_ns())
     assert 50_000 <= paid[0] < 51_000
     assert 120_000 <= paid[1] < 121_000
-    assert 120_000 <= bench.sampling.of("end_gap")[-1][-1] < 121_000
+    assert 120_000 <= bench.sampling.of("end_gap")[-1][2] < 121_000
 
 
 def test_sampling_hears_all_work_so_far(time: SimpleNamespace) -> None:
     """With that of this step's end up to now."""
     bench = Bench()
     for _ in range(2):
-        began_ns = step_tracker.perf_counter_ns()
+        began_ns = now_ns()
         time.ns += 500
         bench.tracker.end(began_ns)
     paid = [call[3] for call in bench.sampling.of("close")]
@@ -412,6 +418,39 @@ def test_a_part_of_a_gap_that_is_compared_next_begins_without_work() -> None:
     assert bench.sampling.of("check_after_next_step") == []
 
 
+def test_work_between_unsampled_steps_is_no_part_of_their_time(time: SimpleNamespace) -> None:
+    """Sampling hears of that of the gap that ends; the next gap begins without any."""
+    bench = Bench(7, 7)
+
+    def rest(idle_s: float) -> bool:
+        time.ns += 300
+        return True
+
+    bench.pipeline.rest = rest  # type: ignore[method-assign]
+    works = []
+    for parts in (2, 1):
+        bench.end()
+        bench.sampling.goes_on = [True] * parts
+        for _ in range(parts):
+            bench.end()
+        bench.tracker.count_gap()
+        works.append((2_000 - bench.pipeline.open_gap.elapsed_ns) // 100)
+        bench.end()
+        works.append(bench.sampling.of("end_gap")[-1][3] // 100)
+    assert works == [6, 6, 3, 3]
+
+
+def test_the_overhead_of_the_present_gap_is_the_work_since_the_last_recorded_step(time: SimpleNamespace) -> None:
+    """That of earlier steps is in the steps."""
+    bench = Bench(0, 7)
+    for work_ns in (500, 20):
+        began_ns = now_ns()
+        time.ns += work_ns
+        bench.tracker.end(began_ns)
+    bench.tracker.count_gap()
+    assert 20 < bench.pipeline.open_gap.overhead_ns < 40
+
+
 def test_other_threads_are_noted_once_they_are_off_or_more_than_a_step_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -438,7 +477,7 @@ def test_a_step_after_a_gap_that_held_several_training_steps_has_the_gaps_too() 
     bench.end(100, held=2)
     raw = bench.pipeline.raws[1]
     assert (raw.step, raw.gap_steps, raw.gap_ns) == (8, 5 + 1, 5_000 + 50)
-    ((_, _, paid_ns),) = bench.sampling.of("end_gap")
+    ((_, _, paid_ns, _),) = bench.sampling.of("end_gap")
     assert 0 < paid_ns < 20
 
 
@@ -477,6 +516,15 @@ def test_a_failure_ends_the_recording_and_not_the_training() -> None:
     bench.pipeline.error = None
     assert bench.end() is Following.NOTHING
     assert bench.pipeline.raws == []
+
+
+def test_the_failure_that_ends_the_recording_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    """With its traceback: the note has its text alone."""
+    bench = Bench()
+    error = bench.pipeline.error = ValueError("no room")
+    with caplog.at_level("DEBUG", logger="autoprof"):
+        bench.end()
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 
 def test_ctrl_c_in_the_end_of_a_step_goes_on_to_the_user() -> None:
@@ -558,6 +606,18 @@ def test_a_pause_since_an_earlier_reading_begins_there() -> None:
     assert len(pool) == left - 1  # the mark at the pause's end
 
 
+def test_the_readings_of_a_pause_that_is_no_mark_go_back_to_the_clock() -> None:
+    """In a gap it has none."""
+    bench = Bench(3, device=FakeDevice(FakeClock(1_000)))
+    bench.end()
+    pool = bench.clock._pools[0]
+    left = len(pool)
+    assert bench.tracker.pause() == 1_100
+    assert bench.tracker.resume() == 1_100
+    assert len(pool) == left
+    assert bench.recorder.failures == {}
+
+
 def test_a_clock_that_fails_in_a_pause_is_counted_and_the_pause_goes_on() -> None:
     """Nothing is raised into the user's block, and the time of the failure is unknown."""
     bench = Bench()
@@ -624,7 +684,7 @@ def test_a_model_that_has_moved_to_another_device_has_the_memory_of_that_one() -
     bench = Bench(device=device, placement=placement)
     other = FakeAllocator(1 << 20, base_bytes=128)
     asked: list[int] = []
-    bench.allocator.on = lambda index: asked.append(index) or other  # type: ignore[func-returns-value,method-assign]
+    bench.allocator.on = lambda device: asked.append(device) or other  # type: ignore[func-returns-value,method-assign]
     placement.move, placement.due = lambda: bench.clock.use_device(1), True
     bench.end()
     bench.end()
@@ -634,17 +694,49 @@ def test_a_model_that_has_moved_to_another_device_has_the_memory_of_that_one() -
     assert bench.pipeline.raws[1].start.place[0] == 1
 
 
+def test_a_model_that_moves_in_a_gap_is_timed_by_its_clock_once_the_probes_are_attached() -> None:
+    """The step after the gap begins there, as any step after a gap does."""
+    placement = Placement(lambda: None)
+    bench = Bench(7, device=FakeDevice(FakeClock(1_000)), placement=placement)
+    placement.move = lambda: bench.clock.use_device(1)
+    bench.allocator.on = lambda device: bench.allocator  # type: ignore[method-assign]
+    bench.sampling.switch = lambda on: bench.host.advance(30)  # type: ignore[method-assign]
+    bench.end()
+    placement.due, bench.sampling.gap_remaining = True, 0
+    assert bench.end() is Following.RECORDED
+    opened = bench.tracker.open
+    assert opened is not None
+    assert (bench.clock.host_ns(opened.start), opened.start.place[0]) == (1_230, 1)
+    assert bench.notes.all == ()
+
+
+def test_a_model_that_moves_before_the_first_step_leaves_no_reading_on_its_old_device() -> None:
+    """The reading goes back to the clock, and the step begins with one of the new device."""
+    placement = Placement(lambda: bench.clock.use_device(1))
+    bench = Bench(device=FakeDevice(FakeClock(1_000)), placement=placement)
+    bench.allocator.on = lambda device: bench.allocator  # type: ignore[method-assign]
+    released: list[Any] = []
+    bench.clock.release, placement.due = released.extend, True
+    bench.tracker.start()
+    opened = bench.tracker.open
+    assert opened is not None
+    assert opened.start.place[0] == 1
+    assert [reading.place[0] for reading in released] == [0]
+
+
 def test_the_step_in_which_a_model_leaves_its_device_has_host_times_alone() -> None:
     """A note says so; what is a value in its marks stays one."""
     placement = Placement(lambda: None)
     bench = Bench(device=FakeDevice(FakeClock(1_000)), placement=placement)
-    bench.recorder.append(ENTER, bench.clock.read(), step_tracker.get_ident())
+    bench.recorder.append(ENTER, bench.clock.read(), get_ident())
+    bench.recorder.append(LOGGED, 2.5, get_ident())
     placement.due = placement.left = True
     bench.end()
     batch = bench.pipeline.raws[0].mark_batch
-    assert batch.codes == [ENTER]
-    assert [bench.clock.host_ns(reading) for reading in batch.readings] == [1_000]
-    assert batch.readings[0].place is None
+    reading, value = batch.readings
+    assert batch.codes == [ENTER, LOGGED]
+    assert (bench.clock.host_ns(reading), reading.place) == (1_000, None)
+    assert value == 2.5
     assert bench.notes.all == (step_tracker.MOVED,)
 
 
@@ -668,7 +760,7 @@ def test_the_open_step_is_closed_at_the_end_where_it_is_whole(whole: bool) -> No
     """Else it is counted as unfinished, if a forward was recorded in it."""
     bench = Bench()
     layer = bench.recorder.label("layer", "layer", Phase.FORWARD)
-    bench.recorder.append(layer | ENTER, 1_010, step_tracker.get_ident())
+    bench.recorder.append(layer | ENTER, 1_010, get_ident())
     bench.host.advance(90)
     bench.tracker.finish(whole=whole, patient=not whole)
     assert [raw.end for raw in bench.pipeline.raws] == [1_090] * whole
@@ -681,7 +773,7 @@ def test_the_last_step_ends_with_the_mark_before_the_loops_end() -> None:
     """Marks from there on are dropped."""
     bench = Bench()
     for at in (1_010, 1_020, 1_030):
-        bench.recorder.append(ENTER, at, step_tracker.get_ident())
+        bench.recorder.append(ENTER, at, get_ident())
     bench.tracker.finish(whole=True, patient=True, until=4)
     (raw,) = bench.pipeline.raws
     assert (raw.end, raw.mark_batch.readings) == (1_020, [1_010, 1_020])
