@@ -47,9 +47,11 @@ print("went on")
 
 
 SERVER = """
-import json, os, signal, sys
+import gc, json, os, signal, sys
 import torch, autoprof, autoprof.config, autoprof._storage.runs, autoprof.sinks, autoprof._targets
 torch.set_num_threads(1)
+gc.collect()
+gc.freeze()  # a collection in a child would walk, and so copy, all that is imported
 for line in sys.stdin:
     request = json.loads(line)
     pid = os.fork()
