@@ -15,6 +15,7 @@ from .fields import (
     METRICS,
     ONE_DATA_SET,
     Meaning,
+    has_prefix_of_validation,
     is_loss,
     is_other_loss,
     is_part,
@@ -39,6 +40,8 @@ _MIN_RESTART: Final = 3
 """Steps behind a fall of the counter that are a run which begins again."""
 _MAX_RESTARTS: Final = 0.2
 """Restarts per record; more are records out of order."""
+_MAX_BLOCKS: Final = 50
+"""Columns of a table that is not copied into one block of memory."""
 _MAX_PER_EPOCH: Final = 4
 """Records per epoch without a step, of which each is of the whole epoch."""
 _MIN_CONSTANT: Final = 3
@@ -66,6 +69,7 @@ class LogTable:
             return frame.drop(columns="_n")
         self._drop_validation_sections(frame)
         self._split_validation(frame)
+        self._find_prefix_of_validation(frame)
         frame = self._follow_headers(frame)
         self._drop_epoch_means(frame)
         self._drop_times_of_validation(frame)
@@ -139,6 +143,14 @@ class LogTable:
                 frame[key] = frame[key].mask(is_validation)
         self._drop_progress(frame, is_validation)
         self._use_training_steps(frame, is_validation)
+
+    def _find_prefix_of_validation(self, frame: pd.DataFrame) -> None:
+        """Read ``v_loss`` as the loss of the validation where the names of its record say so."""
+        if "v_loss" not in frame or "loss" not in frame:
+            return
+        at = frame[["v_loss", "loss"]].notna().all(axis="columns")
+        if has_prefix_of_validation(map(str, frame.columns[frame[at].notna().any()])):
+            self._raw.add_meaning("v_loss", Meaning("val_loss", 10))
 
     def _drop_progress(self, frame: pd.DataFrame, is_validation: Any) -> None:
         """Drop the losses of single batches of a validation: their counter begins again in each validation."""
@@ -243,7 +255,7 @@ class LogTable:
                 continue
             if name in _POSITIONS:
                 used.update(keys)
-                keys = _order_counters(frame, keys) if name == "step" else keys
+                keys = _order_counters(frame, keys, self._keys_of(frame, "epoch")) if name == "step" else keys
                 if not keys:
                     continue
                 column = frame[keys[0]]
@@ -274,7 +286,8 @@ class LogTable:
             columns["rank"] = frame["_rank"]
         if "_time" in frame and "timestamp" not in columns:
             columns["timestamp"] = frame["_time"]
-        return import_pandas().DataFrame(columns, index=frame.index, copy=False)
+        # a copy is one block: pandas warns of many blocks when columns are added
+        return import_pandas().DataFrame(columns, index=frame.index, copy=len(columns) > _MAX_BLOCKS)
 
     def _is_one_of_several(self, name: str, best: str, keys: Sequence[str], frame: pd.DataFrame) -> bool:
         """Return whether the best key of a column is a part, or one of several of equal right, and note it."""
@@ -384,7 +397,7 @@ class LogTable:
         """Number the steps of a bar that starts again, in each epoch, through."""
         step = table["step"].dropna()
         before = step.shift()
-        passes = (step <= before / 2).cumsum()
+        passes = ((step <= before / 2) & (step < before)).cumsum()  # a bar may be drawn several times per step
         length = frame["_of"].max()
         if len(step) and passes.iloc[-1] and length >= step.max() and (frame["_of"].dropna() == length).all():
             table["step"] += (passes * length).reindex(table.index).fillna(0.0)
@@ -480,10 +493,17 @@ def _is_in_any_unit(memory: Any) -> bool:
     return bool(len(known) and (known % 1 == 0).all() and 0 < known.max() <= _MAX_GIB_OF_A_DEVICE)
 
 
-def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
-    """Return the keys of a step without those that never change, first one that never falls if another one does."""
+def _order_counters(frame: pd.DataFrame, keys: list[str], epochs: list[str]) -> list[str]:
+    """Return the keys of a step without those that never change, first one that never falls if another one does.
+
+    A counter that stands at the same place of every epoch (``epoch:3 iter:0/18``) is one.
+    """
     known = {key: frame[key].dropna() for key in keys}
-    moving = [key for key in keys if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1]
+    moving = [
+        key
+        for key in keys
+        if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1 or _is_once_per_epoch(frame, key, epochs)
+    ]
     if len(moving) < 2 or "_rank" in frame:
         return moving
     falls = {key: bool((known[key].diff() < 0).any()) for key in moving}
@@ -491,12 +511,29 @@ def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
     return steady + [key for key in moving if key not in steady] if falls[moving[0]] and steady else moving
 
 
+def _is_once_per_epoch(frame: pd.DataFrame, key: str, epochs: list[str]) -> bool:
+    """Return whether the length of the epoch is printed beside a counter, and each epoch has one record with it."""
+    if "_of" not in frame or not epochs:
+        return False
+    rows = frame[frame[key].notna()]
+    epoch = rows[epochs].bfill(axis="columns").iloc[:, 0]
+    is_within = bool((rows[key] < rows["_of"]).all()) and rows["_of"].nunique() == 1
+    return is_within and bool((epoch.diff().iloc[1:] > 0).all())
+
+
 def _is_epoch_unique(table: pd.DataFrame) -> bool:
     """Return whether every record has an epoch, and no two losses the same one."""
     if "rank" in table and table["rank"].nunique() > 1:
         return False
     epoch = table["epoch"]
-    losses = epoch[table["loss"].notna()] if "loss" in table else epoch
+    losses = epoch
+    if "loss" in table:
+        losses = epoch[table["loss"].notna()]
+    elif "val_loss" in table:  # a mean of the training under its own name beside it
+        is_result = table["val_loss"].notna()
+        losses = epoch[is_result]
+        if not epoch[~is_result].is_unique:
+            return False
     return bool(epoch.notna().all() and losses.is_unique and len(losses))
 
 
