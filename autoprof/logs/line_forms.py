@@ -78,7 +78,7 @@ _POSITIONS: Final = (
 )
 _SPLIT: Final = re.compile(
     r"(?i)(?<![\w/.=-])(?:(?P<train>train(?:ing)?(?:_inner)?)|(?P<val>val(?:id(?:ation|ating|ate)?)?|eval(?:uation|uating|uate)?|"
-    r"test(?:ing)?|dev|held-?out|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|$)"
+    r"test(?:ing)?|dev|held-?out|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|\. |$)"
 )
 _SECTION: Final = re.compile(
     r"(?i)(?P<end>\b(?:end(?:ed|s)?|finish(?:ed|es)?|done|completed?|resum(?:e|ed|es|ing)|back to)\b)|"

@@ -58,6 +58,8 @@ class LogTable:
         self.repeated = 0
         self.out_of_order = 0
         self._no_steps = False
+        self._has_unranked = False
+        """Whether the log names one rank, and records have none."""
         self._by_epoch = False
         self._sources: dict[str, tuple[str, Meaning]] = {}
         """The key and the meaning of each column that is read from one key."""
@@ -343,6 +345,7 @@ class LogTable:
         """Give every record a step: its own, else that of the record before it, else the epoch or its number."""
         if "rank" in table:
             ranks = table["rank"].dropna().unique()
+            self._has_unranked = bool(table["rank"].isna().any())
             if len(ranks) == 1:
                 table["rank"] = ranks[0]
         if "step" not in table or not table["step"].notna().any():
@@ -469,18 +472,26 @@ class LogTable:
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())
-        repeated = 0
+        repeated = each = 0
         if table.duplicated(keys).any():
             measured = [name for name in table if name in FIELDS and name not in (*_POSITIONS, "elapsed_s")]
             counts = table.groupby(keys, sort=False, dropna=False)[measured].count()
             loss = next((name for name in ("loss", "val_loss") if name in counts), None)
             times_logged = counts[loss] if loss is not None else counts.max(axis="columns")
             repeated = int((times_logged - 1).clip(lower=0).sum())
+            each = _times_of_each(times_logged)
+            if each and self._has_unranked and "rank" in table:
+                keys = ["step"]
+                table = table.drop(columns="rank")  # the records of a step may be of several ranks
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
         elif self.out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
         self.repeated += repeated
-        if repeated:
+        if repeated and each and not self._raw.has_bars:
+            self.notes.append(
+                f"each step is logged {each} times (ranks without a label, or micro-batches), the last record is kept"
+            )
+        elif repeated:
             self.notes.append(f"steps logged again later, the last record is kept: {repeated}")
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
@@ -491,6 +502,13 @@ def _is_in_any_unit(memory: Any) -> bool:
     """Return whether a memory without a unit is a whole number that may be one of MiB, and one of GiB."""
     known = memory.dropna()
     return bool(len(known) and (known % 1 == 0).all() and 0 < known.max() <= _MAX_GIB_OF_A_DEVICE)
+
+
+def _times_of_each(times_logged: Any) -> int:
+    """Return how often each step was logged if that is the same number for nearly all; 0 if it is not, or once."""
+    known = times_logged[times_logged > 0]
+    most = int(known.mode().iloc[0]) if len(known) >= _MIN_CONSTANT else 0
+    return most if most > 1 and (known == most).mean() >= 0.9 else 0
 
 
 def _order_counters(frame: pd.DataFrame, keys: list[str], epochs: list[str]) -> list[str]:

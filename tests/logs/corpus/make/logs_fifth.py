@@ -151,3 +151,45 @@ def loss_of_the_value() -> Log:
         )
         log.row(step, loss=loss, grad_norm=0.48)
     return log
+
+
+@maker
+def abbreviated_accuracy() -> Log:
+    log = Log(
+        "loops/abbreviated_accuracy",
+        "a loop that ends each epoch with lines of Train. Acc. and Test. Acc.",
+        note="the loss of the line that begins with Test. is the validation's",
+        counter="relative",
+    )
+    for epoch in range(1, 4):
+        for batch in range(0, 469, 50):
+            loss = log.loss(10 * epoch + batch / 50)
+            log.line(f"Epoch: {epoch:03d}/020 | Batch {batch:04d}/0469 | Loss: {loss:.4f}")
+            log.row(469 * (epoch - 1) + batch, loss=loss)
+        result = log.loss(10 * epoch)
+        log.line(f"**Epoch: {epoch:03d}/020 | Train. Acc.: 95.060% | Loss: {log.loss(10 * epoch):.4f}")
+        log.line(f"**Epoch: {epoch:03d}/020 | Test. Acc.: 97.430% | Loss: {result:.4f}")
+        log.valid(epoch, val_loss=result)
+    return log
+
+
+@maker
+def ranks_without_a_label() -> Log:
+    log = Log(
+        "deepspeed/ranks_without_a_label",
+        "a loop of two processes that all print, around DeepSpeed (runtime/engine.py: [Rank 0] step=)",
+        note="two lines per step and no label: either loss is true, and none is of a known rank",
+        counter="order",
+    )
+    now = clock()
+    for step in range(1, 13):
+        stamp = f"[{now(5):%Y-%m-%d %H:%M:%S},105] [INFO]"
+        log.line(f"{stamp} [logging.py:107:log_dist] [Rank 0] step={step}, skipped=0, lr=[1e-05], mom=[(0.9, 0.999)]")
+        losses = [log.loss(step), log.loss(step)]
+        for loss in losses:
+            log.line(f"[Step {step}/100] Loss: {loss:.4f} | Peak Mem: 43.96")
+        log.row(step, loss=losses, lr=1e-5, memory=43.96)
+    log.derivable = {"step_time_s": 0.01}
+    for row in log.rows[1:]:
+        row["step_time_s"] = 5.0
+    return log
