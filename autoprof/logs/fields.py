@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -202,6 +203,10 @@ _SUMMARIES: Final = frozenset(
 """Keys that look like a column and are the sum of a run, or a setting."""
 
 
+_MIN_PAIRS: Final = 3
+"""Names with and without ``v_`` in one record, from which on the prefix is the validation's."""
+
+
 def is_loss(key: str) -> bool:
     """Return whether a key is a loss, such as ``loss_bbox``, ``l_pix`` or ``disc_loss``, but not a loss scale."""
     name = normalize_key(key)
@@ -236,6 +241,15 @@ def is_qualifier(word: str) -> bool:
 def lacks_thing(key: str) -> bool:
     """Return whether a rate has the name ``throughput``, which does not say of what: samples, tokens, bytes."""
     return normalize_key(key.rpartition("/")[2]) in _RATES_OF_ANYTHING
+
+
+def has_prefix_of_validation(names: Iterable[str]) -> bool:
+    """Return whether names of one record stand with ``v_`` and without it, so that the prefix is the validation's.
+
+    ``v_loss`` beside ``loss`` alone is not enough: in reinforcement learning it is the loss of the value.
+    """
+    known = set(names)
+    return sum(name.startswith("v_") and name[2:] in known for name in known) >= _MIN_PAIRS
 
 
 def is_average_loss(key: str) -> bool:
@@ -302,6 +316,10 @@ def _match_words(name: str, key: str) -> Meaning | None:
         found = _match_words(spaced, spaced)
         if found is not None:
             return found
+    first, _, rest = name.partition("_")
+    rate = _match_key(rest) if first in _NEUTRAL and "/" in key else None
+    if rate is not None and FIELDS[rate.field].kind == "rate":  # ``Global Tokens/s``: the sign is no group's
+        return rate._replace(preference=rate.preference + 1)
     parts = [normalize_key(part) for part in re.split(r"[/.]", key) if part.strip()]
     if len(parts) > 1:
         return _match_group(parts)

@@ -18,6 +18,8 @@ from .fields import (
     TIMES,
     Meaning,
     column_of_rate,
+    has_prefix_of_validation,
+    is_average_loss,
     is_loss,
     is_neutral,
     is_qualifier,
@@ -35,6 +37,8 @@ NUMBER_TOKEN: Final = (
 )
 NUMBER_IN_LINE: Final = re.compile(f"({NUMBER_TOKEN})")
 """A number that is no part of a word. Splitting a line at it gives the form and the values."""
+_EPOCH_WORD: Final = re.compile(r"\[E(?=\d+\] (?:step|iter|iteration|batch)\b)")
+"""``[E1] step 20``: the number is a part of a word, and only the counter behind it says what the letter means."""
 _ISO_TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)T(?=\d\d:\d\d)")
 _BAR: Final = re.compile(r"\|[^|\d]*\| ?(?=\d|\?)|\[[=>. ━─]{4,}\]|[━─╸╺]{4,}")
 BAR_SIGNS: Final = ("%|", "[=", "[..", "━", "[>")
@@ -62,6 +66,8 @@ _POSITIONS: Final = (
         r"(?i)(?:epoch|train|training|test|val|valid|validate|validation|eval)\w*\s*:?\s*\[?(?P<epoch>\d+)\]?(?:\s*/\s*\d+)?\s*(?:\(\s*[\d.]+%\))?\s*[:,-]?\s*"
         r"\[\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\))?\s*\]"
     ),
+    re.compile(r"\[E (?P<epoch>\d+)\](?= (?:step|iter|iteration|batch)\b)"),
+    re.compile(r"(?:^|\] )(?P<epoch>\d+) epoch(?=[.,:] [A-Za-z])"),
     re.compile(r"[\[(|]\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)\s*(?:\([^)]*\)\s*)?(?=[\])[|(<])"),
     re.compile(r"^\s*(?P<step>\d+)\s*/\s*(?P<of>\d+)(?:\s+(?=\|\||\[|-\s)|(?=, ))"),
     re.compile(r"\] \[(?P<step>\d+)\] (?=\w+=)"),
@@ -72,7 +78,7 @@ _POSITIONS: Final = (
 )
 _SPLIT: Final = re.compile(
     r"(?i)(?<![\w/.=-])(?:(?P<train>train(?:ing)?(?:_inner)?)|(?P<val>val(?:id(?:ation|ating|ate)?)?|eval(?:uation|uating|uate)?|"
-    r"test(?:ing)?|dev|held-?out|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|$)"
+    r"test(?:ing)?|dev|held-?out|sanity|saving dict for|(?-i:CV)|验证))(?=\s|[:|\])>,-]|\. |$)"
 )
 _SECTION: Final = re.compile(
     r"(?i)(?P<end>\b(?:end(?:ed|s)?|finish(?:ed|es)?|done|completed?|resum(?:e|ed|es|ing)|back to)\b)|"
@@ -89,11 +95,14 @@ TIME_PATTERN: Final = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?)"
 _KEY: Final = re.compile(
     r"(?P<key>[^\W\d][^,;|\[\](){}<>\"':=：，；。#*]*(?:\s?[\[(][A-Za-z%/_, ]+[\])])?)\s*$"
 )  # fmt: skip
+_NAME: Final = re.compile(r"(?<![\w/])([A-Za-z_]\w*)(?= ?[:= ] ?[-+.]?\d)")
 _GROUP: Final = re.compile(r"([A-Za-z_]\w*)\[$")
 _OPENING: Final = re.compile(r"(?:tensor\(|np\.\w+\(|[\[(<~≈$\"'{\s])+$")
 _LEVELS: Final = re.compile(
     r"^(?:\s*(?:INFO|DEBUG|WARNING|WARN|ERROR|TRAIN|root|__main__|main|train)\b\s*-?)+\s*(?=\S)"
 )
+_UNIT_OF_COUNTER: Final = re.compile(r"^epoch[.,:] ")
+"""The rest of ``3 epoch.`` in front of a name."""
 _EMPTY_BAR: Final = re.compile(r"\[00:00<\?, +\?\w*/s")
 """A bar of tqdm that has done nothing yet: the values behind it are those of the bar before."""
 _EPOCH_SO_FAR: Final = re.compile(r"^\s*\d+/\d+ (?:\|\| )?-? ?(?:ETA: |\d+s )")
@@ -243,6 +252,8 @@ def plain_line(line: str) -> str:
         line = _BAR.sub("|| ", line)
     if "  " in line or "\t" in line or line[:1] == " " or line[-1:] == " ":
         line = " ".join(line.split())
+    if "[E" in line:
+        line = _EPOCH_WORD.sub("[E ", line)
     return _ISO_TIME.sub(r"\1 ", line, count=1) if "T" in line else line
 
 
@@ -288,6 +299,7 @@ class _Parser:
             self._follow_split(gap, index)
             end = max(end, token.end()) if index in self._taken else self._read(index, token, gap)
         self._follow_split(self._line[end:], None)
+        self._find_prefix_of_validation()
         is_validation = self._line_split == "val"
         fields = {number.field for number in self._found.values()}
         for number in positions:
@@ -300,6 +312,12 @@ class _Parser:
         if rank is None and rank_value is None:
             self._find_task()
         return LineForm(tuple(self._found.values()), rank, date, rank_value, is_validation)
+
+    def _find_prefix_of_validation(self) -> None:
+        """Read ``v_loss`` as the loss of the validation where the names of the line say so."""
+        number = self._found.get("v_loss")
+        if number is not None and has_prefix_of_validation(_NAME.findall(self._line)):
+            self._found["v_loss"] = replace(number, meaning=Meaning("val_loss", 10))
 
     def _is_of_processes(self, position: LineNumber) -> bool:
         """Return whether ``(0/4)`` stands before the counter of the line: a process and their number."""
@@ -529,7 +547,7 @@ class _Parser:
         if match is None:
             return "", sign
         key = re.split(r"\s[-•–—]\s|\s\.\s", match["key"])[-1].strip(" .-_")
-        key = _LEVELS.sub("", key)
+        key = _LEVELS.sub("", _UNIT_OF_COUNTER.sub("", key))
         group = _GROUP.search(text[: match.start()])
         if group is not None and sign == ":":
             key = key if group[1].lower() == key.lower() else f"{group[1]}/{key}"
@@ -605,6 +623,8 @@ class _Parser:
     def _with_split(self, name: str, index: int, unit: str | None, meaning: Meaning | None) -> LineNumber:
         """Return a number of training, or under the name of validation."""
         if self._split == "val" and (meaning is None or meaning.field not in COUNTERS):
+            if meaning is None and is_average_loss(name) and name not in self._hints.rename:
+                meaning = self._hints.meaning(f"val_{name}")  # a result of validation is always a mean
             is_a_loss = meaning is not None and meaning.field in ("loss", "val_loss")
             name = name if name.startswith(("val_", "eval_", "test_", "valid_")) else f"val_{name}"
             meaning = meaning._replace(field="val_loss", preference=5) if is_a_loss and meaning is not None else None

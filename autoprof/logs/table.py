@@ -15,6 +15,7 @@ from .fields import (
     METRICS,
     ONE_DATA_SET,
     Meaning,
+    has_prefix_of_validation,
     is_loss,
     is_other_loss,
     is_part,
@@ -39,6 +40,8 @@ _MIN_RESTART: Final = 3
 """Steps behind a fall of the counter that are a run which begins again."""
 _MAX_RESTARTS: Final = 0.2
 """Restarts per record; more are records out of order."""
+_MAX_BLOCKS: Final = 50
+"""Columns of a table that is not copied into one block of memory."""
 _MAX_PER_EPOCH: Final = 4
 """Records per epoch without a step, of which each is of the whole epoch."""
 _MIN_CONSTANT: Final = 3
@@ -55,6 +58,8 @@ class LogTable:
         self.repeated = 0
         self.out_of_order = 0
         self._no_steps = False
+        self._has_unranked = False
+        """Whether the log names one rank, and records have none."""
         self._by_epoch = False
         self._sources: dict[str, tuple[str, Meaning]] = {}
         """The key and the meaning of each column that is read from one key."""
@@ -66,6 +71,7 @@ class LogTable:
             return frame.drop(columns="_n")
         self._drop_validation_sections(frame)
         self._split_validation(frame)
+        self._find_prefix_of_validation(frame)
         frame = self._follow_headers(frame)
         self._drop_epoch_means(frame)
         self._drop_times_of_validation(frame)
@@ -139,6 +145,14 @@ class LogTable:
                 frame[key] = frame[key].mask(is_validation)
         self._drop_progress(frame, is_validation)
         self._use_training_steps(frame, is_validation)
+
+    def _find_prefix_of_validation(self, frame: pd.DataFrame) -> None:
+        """Read ``v_loss`` as the loss of the validation where the names of its record say so."""
+        if "v_loss" not in frame or "loss" not in frame:
+            return
+        at = frame[["v_loss", "loss"]].notna().all(axis="columns")
+        if has_prefix_of_validation(map(str, frame.columns[frame[at].notna().any()])):
+            self._raw.add_meaning("v_loss", Meaning("val_loss", 10))
 
     def _drop_progress(self, frame: pd.DataFrame, is_validation: Any) -> None:
         """Drop the losses of single batches of a validation: their counter begins again in each validation."""
@@ -243,7 +257,7 @@ class LogTable:
                 continue
             if name in _POSITIONS:
                 used.update(keys)
-                keys = _order_counters(frame, keys) if name == "step" else keys
+                keys = _order_counters(frame, keys, self._keys_of(frame, "epoch")) if name == "step" else keys
                 if not keys:
                     continue
                 column = frame[keys[0]]
@@ -274,7 +288,8 @@ class LogTable:
             columns["rank"] = frame["_rank"]
         if "_time" in frame and "timestamp" not in columns:
             columns["timestamp"] = frame["_time"]
-        return import_pandas().DataFrame(columns, index=frame.index, copy=False)
+        # a copy is one block: pandas warns of many blocks when columns are added
+        return import_pandas().DataFrame(columns, index=frame.index, copy=len(columns) > _MAX_BLOCKS)
 
     def _is_one_of_several(self, name: str, best: str, keys: Sequence[str], frame: pd.DataFrame) -> bool:
         """Return whether the best key of a column is a part, or one of several of equal right, and note it."""
@@ -330,6 +345,7 @@ class LogTable:
         """Give every record a step: its own, else that of the record before it, else the epoch or its number."""
         if "rank" in table:
             ranks = table["rank"].dropna().unique()
+            self._has_unranked = bool(table["rank"].isna().any())
             if len(ranks) == 1:
                 table["rank"] = ranks[0]
         if "step" not in table or not table["step"].notna().any():
@@ -384,7 +400,7 @@ class LogTable:
         """Number the steps of a bar that starts again, in each epoch, through."""
         step = table["step"].dropna()
         before = step.shift()
-        passes = (step <= before / 2).cumsum()
+        passes = ((step <= before / 2) & (step < before)).cumsum()  # a bar may be drawn several times per step
         length = frame["_of"].max()
         if len(step) and passes.iloc[-1] and length >= step.max() and (frame["_of"].dropna() == length).all():
             table["step"] += (passes * length).reindex(table.index).fillna(0.0)
@@ -456,18 +472,26 @@ class LogTable:
         keys = ["rank", "step"] if "rank" in table else ["step"]
         order = table.groupby("rank", dropna=False)["step"] if "rank" in table else table["step"]
         self.out_of_order = int((table["step"] < order.cummax()).sum())
-        repeated = 0
+        repeated = each = 0
         if table.duplicated(keys).any():
             measured = [name for name in table if name in FIELDS and name not in (*_POSITIONS, "elapsed_s")]
             counts = table.groupby(keys, sort=False, dropna=False)[measured].count()
             loss = next((name for name in ("loss", "val_loss") if name in counts), None)
             times_logged = counts[loss] if loss is not None else counts.max(axis="columns")
             repeated = int((times_logged - 1).clip(lower=0).sum())
+            each = _times_of_each(times_logged)
+            if each and self._has_unranked and "rank" in table:
+                keys = ["step"]
+                table = table.drop(columns="rank")  # the records of a step may be of several ranks
             table = table.groupby(keys, sort=True, dropna=False, as_index=False).last()
         elif self.out_of_order or "rank" in table:
             table = table.sort_values(keys, kind="stable")
         self.repeated += repeated
-        if repeated:
+        if repeated and each and not self._raw.has_bars:
+            self.notes.append(
+                f"each step is logged {each} times (ranks without a label, or micro-batches), the last record is kept"
+            )
+        elif repeated:
             self.notes.append(f"steps logged again later, the last record is kept: {repeated}")
         elif self.out_of_order:
             self.notes.append(f"records out of order, sorted by step: {self.out_of_order}")
@@ -480,10 +504,24 @@ def _is_in_any_unit(memory: Any) -> bool:
     return bool(len(known) and (known % 1 == 0).all() and 0 < known.max() <= _MAX_GIB_OF_A_DEVICE)
 
 
-def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
-    """Return the keys of a step without those that never change, first one that never falls if another one does."""
+def _times_of_each(times_logged: Any) -> int:
+    """Return how often each step was logged if that is the same number for nearly all; 0 if it is not, or once."""
+    known = times_logged[times_logged > 0]
+    most = int(known.mode().iloc[0]) if len(known) >= _MIN_CONSTANT else 0
+    return most if most > 1 and (known == most).mean() >= 0.9 else 0
+
+
+def _order_counters(frame: pd.DataFrame, keys: list[str], epochs: list[str]) -> list[str]:
+    """Return the keys of a step without those that never change, first one that never falls if another one does.
+
+    A counter that stands at the same place of every epoch (``epoch:3 iter:0/18``) is one.
+    """
     known = {key: frame[key].dropna() for key in keys}
-    moving = [key for key in keys if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1]
+    moving = [
+        key
+        for key in keys
+        if len(known[key]) < _MIN_CONSTANT or known[key].nunique() > 1 or _is_once_per_epoch(frame, key, epochs)
+    ]
     if len(moving) < 2 or "_rank" in frame:
         return moving
     falls = {key: bool((known[key].diff() < 0).any()) for key in moving}
@@ -491,12 +529,29 @@ def _order_counters(frame: pd.DataFrame, keys: list[str]) -> list[str]:
     return steady + [key for key in moving if key not in steady] if falls[moving[0]] and steady else moving
 
 
+def _is_once_per_epoch(frame: pd.DataFrame, key: str, epochs: list[str]) -> bool:
+    """Return whether the length of the epoch is printed beside a counter, and each epoch has one record with it."""
+    if "_of" not in frame or not epochs:
+        return False
+    rows = frame[frame[key].notna()]
+    epoch = rows[epochs].bfill(axis="columns").iloc[:, 0]
+    is_within = bool((rows[key] < rows["_of"]).all()) and rows["_of"].nunique() == 1
+    return is_within and bool((epoch.diff().iloc[1:] > 0).all())
+
+
 def _is_epoch_unique(table: pd.DataFrame) -> bool:
     """Return whether every record has an epoch, and no two losses the same one."""
     if "rank" in table and table["rank"].nunique() > 1:
         return False
     epoch = table["epoch"]
-    losses = epoch[table["loss"].notna()] if "loss" in table else epoch
+    losses = epoch
+    if "loss" in table:
+        losses = epoch[table["loss"].notna()]
+    elif "val_loss" in table:  # a mean of the training under its own name beside it
+        is_result = table["val_loss"].notna()
+        losses = epoch[is_result]
+        if not epoch[~is_result].is_unique:
+            return False
     return bool(epoch.notna().all() and losses.is_unique and len(losses))
 
 

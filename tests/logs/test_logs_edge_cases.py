@@ -320,3 +320,31 @@ def test_a_long_table_is_converted_in_parts(tmp_path: Path, monkeypatch: pytest.
     df = _load(tmp_path, f"epoch     loss        val_loss\n{rows}")
     assert list(df["step"]) == [1, 2, 3, 4, 5, 6, 7]
     assert df["loss"].iloc[-1] == pytest.approx(1.8)
+
+
+def test_records_of_ranks_without_a_label_are_of_no_known_rank(tmp_path: Path) -> None:
+    """Two lines per step beside one with ``[Rank 0]`` may be of two ranks: no rank is claimed, a note says so."""
+    lines = [
+        f"[Step {n}/9] Loss: {n}.{rank}\n" + f"[Rank 0] step={n}, lr=0.1\n" * (1 - rank)
+        for n in range(1, 7)
+        for rank in (0, 1)
+    ]
+    df = _load(tmp_path, "".join(lines))
+    assert list(df["loss"]) == [1.1, 2.1, 3.1, 4.1, 5.1, 6.1]
+    assert "rank" not in df
+    assert any("each step is logged 2 times" in note for note in df.attrs["files"][0]["notes"])
+
+
+def test_one_labelled_rank_is_the_rank_of_all_records(tmp_path: Path) -> None:
+    """Lines without a label beside those of the only rank, one per step, are of that rank."""
+    df = _load(tmp_path, "".join(f"[Step {n}/9] Loss: {n}.5\n[Rank 0] step={n}, lr=0.1\n" for n in range(1, 7)))
+    assert list(df["rank"]) == [0] * 6
+
+
+@pytest.mark.filterwarnings("error::pandas.errors.PerformanceWarning")
+def test_a_table_of_many_columns_gives_no_warning_of_pandas(tmp_path: Path) -> None:
+    """A table with 200 columns, of which step times are derived, is read without a warning about its memory."""
+    names = [f"agent_{number}" for number in range(200)]
+    rows = [",".join([str(n), f"{2.137 * n:.3f}", f"{9 / n:.4f}", *("1.5" for _ in names)]) for n in range(1, 9)]
+    df = _load(tmp_path, "\n".join([",".join(["step", "elapsed_s", "loss", *names]), *rows]) + "\n", "history.csv")
+    assert df["step_time_s"].iloc[-1] == pytest.approx(2.137)
