@@ -341,6 +341,35 @@ def test_what_a_slice_has_left_of_crowded_steps_is_completed_with_the_next_steps
     assert bench.pipeline.room > 0
 
 
+def test_even_steps_are_not_resolved_in_a_slice_that_completing_them_has_used_up(work: Work) -> None:
+    """The next one goes on with them."""
+    bench = Bench(Busy(work, step_ns=SLICE_NS + 1), even=True)
+    bench.step()
+    assert bench.pipeline._resolver.waiting == 1
+    assert bench.passed == []
+
+
+def test_address_space_is_checked_once_in_20_ms(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check takes as long as a part of a slice."""
+    checked: list[int] = []
+    monkeypatch.setattr(pipeline, "require_address_space", lambda: checked.append(work.ns))
+    bench = Bench()
+    first_ns = work.ns
+    for pause_ns in (0, DELIVER_EVERY_NS - 1, 1):
+        work.ns += pause_ns
+        bench.pipeline.rest(1.0)
+    assert checked == [first_ns, first_ns + DELIVER_EVERY_NS]
+
+
+def test_steps_that_ended_in_c_take_as_much_room_as_they_are(work: Work) -> None:
+    """They wait as any other step does."""
+    bench = Bench()
+    room = bench.pipeline.room
+    steps: Any = range(3)
+    bench.pipeline.submit_repeated(steps)
+    assert bench.pipeline.room == room - 3
+
+
 def test_before_a_gap_what_waits_is_passed_on_and_a_long_slice_asks_for_another_step(work: Work) -> None:
     """``rest`` says whether the gap may go on: nothing waits, and most of the slice was left."""
     bench = Bench(Busy(work, frame_ns=SLICE_NS // 8))
@@ -348,10 +377,10 @@ def test_before_a_gap_what_waits_is_passed_on_and_a_long_slice_asks_for_another_
         bench.step()
     assert bench.pipeline.rest(1.0)
     assert bench.passed == [1, 2, 3]
-    for _ in range(6):
+    for _ in range(5):
         bench.step()
     assert not bench.pipeline.rest(1.0)
-    assert bench.passed == list(range(1, 10))
+    assert bench.passed == list(range(1, 9))
     assert bench.pipeline.rest(1.0)
 
 
@@ -785,6 +814,22 @@ def test_postponed_work_is_done_where_a_run_ends_well(
     ((summary, report),) = bench.folder.summaries
     assert summary is bench.sink.summary
     assert any("layer" in line for line in report)
+
+
+def test_an_observer_that_is_added_in_a_run_is_one_as_any_other() -> None:
+    """It takes the frames from then on, annotates the summary, and is part of the end."""
+
+    class Late(Ends):
+        def observe_frame(self, frame: StepFrame) -> None:
+            self.calls.append(frame.step)
+
+    late, bench = Late(), Bench()
+    bench.step()
+    bench.pipeline.follow(late)
+    bench.step()
+    bench.pipeline.flush()
+    bench.pipeline.close(pipeline.CLOSED)
+    assert late.calls == [2, True, "annotate", "close", "run_info"]
 
 
 @pytest.mark.parametrize("fails", ["finish", "annotate", "run_info", "close"])
