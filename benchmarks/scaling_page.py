@@ -166,18 +166,16 @@ def draw(results: Json, path: Path, theme: str) -> None:
         figure.set_facecolor(colours["paper"])
         _panel(left, results, results["modules"], lambda point: point["modules"], colours)
         _panel(right, results, results["lengths"], lambda point: 1e3 * point["step_s"], colours)
-        left.annotate("1 %, the default budget", (0.0, 1.0), (0, -11), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", fontsize=8.5, color=colours["grey"])  # fmt: skip
         left.set_xlabel("modules: layers Linear(16, 16), in a row", color=colours["grey"])
         right.set_xlabel(f"length of a step with {results['lengths'][0]['modules']} modules", color=colours["grey"])
         left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick_ms(value)))
-        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %" if value != 1 else "budget 1 %"))
         figure.text(0.012, 0.965, "Time that a profiler adds to a step", weight="bold", fontsize=12, va="center")
         figure.text(
             0.012, 0.92, "in per cent of the bare step, on logarithmic axes", color=colours["grey"], va="center"
         )
-        figure.subplots_adjust(left=0.07, right=0.988, top=0.87, bottom=0.24, wspace=0.06)
+        figure.subplots_adjust(left=0.085, right=0.988, top=0.87, bottom=0.24, wspace=0.06)
         figure.legend(
             *left.get_legend_handles_labels(), loc="lower left", bbox_to_anchor=(0.06, 0.005), ncols=3,
             frameon=False, fontsize=9, handlelength=3.2, columnspacing=2.2, labelcolor=colours["ink"],
