@@ -13,7 +13,7 @@ import gc
 import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -101,24 +101,15 @@ def run_reference(
         progress(f"reference workload: round {number + 1} of {rounds}")
         own, bare = (reference(torch.device("cpu"), size) for _ in range(2))
         variant = Full()
-        try:
-            with contextlib.redirect_stdout(Discard()):
-                variant.open(own)
-                for _ in range(settling):
-                    own.step()
-                    variant.end_step()
-                    bare.step()
-                gc.collect()
-                for turn in range(turns):
-                    sides = [("full", own, variant.end_step), ("bare", bare, None)]
-                    for name, workload, end in sides if turn % 2 else sides[::-1]:
-                        times = time_steps(
-                            workload.step, REFERENCE_IN_TURN, workload.synchronize, end, None, CLOCKS[clock]
-                        )
-                        value = {"round": number * turns + turn, "value_ns": times.whole_ns / REFERENCE_IN_TURN}
-                        blocks[name].append(value)
-        finally:
-            variant.close()
+        for _ in range(settling):
+            bare.step()
+        with _settled(variant, own, settling):
+            for turn in range(turns):
+                sides = [("full", own, variant.end_step), ("bare", bare, None)]
+                for name, workload, end in sides if turn % 2 else sides[::-1]:
+                    times = time_steps(workload.step, REFERENCE_IN_TURN, workload.synchronize, end, None, CLOCKS[clock])
+                    value = {"round": number * turns + turn, "value_ns": times.whole_ns / REFERENCE_IN_TURN}
+                    blocks[name].append(value)
     return {"size": size, "rounds": rounds, "turns": turns, "steps": REFERENCE_IN_TURN, "blocks": blocks}
 
 
@@ -143,17 +134,23 @@ def _measure(variant: Variant, own: Workload, bare: Workload, steps: int, settli
     """Return the mean step of a variant, the work after each step included, and that of the bare steps between."""
     own_ns = bare_ns = 0
     in_turn = min(IN_TURN, steps)
-    try:
-        with contextlib.redirect_stdout(Discard()):
+    with _settled(variant, own, settling):
+        for _ in range(0, steps, in_turn):
+            own_ns += time_steps(own.step, in_turn, own.synchronize, variant.end_step, clock=own.clock).whole_ns
+            bare_ns += time_steps(bare.step, in_turn, bare.synchronize, clock=bare.clock).whole_ns
+    return own_ns / steps, bare_ns / steps
+
+
+@contextlib.contextmanager
+def _settled(variant: Variant, own: Workload, steps: int) -> Iterator[None]:
+    """Open a variant and make these steps before the block, print nothing in it, and close the variant after it."""
+    with contextlib.redirect_stdout(Discard()):
+        try:
             variant.open(own)
-            for _ in range(settling):
+            for _ in range(steps):
                 own.step()
                 variant.end_step()
             gc.collect()
-            for _ in range(0, steps, in_turn):
-                own_ns += time_steps(own.step, in_turn, own.synchronize, variant.end_step, clock=own.clock).whole_ns
-                bare_ns += time_steps(bare.step, in_turn, bare.synchronize, clock=bare.clock).whole_ns
-    finally:
-        with contextlib.redirect_stdout(Discard()):
+            yield
+        finally:
             variant.close()
-    return own_ns / steps, bare_ns / steps
