@@ -316,8 +316,8 @@ def _match_words(name: str, key: str) -> Meaning | None:
         found = _match_words(spaced, spaced)
         if found is not None:
             return found
-    first, _, rest = name.partition("_")
-    rate = _match_key(rest) if first in _NEUTRAL and "/" in key else None
+    first, _, behind = name.partition("_")
+    rate = _match_key(behind) if first in _NEUTRAL and "/" in key else None
     if rate is not None and FIELDS[rate.field].kind == "rate":  # ``Global Tokens/s``: the sign is no group's
         return rate._replace(preference=rate.preference + 1)
     parts = [normalize_key(part) for part in re.split(r"[/.]", key) if part.strip()]
