@@ -36,6 +36,9 @@ SLICE_NS: Final = 100_000
 steps even. A piece of it that has begun is finished; where the caches are cold, it takes some tenths of a millisecond.
 
 A live summary has a slice of its own: it goes on at the end of another step than one whose slice is used up."""
+SLICE_SHARE: Final = 0.01
+"""The part of a recorded step that its slice takes at least. A step's work is finished in several pieces: with a tenth
+of a millisecond at each end of steps of a second, the live display fell 40 steps behind."""
 RECORDED_SLICE_NS: Final = 500_000
 """The same between recorded steps: there the work for many steps at once is finished in fewer, larger parts."""
 DELIVER_EVERY_NS: Final = 20_000_000
@@ -256,7 +259,7 @@ class Pipeline:
         ended_ns = raw.ended_ns
         if self._resumes or self._left_closed or self._is_due(raw):
             began_ns = perf_counter_ns()
-            is_done = self._pass_on_some()
+            is_done = self._pass_on_some(ended_ns - raw.clock.host_ns(raw.start))
             self._spent_ns += perf_counter_ns() - began_ns
             if is_done:
                 pause_ns = max(round(self._spent_ns / DELIVER_SHARE), DELIVER_EVERY_NS)
@@ -399,8 +402,10 @@ class Pipeline:
             for _ in self._outputs.write_in_parts(frame):
                 yield False
 
-    def _pass_on_some(self) -> bool:
+    def _pass_on_some(self, step_ns: int) -> bool:
         """Pass on the steps that the device has passed, for one slice of time; return whether all of them.
+
+        The step at whose end this is done took ``step_ns``.
 
         Steps that are closed before all are passed on wait for the next ones: resolved together they cost much less.
         A live summary goes on in the rest of the slice; where there is none, before the steps of the next one.
@@ -412,7 +417,8 @@ class Pipeline:
                     return False
         even = self._even and self._waiting < (MAX_WITH_EVENTS if self._holds_events else MAX_EVEN)
         whole = self._passes_frames and not even
-        until_ns = self._begin_slice(SLICE_NS if even else RECORDED_SLICE_NS)
+        least_ns = SLICE_NS if even else RECORDED_SLICE_NS
+        until_ns = self._begin_slice(max(least_ns, round(SLICE_SHARE * step_ns)))
         if not self._resumes:
             self._complete(until_ns)
             self._left_closed = bool(self._closed)

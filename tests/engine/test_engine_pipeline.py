@@ -256,6 +256,15 @@ def test_even_steps_have_one_short_slice_each_which_may_end_within_a_frame(
 
 
 @pytest.mark.usefixtures("seldom")
+def test_the_slice_of_even_steps_grows_with_the_step(work: Work) -> None:
+    """A step of a second has time for the work of a step: else what is shown live falls ever further behind."""
+    bench = Bench(Busy(work, frame_ns=3 * SLICE_NS), even=True)
+    for number in range(1, 6):
+        bench.step(ns=1_000 * MS)
+        assert bench.passed == list(range(1, number + 1))
+
+
+@pytest.mark.usefixtures("seldom")
 def test_even_steps_that_are_short_wait_for_the_gap(work: Work) -> None:
     """As long as there are not too many, and for a quarter of a second: recording alone lengthens them enough."""
     bench = Bench(Busy(work), even=True)
