@@ -60,8 +60,9 @@ def unseen_by_modes() -> Iterator[None]:
             entered.append(torch._C._pop_torch_function_stack())
         with ExitStack() as stack:
             stack.enter_context(_disable_current_modes())
-            with suppress(RuntimeError):  # the program has forbidden such hooks
-                stack.enter_context(_graph.saved_tensors_hooks(_same, _same))  # torch calls the innermost ones only
+            if _has_saved_tensor_hooks():
+                with suppress(RuntimeError):  # the program has forbidden such hooks
+                    stack.enter_context(_graph.saved_tensors_hooks(_same, _same))  # torch calls the innermost ones only
             for mode in reversed(entered):
                 if isinstance(mode, DeviceContext):
                     stack.enter_context(torch.device(mode.device))
@@ -69,6 +70,15 @@ def unseen_by_modes() -> Iterator[None]:
     finally:
         for mode in reversed(entered):
             torch._C._push_on_torch_function_stack(mode)
+
+
+def _has_saved_tensor_hooks() -> bool:
+    """Return whether saved tensors are passed to hooks now; True where torch does not tell it.
+
+    Hooks of ours would keep an output that is saved, and the node that holds it, alive for each other.
+    """
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    return top is None or top(True) is not None
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:

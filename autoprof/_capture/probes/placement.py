@@ -95,7 +95,8 @@ class Placement:
         """Take the tensor that is in the anchor's place now: a move to some backends replaces the parameters."""
         if self._anchor_at is not None:
             table, name = self._anchor_at
-            self._anchor = table.get(name, self._anchor)
+            if name in table:  # a scripted module's table is no dict
+                self._anchor = table[name]
 
     def has_left(self) -> bool:
         """Return whether the model as a whole is on another device than the clock reads."""
