@@ -116,7 +116,7 @@ def is_pythons(number: int) -> bool:
 
 
 def has_no_handler(number: int) -> bool:
-    """Return whether the system does on this signal what it does by default: no handler of Python's or in C is set."""
+    """Return whether the default action of the system follows this signal: neither Python nor C has set a handler."""
     ask = _system_handler()
     return getsignal(number) == signal.SIG_DFL and (ask is None or ask(number) is None)
 

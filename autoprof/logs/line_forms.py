@@ -38,7 +38,7 @@ NUMBER_TOKEN: Final = (
 NUMBER_IN_LINE: Final = re.compile(f"({NUMBER_TOKEN})")
 """A number that is no part of a word. Splitting a line at it gives the form and the values."""
 _EPOCH_WORD: Final = re.compile(r"\[E(?=\d+\] (?:step|iter|iteration|batch)\b)")
-"""``[E1] step 20``: the number is a part of a word, and only the counter behind it says what the letter means."""
+"""The epoch in ``[E1] step 20``: a letter and a number are an epoch only where a counter of steps follows them."""
 _ISO_TIME: Final = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)T(?=\d\d:\d\d)")
 _BAR: Final = re.compile(r"\|[^|\d]*\| ?(?=\d|\?)|\[[=>. ━─]{4,}\]|[━─╸╺]{4,}")
 BAR_SIGNS: Final = ("%|", "[=", "[..", "━", "[>")
