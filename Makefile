@@ -24,7 +24,10 @@ RUN := $(VENV)/bin/python
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard autoprof/_capture/marks/*.[ch])
-INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# By a path, not by a finder of setuptools: from the folder above a clone, whose name is that of the package, a finder comes too
+# late.
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+  --config-settings editable_mode=compat --editable
 
 .PHONY: demo test test-slow check laws test-zoo test-frameworks launchers zoo bench api figures pages pictures dist mutants asan debug-python gpu rank-faults clean
 .DEFAULT_GOAL := help
