@@ -24,7 +24,12 @@ BLOCKS = {
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
 }
 STEPS = {"transformers": 3, "Lightning": 8, "accelerate": 4, "DeepSpeed": 10}
-PACKAGES = {"Lightning": "lightning", "DeepSpeed": "deepspeed"}
+PACKAGES = {
+    "transformers": ("transformers", "accelerate"),  # its Trainer refuses to train without accelerate
+    "Lightning": ("lightning",),
+    "accelerate": ("accelerate",),
+    "DeepSpeed": ("deepspeed",),
+}
 
 
 class Words(torch.utils.data.Dataset[Any]):
@@ -84,9 +89,9 @@ def test_a_program_of_the_page_records_its_steps(
     framework: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs as it stands, and its folder holds as many steps as its optimizer made."""
-    package = PACKAGES.get(framework, framework)
-    if not importlib.util.find_spec(package):
-        pytest.skip(f"the package {package} is not installed")
+    missing = [package for package in PACKAGES[framework] if not importlib.util.find_spec(package)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
     monkeypatch.chdir(tmp_path)
     given = names(framework, tmp_path, monkeypatch)
     exec(compile(BLOCKS[framework, number], f"docs/frameworks.md, {framework}", "exec"), given)
